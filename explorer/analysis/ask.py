@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, judge
-from explorer.analysis.figures import Figures, by_ladder, figures_of, key_of
+from explorer.analysis.figures import Figures, Reached, by_ladder, figures_of, key_of, reached_by
 from explorer.analysis.inference import exponential
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.analysis.limits import Finding, Limit, Limits, Standing, findings_of
-from explorer.analysis.reaching import Reached, reached_by
 from explorer.analysis.sentences import busy_notes
 from explorer.analysis.step_times import error_of_ratio
 from explorer.analysis.verdict import Verdict, sweep_verdicts

@@ -14,11 +14,10 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import RESAMPLES, Compared, Match, adjusted, compared, judge, known
+from explorer.analysis.comparison import RESAMPLES, Compared, Match, Pair, adjusted, compared, judge, known
 from explorer.analysis.inference import Effect, Errors, exponential
 from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
-from explorer.analysis.pairing import Pair
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
 

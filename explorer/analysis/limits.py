@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import get_args
 
-from explorer.analysis.figures import Deletion, Figures
-from explorer.analysis.reaching import Reached
+from explorer.analysis.figures import Deletion, Figures, Reached
 from explorer.errors import AnalysisError, unknown
 from explorer.page.amounts import unreadable
 from explorer.provenance.levels import Cost, Level, reaches, read_cost, replay_words

@@ -1,16 +1,20 @@
-"""The answers in words, the same in the terminal, in notebooks and in reports."""
+"""Sentences: the answers in words, the same in the terminal, in notebooks and in reports."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from explorer.analysis.comparison import LEAST_REACH_RATE
+from explorer.analysis.composition import Composed, Composition, Pair
+from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
 from explorer.analysis.ladders import amount_words, axis_words
 from explorer.analysis.verdict import MOST_SEEDS, Verdict
 from explorer.page.amounts import busy_times
+from explorer.run_files import Metric
 
 CONFIRM = "confirm on fresh seeds"
 
@@ -290,7 +294,7 @@ def _named(result: EqualQuality | EqualBudget) -> str:
     return "the baseline" if result.baseline == "baseline" else result.baseline
 
 
-def _seeds(result: EqualQuality | EqualBudget) -> str:
+def _seeds(result: EqualQuality | EqualBudget | Difference) -> str:
     return f"{result.n} seed{'s' * (result.n != 1)}"
 
 
@@ -330,3 +334,167 @@ def _left_out_note(result: EqualQuality | EqualBudget) -> str:
         return ""
     budgets = ", ".join(f"{ssr:g}" for ssr in result.left_out)
     return f"budget {budgets} left out: not run with every seed"
+
+
+# ---- what comparing recipes with their controls says
+
+FULL = 1.0
+
+
+def control_sentences(found: Sequence[Controlled]) -> list[str]:
+    """One sentence for each recipe and kind of control, at its full budget, or the largest at which they compare."""
+    chosen: dict[tuple[object, ...], Controlled] = {}
+    for each in sorted(found, key=lambda each: (each.against.difference is not None, each.ssr == FULL, each.ssr)):
+        chosen[each.setting, each.label, each.control] = each  # the last one stays
+    order = dict.fromkeys((each.setting, each.label, each.control) for each in found)
+    return [control_sentence(chosen[place]) for place in order]
+
+
+def control_sentence(found: Controlled) -> str:
+    """One recipe beside one control.
+
+    "fast is better than baseline at the same budget (+1.20 points, 3 seeds), but is not shown to be better than
+    baseline trained for as long (95% interval -0.30 to +0.60 points, 3 seeds): its gain vanishes against the control"
+    """
+    against = found.against
+    if against.difference is None:
+        return f"{found.label} has nothing to compare with {_control(found)}: {against.reason}"
+    if found.gain_vanishes:
+        return (
+            f"{found.label} is better than {found.baseline} at the same budget ({_by(found.plain, found)}), but"
+            f" {_but(found)}: its gain vanishes against the control"
+        )
+    words = found.verdict
+    if words == "the same":
+        return f"{found.label} is the same as {_control(found)}, seed for seed ({_seeds(against)})"
+    if words in ("better", "worse"):
+        return f"{found.label} is {words} than {_control(found)} ({_by(against, found)})"
+    return f"{found.label} against {_control(found)} is inconclusive ({_by(against, found)})"
+
+
+def by_how_much(difference: float | None, kind: Metric) -> str:
+    """A difference with its sign.
+
+    >>> by_how_much(0.012, Metric(name="f1", higher_is_better=True))
+    '+0.0120'
+    """
+    return "-" if difference is None else kind.difference(difference)
+
+
+def interval(low: float | None, high: float | None, kind: Metric, *, reason: str | None = None) -> str:
+    """The interval of a difference, or why there is none.
+
+    >>> interval(-0.003, 0.012, Metric(name="f1", higher_is_better=True))
+    '-0.0030 to +0.0120'
+    """
+    if low is None or high is None:
+        return reason or "none"
+    return f"{kind.number(low, sign='+')} to {kind.difference(high)}"
+
+
+def _but(found: Controlled) -> str:
+    if found.verdict == "the same":
+        return f"is the same as {_control(found)}, seed for seed"
+    if found.verdict == "worse":
+        return f"is worse than {_control(found)} ({_by(found.against, found)})"
+    return f"is not shown to be better than {_control(found)} ({_by(found.against, found)})"
+
+
+def _control(found: Controlled) -> str:
+    if found.control == "rescaled-baseline":
+        return f"{found.baseline} trained for as long"
+    return f"{found.name}, which chooses as many examples at random"
+
+
+def _by(found: Difference, at: Controlled) -> str:
+    kind = at.setting.kind
+    words = by_how_much(found.difference, kind)
+    if found.adjusted_low is None:
+        return f"{words}, no interval: {found.reason}, {_seeds(found)}"
+    adjusted = f" adjusted for {found.family} comparisons" if found.family > 1 else ""
+    span = interval(found.adjusted_low, found.adjusted_high, kind)
+    return f"{words}, {at.confidence:.0%} interval {span}{adjusted}, {_seeds(found)}"
+
+
+# ---- how methods compose
+
+WORDS = {"optimizer": "the optimiser", "wait": "waiting for data", "read": "reading", "preprocess": "preprocessing"}
+
+
+def composed_words(recipe: Composed, *, confidence: float = 0.95) -> str:
+    """One sentence on a recipe.
+
+    "fast: 2.10x as fast as the baseline, where its methods alone predict 2.30x; it takes 1.10 of the predicted time
+    (95% interval 1.05-1.15)"
+    """
+    if recipe.predicted_speedup is None or recipe.speedup is None or recipe.error.value is None:
+        return f"{recipe.label}: no prediction: {recipe.reason}"
+    said = f"{recipe.label}: {recipe.speedup:.2f}x as fast as the baseline"
+    ratio = f"it takes {math.exp(recipe.error.value):.2f} of the predicted time"
+    if recipe.error.low is None or recipe.error.high is None:
+        interval = f"no interval: {recipe.error.reason}"
+    else:
+        interval = f"{confidence:.0%} interval {math.exp(recipe.error.low):.2f}-{math.exp(recipe.error.high):.2f}"
+    return f"{said}, where its methods alone predict {recipe.predicted_speedup:.2f}x; {ratio} ({interval})"
+
+
+def overlap_words(pair: Pair) -> str | None:
+    """That two methods shorten the same part of the same steps; None if they do not.
+
+    "channels_last and mixup both shorten forward: alone they save 12% and 40% of the baseline's time there, together
+    no more than 45% can be expected"
+    """
+    found = pair.overlap
+    if found is None:
+        return None
+    *others, last = [WORDS.get(part, part) for part in found.parts]
+    parts = f"{', '.join(others)} and {last}" if others else last
+    return (
+        f"{pair.first} and {pair.second} both shorten {parts}: alone they save {found.first:.0%} and"
+        f" {found.second:.0%} of the baseline's time there; together {found.together:.0%} can be expected, not"
+        f" {found.first + found.second:.0%}"
+    )
+
+
+def composition_sentences(found: Composition) -> list[str]:
+    """All that is worth saying, predictions first."""
+    if found.reason is not None:
+        return [f"Nothing can be said of composition: {found.reason}"]
+    overlaps = [words for pair in found.pairs if (words := overlap_words(pair))]
+    recipes = [composed_words(recipe, confidence=found.confidence) for recipe in found.recipes]
+    return [*recipes, *_interactions(found), *overlaps]
+
+
+def _interactions(found: Composition) -> list[str]:
+    pairs = found.measured_pairs
+    if not pairs:
+        return []
+    said = []
+    for kind, estimates, better, independent in (
+        (
+            "quality",
+            [pair.quality for pair in pairs],
+            1 if found.kind is None or found.kind.higher_is_better else -1,
+            "add up",
+        ),
+        ("time", [pair.time for pair in pairs], -1, "multiply"),
+    ):
+        sure = [
+            f"{pair.first} with {pair.second} ({'better' if better * (each.value or 0) > 0 else 'worse'})"
+            for pair, each in zip(pairs, estimates, strict=True)
+            if each.p_holm is not None and each.p_holm < 1 - found.confidence
+        ]
+        tested = sum(each.p_value is not None for each in estimates)
+        if not tested:
+            said.append(f"no pair can be judged in {kind}: {estimates[0].reason}")
+        elif sure:
+            said.append(
+                f"pairs whose effects on {kind} do not just {independent}: {', '.join(sure)}; {_tested(tested)} (Holm)"
+            )
+        else:
+            said.append(f"no pair is shown to interact in {kind}; {_tested(tested)} (Holm)")
+    return said
+
+
+def _tested(count: int) -> str:
+    return f"{count} pair{'s' * (count != 1)} tested"

@@ -5,11 +5,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from explorer.analysis.control_sentences import control_sentences
 from explorer.analysis.controls import controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import busy_notes, call_words, control_words, fresh_words, ratio_interval, summary
+from explorer.analysis.sentences import (
+    busy_notes,
+    call_words,
+    control_sentences,
+    control_words,
+    fresh_words,
+    ratio_interval,
+    summary,
+)
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli.tables import table
 from explorer.page import amounts

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from explorer.analysis.composing import composition
-from explorer.analysis.composition import Composed, Composition, Pair
+from explorer.analysis.composition import Composed, Composition, Pair, composition
 from explorer.analysis.schedules import EVERY, Phase, Schedule
 from tests.analysis.tables import SETTING, rows
 

@@ -5,11 +5,11 @@ import math
 import pytest
 from scipy import stats
 
-from explorer.analysis.control_sentences import control_sentences
 from explorer.analysis.controls import controlled
 from explorer.analysis.equal_budget import equal_budget
 from explorer.analysis.equal_quality import equal_quality
 from explorer.analysis.ladders import ladders
+from explorer.analysis.sentences import control_sentences
 from tests.analysis.tables import rows, table
 
 SEEDS = {0: -0.004, 1: 0.001, 2: 0.003, 3: 0.0}

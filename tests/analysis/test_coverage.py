@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from explorer.analysis.comparison import matches
+from explorer.analysis.comparison import matches, pair
 from explorer.analysis.equal_quality import equal_quality
 from explorer.analysis.monotone import crossing
-from explorer.analysis.pairing import pair
 from tests.analysis.tables import BUDGETS, rows, table
 
 TRUE_RATIO = 1 / 1.5

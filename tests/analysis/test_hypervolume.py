@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.analysis.hypervolume import hypervolume_answer, hypervolumes
+from explorer.analysis.pareto import hypervolume_answer, hypervolumes
 from explorer.errors import AnalysisError
 from tests.analysis.tables import BUDGETS, rows, table
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from explorer.analysis.ask import ask
-from explorer.analysis.duel import duel
 from explorer.analysis.equal_quality import SLOWER_INFERENCE, EqualQuality, equal_quality
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.sentences import inference_words
+from explorer.analysis.side_by_side import duel
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.views.explorer.ask_words import finding_words, notes
 from tests.analysis.tables import rows, table

@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.analysis.interaction import time_interaction
-from explorer.analysis.prediction import log_ratio, measured, predicted
-from explorer.analysis.schedules import EVERY, PARTS, Phase, Schedule, names, phase, standard_error_of_median
+from explorer.analysis.composition import time_interaction
+from explorer.analysis.schedules import (
+    EVERY,
+    PARTS,
+    Phase,
+    Schedule,
+    log_ratio,
+    measured,
+    names,
+    phase,
+    predicted,
+    standard_error_of_median,
+)
 from explorer.errors import AnalysisError
 from explorer.training.plan import ALL
 from tests.analysis.compositions import BASE, scaled, schedule, steady

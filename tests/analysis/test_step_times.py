@@ -13,11 +13,11 @@ import pytest
 
 from explorer.analysis.ask import ask
 from explorer.analysis.controls import controlled
-from explorer.analysis.duel import duel
 from explorer.analysis.equal_budget import equal_budget
 from explorer.analysis.equal_quality import Call, equal_quality
 from explorer.analysis.inference import Effect, size_of
 from explorer.analysis.limits import Limits
+from explorer.analysis.side_by_side import duel
 from explorer.analysis.step_times import BUILD, between, error_of, error_of_ratio, of_quartiles, of_windows
 from explorer.analysis.verdict import sweep_verdicts
 from tests.analysis.tables import rows, table

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from markupsafe import Markup
 
-from explorer.analysis.duel import PICKED, duel
+from explorer.analysis.side_by_side import PICKED, duel
 from explorer.page import theme
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.two_recipes_section import duel_html

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from explorer.analysis.composition import Composition
-from explorer.analysis.composition_sentences import composition_sentences
+from explorer.analysis.sentences import composition_sentences
 from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span, Table, sentence
 from explorer.report.section import Section
 from explorer.report.sweep.metrics_section import NUMBERS

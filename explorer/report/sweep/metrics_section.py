@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from explorer import costing
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.confirmed import Confirmed as FreshSeeds
-from explorer.analysis.control_sentences import control_sentences
-from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.controls import Controlled
 from explorer.analysis.controls import Verdict as ControlVerdict
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
-from explorer.analysis.hypervolume import Hypervolume
+from explorer.analysis.pareto import Hypervolume
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import busy_recipes, call_words, inference_interval, ratio_interval
+from explorer.analysis.sentences import busy_recipes, call_words, control_sentences, inference_interval, ratio_interval
+from explorer.analysis.sentences import interval as points
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
 from explorer.page.document import (

@@ -7,10 +7,9 @@ from typing import Literal
 import pandas as pd
 
 from explorer.analysis.confirmed import Confirmed
-from explorer.analysis.control_sentences import control_sentence
 from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_quality import Call, EqualQuality
-from explorer.analysis.sentences import decide_words, inference_words, ratio_interval
+from explorer.analysis.sentences import control_sentence, decide_words, inference_words, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.page.document import Block, Column, Heading, Paragraph, Row, Table
 from explorer.report.section import Section

@@ -12,8 +12,8 @@ from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
-from explorer.analysis.hypervolume import Hypervolume, hypervolume_answer, hypervolumes
 from explorer.analysis.ladders import Machine
+from explorer.analysis.pareto import Hypervolume, hypervolume_answer, hypervolumes
 from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.page import amounts, theme

@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from explorer import costing
-from explorer.analysis.control_sentences import by_how_much
-from explorer.analysis.control_sentences import interval as points
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
 from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import call_words, control_words, fresh_words, inference_interval, ratio_interval
+from explorer.analysis.sentences import (
+    by_how_much,
+    call_words,
+    control_words,
+    fresh_words,
+    inference_interval,
+    ratio_interval,
+)
+from explorer.analysis.sentences import interval as points
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts, theme
 from explorer.views.explorer.payments import Payment, amount

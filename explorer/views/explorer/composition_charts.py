@@ -14,8 +14,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from explorer.analysis.comparison import Estimate
 from explorer.analysis.composition import Composed, Composition, Pair
-from explorer.analysis.estimate import Estimate
 from explorer.errors import AnalysisError
 from explorer.page import amounts, theme
 from explorer.page.document import clipped

@@ -6,9 +6,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from explorer.analysis.composing import composition
-from explorer.analysis.composition import Composed, Composition
-from explorer.analysis.estimate import Estimate
+from explorer.analysis.comparison import Estimate
+from explorer.analysis.composition import Composed, Composition, composition
 from explorer.page import amounts
 from explorer.run_files import Metric
 from explorer.views.explorer.choices import settle

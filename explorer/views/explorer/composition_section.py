@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from explorer.analysis.composition import Composed, Composition
-from explorer.analysis.composition_sentences import composed_words, composition_sentences
+from explorer.analysis.sentences import composed_words, composition_sentences
 from explorer.errors import ExplorerError
 from explorer.page.document import one_line
 from explorer.views.explorer.answer import Answer

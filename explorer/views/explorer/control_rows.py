@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 from markupsafe import Markup
 
-from explorer.analysis.control_sentences import by_how_much, control_sentences, interval
 from explorer.analysis.controls import Controlled, controlled
+from explorer.analysis.sentences import by_how_much, control_sentences, interval
 from explorer.page import amounts
 from explorer.page.document import one_line
 from explorer.views.tables import Column, Row, table

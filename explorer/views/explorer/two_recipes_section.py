@@ -7,12 +7,11 @@ from typing import Any
 import ipywidgets as widgets
 from markupsafe import Markup
 
-from explorer.analysis.control_sentences import by_how_much, interval
-from explorer.analysis.duel import AtBudget, Duel, Reached, Side, duel, sentence
+from explorer.analysis.comparison import Estimate
 from explorer.analysis.equal_quality import Call, Outcome
-from explorer.analysis.estimate import Estimate
 from explorer.analysis.ladders import axis_words
-from explorer.analysis.sentences import inference_interval, ratio_interval
+from explorer.analysis.sentences import by_how_much, inference_interval, interval, ratio_interval
+from explorer.analysis.side_by_side import AtBudget, Duel, Reached, Side, duel, sentence
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import clipped, isolated, one_line

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from explorer.analysis.duel import PICKED, Duel, duel, sentence
 from explorer.analysis.equal_budget import equal_budget
 from explorer.analysis.equal_quality import Call, Outcome, equal_quality
+from explorer.analysis.side_by_side import PICKED, Duel, duel, sentence
 from explorer.errors import AnalysisError
 from tests.analysis.tables import rows as rows_of
 from tests.analysis.tables import table

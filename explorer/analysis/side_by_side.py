@@ -16,10 +16,9 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis import sentences
-from explorer.analysis.comparison import RESAMPLES, judge
+from explorer.analysis.comparison import RESAMPLES, Estimate, estimate, judge
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
-from explorer.analysis.estimate import Estimate, estimate
 from explorer.analysis.inference import draws
 from explorer.analysis.ladders import SETTING, Ladder, Setting, ladders
 from explorer.analysis.verdict import verdicts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.analysis.composition_sentences import composition_sentences, overlap_words
+from explorer.analysis.sentences import composition_sentences, overlap_words
 from explorer.errors import AnalysisError
 from tests.analysis.compositions import BASE, Bench, scaled
 
