@@ -44,7 +44,7 @@ class ReportPanel(widgets.VBox):
         found = _subjects(runs)
         self.subject = widgets.Dropdown(description="Report of", options=found)
         self.format = widgets.Dropdown(description="Format", options=list(FORMATS.items()))
-        self.trust = widgets.Text(description="Trust file, of a run", placeholder="nobody is believed", value="")
+        self.trust = widgets.Text(description="Trust file, of a run", placeholder="none: nothing is verified", value="")
         self.button = widgets.Button(
             description="Write", tooltip="Write the report", button_style="primary", disabled=not found
         )

@@ -96,7 +96,7 @@ def run_page(run: ReportedRun) -> Page:
         blocks=run.blocks(),
         facts=(
             ("Made", f"{format_time(run.opened.now)} by Explorer {explorer.__version__}"),
-            ("From", "the run's directory, and the ledger of its project where that is beside it"),
+            ("From", "the run's directory, and the ledger of its project where that is next to it"),
         ),
         made=run.opened.now,
     )

@@ -146,7 +146,7 @@ def sweep_page(sweep: ReportedSweep) -> Page:
         subtitle=sentence(sweep.sentence, names=names),
         blocks=sweep.blocks(),
         facts=(
-            ("Explorer", f"{explorer.__version__}, from finished runs alone"),
+            ("Explorer", f"{explorer.__version__}, from finished runs only"),
             ("Made", format_time(sweep.made)),
             ("Database", (Span(f"sha256:{sweep.snapshot.sha256}", "code"),)),
         ),

@@ -310,7 +310,7 @@ def test_what_a_deletion_kept_without_training_points_to_the_run_before(tmp_path
 
 def test_a_run_far_from_its_project_knows_of_no_deletions(content: ReportedRun, run: Path) -> None:
     assert history_of(content).judged is None
-    assert "not beside this run" in (answers(content)["evidence"].would_stand_in or "")
+    assert "not next to this run" in (answers(content)["evidence"].would_stand_in or "")
 
 
 def test_a_question_is_added_by_lines_of_a_file(

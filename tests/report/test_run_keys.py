@@ -32,4 +32,4 @@ def test_what_a_later_file_says_otherwise() -> None:
 
 def test_the_quorum_in_words() -> None:
     made = trust(governance(), risk(), documents={Role.MODEL_RISK: 2})
-    assert quorum_words(made) == ("documents: 2 of model-risk", "checkpoints: nobody is enough")
+    assert quorum_words(made) == ("documents: 2 of model-risk", "checkpoints: no number is enough")

@@ -282,8 +282,8 @@ def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
     shutil.rmtree(copy / rundir.GOVERNANCE)
     (copy / rundir.RUN).unlink()
     page = written(copy)
-    assert "their numbers are not beside the ledger" in page and "the recipe measures none" not in page
-    assert "<h1>What moved this model was measured, and the sums are not beside the ledger; denied" in page
+    assert "their numbers are not next to the ledger" in page and "the recipe measures none" not in page
+    assert "<h1>What moved this model was measured, and the sums are not next to the ledger; denied" in page
     assert "The documents of this run are not believed" in page
     assert page.count(UNESTABLISHED.words) == 5
 

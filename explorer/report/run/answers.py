@@ -36,7 +36,7 @@ NO_TAGS = "the tags' attestation, which is not here or not believed"
 NO_TAXONOMY = "the taxonomy, which is not here or not believed"
 NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are not here or not believed"
 NO_TRUST = "the trust file that the first entry binds, which is not here"
-NO_RECIPE = "the recipe beside the ledger (run.json), as its first entry binds it"
+NO_RECIPE = "the recipe next to the ledger (run.json), as its first entry binds it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +129,7 @@ def interface(run: ReportedRun) -> Answer | NotRecorded:
 @resolver
 def size(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
-        return NotRecorded(where="counts of tokens, bytes or hours: tags and entries count examples alone")
+        return NotRecorded(where="counts of tokens, bytes or hours: tags and entries only count examples")
     trained = sum(line.examples for line in run.of(TrainingSection).counts)
     text = f"{_tagged(run):,} examples tagged with a class; {trained:,} stood in batches, counted with repetition"
     return bound(run, text, "tags", steps=True)
@@ -251,7 +251,7 @@ def design_choices(run: ReportedRun) -> Answer | NotRecorded:
     if record is not None:
         choices.append(f"{record.model} on {record.dataset} with {', '.join(record.methods) or 'no methods'}")
     if not choices:
-        return NotRecorded(where="a policy, and the recipe beside the ledger")
+        return NotRecorded(where="a policy, and the recipe next to the ledger")
     return bound(run, "; ".join(choices), *(name for name in ("policy", "recipe") if has(run, name)))
 
 
@@ -300,9 +300,9 @@ def training_time(run: ReportedRun) -> Answer | NotRecorded:
     try:
         result = run_files.read(ResultRecord, run.ledger.run / rundir.RESULT)
     except RunError:
-        return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is not there or cannot be read")
+        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is not there or cannot be read")
     if result.run_id != run.run_id:
-        return NotRecorded(where=f"{rundir.RESULT} beside the ledger, which is another run's")
+        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is another run's")
     shared = ", while other runs shared the machine" if result.contended else ""
     spent = result.timings
     text = (
@@ -367,7 +367,7 @@ def denied(run: ReportedRun) -> Answer:
 @resolver
 def quarantined(run: ReportedRun) -> Answer:
     slots = words.count(run.quarantined, "slot")
-    return Answer(text=f"{slots} with examples that nobody to be believed vouches for", references=(run.steps,))
+    return Answer(text=f"{slots} with examples that no trusted authority vouches for", references=(run.steps,))
 
 
 @resolver
@@ -412,8 +412,8 @@ def inventory(run: ReportedRun) -> Answer:
 def logs(run: ReportedRun) -> Answer:
     """Describe the signed ledger; entries hold no time, cosignatures do."""
     cosigned, ledger = run.opened.badge.cosigned_by, run.of(IntegritySection).facts["Ledger"]
-    text = f"{ledger}; {integrity_words(run).title.lower()}; cosigned: {', '.join(cosigned) or 'by nobody'}"
-    lacks = "" if cosigned else "a date: entries hold none, and nobody has cosigned the ledger at a time"
+    text = f"{ledger}; {integrity_words(run).title.lower()}; cosigned: {', '.join(cosigned) or 'no'}"
+    lacks = "" if cosigned else "a date: entries hold none, and no cosignature gives the ledger a time"
     return Answer(text=text, references=(run.whole,), lacks=lacks)
 
 
@@ -466,7 +466,7 @@ def quorum(run: ReportedRun) -> Answer | NotRecorded:
     trust = run.of(VouchersSection).trust
     if not trust.quorum:
         return NotRecorded(where=NO_TRUST)
-    cosigned = ", ".join(run.opened.badge.cosigned_by) or "nobody whom the reader believes"
+    cosigned = ", ".join(run.opened.badge.cosigned_by) or "no witness that the reader trusts"
     answer = bound(run, f"for {'; for '.join(trust.quorum)}; cosigned by {cosigned}", "trust file")
     return replace(answer, references=(GENESIS, run.whole))
 
@@ -600,7 +600,7 @@ def to_destroy(run: ReportedRun, *kinds: str) -> Answer | NotRecorded:
     def say(line: DeletionLine) -> str | None:
         listed = line.certificate.to_destroy if line.certificate else {}
         counts = [f"{listed[kind]} {kind}" for kind in kinds if kind in listed]
-        return f"to be destroyed by whoever keeps them, as the signer lists: {', '.join(counts)}" if counts else None
+        return f"to be destroyed by those who keep them, as the signer lists: {', '.join(counts)}" if counts else None
 
     return _of_deletions(run, say)
 

@@ -157,7 +157,7 @@ def _deletion_words(reached: Reach) -> str:
     if reached.first is None:
         return "denied everywhere: nothing that is kept has learned from it, and nothing is to be removed"
     if reached.structural:
-        return "in its sealed region alone: dropping that region leaves what a run without it would have"
+        return "only in its sealed region: dropping that region leaves what a run without it would have"
     reasons = ["reached shared layers"] if reached.shared else []
     reasons += [f"shares region {name} with {', '.join(others)}" for name, others in reached.regions.items() if others]
     if reached.channels:

@@ -97,7 +97,7 @@ class History:
         """Why nothing is known from the project's ledger; empty: it can be read."""
         if self.fault:
             return f"the project's ledger, which cannot be read: {self.fault}"
-        return "the project's ledger, which is not beside this run" if self.judged is None else ""
+        return "the project's ledger, which is not next to this run" if self.judged is None else ""
 
 
 @record
@@ -285,7 +285,7 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
     if not history.deletions and not history.unknown:
         blocks.append(Paragraph("None from this run is on the project's record."))
     if history.unknown:
-        words = f"Here is not known what was deleted; it would stand in {history.unknown}."
+        words = f"What was deleted is not known here; it would be in {history.unknown}."
         blocks.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
         entries = amounts.count(history.entries, "entry", "entries")
@@ -321,7 +321,7 @@ def _facts(line: DeletionLine, cite: Citations) -> list[tuple[str, Text]]:
 
 def _afterwards(history: History, cite: Citations) -> list[Block]:
     if history.unknown:
-        return [Paragraph(f"Not known here; they would stand in {history.unknown}.", "note")]
+        return [Paragraph(f"Not known here; they would be in {history.unknown}.", "note")]
     listed = [
         (
             Span(f"{line.role}, statement {line.statement[:16]}, admits {line.admitted or 'no class by name'} "),
@@ -331,5 +331,5 @@ def _afterwards(history: History, cite: Citations) -> list[Block]:
     ]
     grants = f"{amounts.count(history.grants, 'time')} that keys were granted or taken back"
     words = f"{grants}, {amounts.count(history.reads, 'read')} through a grant"
-    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "Nobody was granted keys of it."
+    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "No reader was granted keys of it."
     return [Bullets(listed) if listed else Paragraph("No observation of the model is on record."), Paragraph(cited)]

@@ -86,7 +86,7 @@ class EntropySection(Section[ReportedRun, EntropyRecord]):
             blocks.append(Paragraph(depth.CAPTION, "note"))
         elif profiles.reference:
             sealed = "sealed, or " if run.confidential else ""
-            words = f"Profiles were measured and are on record; their numbers are {sealed}not beside the ledger."
+            words = f"Profiles were measured and are on record; their numbers are {sealed}not next to the ledger."
             blocks.append(Paragraph(words))
         else:
             blocks.append(Paragraph("No entropy profile is on record: the recipe measures none."))

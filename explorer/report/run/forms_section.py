@@ -37,7 +37,7 @@ from explorer.schema import from_json, record
 DIRECTORY = Path(__file__).parents[1] / "forms"
 NOT_RECORDED = "not recorded"
 DISCLAIMER = (
-    "This mapping helps whoever fills in these forms to find what is on record. The questions are in our own words; "
+    "This mapping helps people who fill in these forms to find what is on record. The questions are in our own words; "
     "the forms' own text decides. It is no legal advice, and no claim that anything conforms to a law or a standard."
 )
 COLUMNS = (Column("Asked"), Column("Where"), Column("Answer"), Column("From"))
@@ -206,7 +206,7 @@ class FormsSection(Section[ReportedRun, FormsRecord]):
             blocks.append(Paragraph("The ledger is broken: nothing in these tables is to be relied on.", "bad"))
         judged = run.of(DeletionSection).history.judged
         if judged and judged.startswith(UNVERIFIED):
-            rests = "answers that rest on its entries rest on nobody's word"
+            rests = "answers that rest on its entries are not verified"
             blocks.append(Paragraph(f"The project's ledger is {judged}; {rests}.", "warning"))
         for form in record.forms:
             blocks += form_blocks(form, run)

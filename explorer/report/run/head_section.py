@@ -89,7 +89,7 @@ def sentence_of(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool, e
     kept = [line.path for line in lines if line.first_admitted is None]
     words = "What moved this model was not measured"
     if measured:
-        gone = "numbers of it were erased" if erased else "the sums are not beside the ledger"
+        gone = "numbers of it were erased" if erased else "the sums are not next to the ledger"
         where = f"is {Missing.SEALED}" if closed else gone
         words = f"What moved this model was measured, and {where}"
     if moved:

@@ -102,7 +102,7 @@ class IntegritySection(Section[ReportedRun, IntegrityRecord]):
         if end := record.metrics.reference:
             pairs += [(name, (Span(f"{value} "), run.cite(end))) for name, value in record.metrics.values.items()]
         blocks += [Heading(3, (Span("The run "), run.cite(GENESIS))), Facts(pairs)]
-        blocks += [Heading(3, "What the first entry binds beside the documents")]
+        blocks += [Heading(3, "What else the first entry binds")]
         if record.environment:
             blocks.append(Facts(list(record.environment.items())))
         if record.not_here:

@@ -95,5 +95,5 @@ def commands_of(directory: Path, steps: range) -> tuple[tuple[str, str], ...]:
             "execute it again and compare it entry by entry, bit for bit",
         ),
         (f"explorer ledger show {ledger}", "every entry"),
-        (f"explorer ledger prove {ledger} INDEX --out FILE", "a proof of one entry, for somebody far away"),
+        (f"explorer ledger prove {ledger} INDEX --out FILE", "a proof of one entry, to be checked elsewhere"),
     )

@@ -148,7 +148,7 @@ class ReportedRun(Subject):
         routing = self.routing
         whose = ", ".join(sorted(confidential(routing, self.ledger.genesis.classes))) if routing else "some classes"
         if opens(self.ledger):
-            return f"This report holds numbers of {whose}, which are confidential: whoever has it has them."
+            return f"This report holds numbers of {whose}, which are confidential: sharing the report shares them."
         return f"Numbers of {whose}, and those over several classes at once, are {Missing.SEALED}."
 
     @cached_property
@@ -208,7 +208,7 @@ class ReportedRun(Subject):
 def _record(run: RunLedger, absent: list[str]) -> RunRecord | None:
     path = run.run / rundir.RUN
     if not path.exists():
-        absent.append(f"the recipe: {rundir.RUN} is not beside the ledger")
+        absent.append(f"the recipe: {rundir.RUN} is not next to the ledger")
         return None
     record = run_files.read(RunRecord, path)
     if digest(record.identity) != run.genesis.recipe:
@@ -220,7 +220,7 @@ def _record(run: RunLedger, absent: list[str]) -> RunRecord | None:
 def _environment(run: RunLedger, absent: list[str]) -> dict[str, str] | None:
     path = run.run / rundir.ENVIRONMENT
     if not path.exists():
-        absent.append(f"the environment: {rundir.ENVIRONMENT} is not beside the ledger")
+        absent.append(f"the environment: {rundir.ENVIRONMENT} is not next to the ledger")
         return None
     content = rundir.read_bytes(path, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)
     if hashlib.sha256(content).hexdigest() != run.genesis.environment:

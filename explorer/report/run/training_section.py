@@ -77,11 +77,11 @@ class TrainingSection(Section[ReportedRun, TrainingRecord]):
         )
 
     def blocks(self, record: TrainingRecord, run: ReportedRun) -> list[Block]:
-        whose = "the ledger" if run.confidential or not run.sums.spooled else "the files beside the ledger"
+        whose = "the ledger" if run.confidential or not run.sums.spooled else "the files next to the ledger"
         summed = f"Shares are summed from {whose}; {run.sums}."
         if record.quarantined_slots:
             slots = amounts.count(record.quarantined_slots, "slot")
-            summed += f" {slots} held examples that nobody to be believed vouches for: they were never read."
+            summed += f" {slots} held examples that no trusted authority vouches for: they were never read."
         said = (
             "The share of each class in the summed gradient, over the whole run: of all layers, and of each quarter of "
             "the depth. A column adds up to 100%; the policy's fractions are in it. Denied: the weight was 0 in all of "
@@ -214,7 +214,7 @@ def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
     # A page has room for so many rows: of more layers it shows every second, third, ...
     lines = record.layers[:: max(1, -(-len(record.layers) // MOST_LAYERS))]
     left = len(record.layers) - len(lines)
-    rest = f" {amounts.count(left, 'layer')} between these stand in the JSON report alone." if left else ""
+    rest = f" {amounts.count(left, 'layer')} between these are only in the JSON report." if left else ""
     classes = [cell.class_ for cell in record.layers[0].cells]
     return [
         Heading(3, (Span("Class by layer "), run.cite(run.steps))),

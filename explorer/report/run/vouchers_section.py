@@ -99,7 +99,7 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
             ]
         if record.trust.since:
             blocks += [
-                Paragraph("The trust file that this report was made with says otherwise of these keys:"),
+                Paragraph("The trust file that this report was made with differs for these keys:"),
                 _keys(record.trust.since),
             ]
         return blocks
@@ -176,14 +176,14 @@ def keys_since(own: Trust | None, reader: Trust) -> tuple[KeyLine, ...]:
 def quorum_words(trust: Trust) -> tuple[str, ...]:
     """Say how many authorities of which role it takes, for documents and for checkpoints."""
     return tuple(
-        f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(needed.items())) or 'nobody is enough'}"
+        f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(needed.items())) or 'no number is enough'}"
         for what, needed in (("documents", trust.quorum.documents), ("checkpoints", trust.quorum.checkpoints))
     )
 
 
 def _voucher(line: VoucherLine, run: ReportedRun) -> list[Block]:
     counts = "; ".join(f"{path}: {amounts.count(number, 'record')}" for path, number in line.counts.items())
-    signed = "; ".join(line.signed_by) or "nobody who is believed"
+    signed = "; ".join(line.signed_by) or "no trusted authority"
     pairs = [("Signed by", signed), *([("Tags", counts)] if counts else [])]
     blocks: list[Block] = [
         Heading(3, (Span(f"{line.what.capitalize()}: {line.name} "), run.cite(line.reference))),

@@ -142,20 +142,20 @@ def _unknown(sweep: ReportedSweep) -> list[str]:
         if rows["usd_per_hour"].isna().all():
             unknown.append(f"What a run costs on {hardware}: {results.answer.price}.")
         if not any(map(tuning_words, rows["tuning"])):
-            unknown.append("Whether the baseline could be better: nobody recorded a search for its settings.")
+            unknown.append("Whether the baseline could be better: no search for its settings is recorded.")
         if any(ratio is None or math.isnan(ratio) for ratio in ratios):
             unknown.append(f"What some recipes cost at inference on {hardware}: their profiles do not have it.")
         if rows["seed"].nunique() == 1:
             unknown.append(f"How far noise alone moves a quality on {hardware}: there is one seed.")
     if sweep.plan is None:
-        unknown.append("The specification: the sweep's plan is not kept beside its runs.")
+        unknown.append("The specification: the sweep's plan is not kept with its runs.")
     return list(dict.fromkeys(unknown))
 
 
 def _ledgers(heads: tuple[LedgerHead, ...]) -> Table:
     rows = [Row((head.run, head.origin, f"{head.size:,}", (Span(head.root, "code"),))) for head in heads]
     columns = [Column("Run"), Column("Origin"), Column("Entries", number=True), Column("Root")]
-    return Table(columns, rows, caption="The ledger of each governed run, as it was read. Nobody has verified it here.")
+    return Table(columns, rows, caption="The ledger of each governed run, as it was read. It was not verified here.")
 
 
 def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
