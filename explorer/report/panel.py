@@ -1,5 +1,5 @@
 """The report panel: choose a sweep or a governed run, a format, whom to believe, and press a button. `reports()` is the
-one call in `report.ipynb`. The command line writes the report, beside the notebook, which stays free.
+one call in `report.ipynb`. A process of the command line writes the report, so that the notebook stays free.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class ReportPanel(widgets.VBox):
         self._runs = runs
         self._task: asyncio.Task[None] | None = None
         self.written: Path | None = None
-        found = _subjects(runs)
-        self.subject = widgets.Dropdown(description="Report of", options=found)
+        subjects = _subjects(runs)
+        self.subject = widgets.Dropdown(description="Report of", options=subjects)
         self.format = widgets.Dropdown(description="Format", options=list(FORMATS.items()))
         self.trust = widgets.Text(description="Trust file, of a run", placeholder="none: nothing is verified", value="")
         self.button = widgets.Button(
-            description="Write", tooltip="Write the report", button_style="primary", disabled=not found
+            description="Write", tooltip="Write the report", button_style="primary", disabled=not subjects
         )
         self.said, self.preview = widgets.HTML(), widgets.HTML()
         self.button.on_click(lambda _: self._start())
@@ -57,12 +57,12 @@ class ReportPanel(widgets.VBox):
         super().__init__([style, fields, buttons, self.said, self.preview])
         self.add_class("explorer")
         self._choose()
-        if not found:
+        if not subjects:
             words = Markup(EMPTY).format(str(runs))
             self.said.value = Markup('<p class="x-empty">{}</p>').format(words)
 
     async def write(self) -> None:
-        """Write the report that is chosen, and show it or what stands in the way."""
+        """Write the report that is chosen, and show it, or the error."""
         subject, format, trust = self.subject.value, self.format.value, self.trust.value.strip()
         if subject is None or format is None:
             return
@@ -87,7 +87,7 @@ class ReportPanel(widgets.VBox):
             self.preview.value = preview(path.read_text(encoding="utf-8"), page=format == "html")
 
     def _choose(self, _: object = None) -> None:
-        """A trust file is for runs alone."""
+        """Disable the trust file for a sweep: only runs have one."""
         self.trust.disabled = self.subject.value is None or not Path(self.subject.value).is_absolute()
 
     def _say(self, words: str, *, failed: bool = False) -> None:
@@ -100,7 +100,7 @@ class ReportPanel(widgets.VBox):
 
 
 def preview(content: str, *, page: bool) -> Markup:
-    """A report in the notebook: a page in a frame that runs no script and reaches nothing, other text as it is."""
+    """Show a report in the notebook: a page in a frame that runs no script and reaches nothing, other text as it is."""
     if not page:
         more = "\n..." if len(content) > PREVIEW else ""
         return Markup('<pre class="x-said" tabindex="0">{}{}</pre>').format(content[:PREVIEW], more)
@@ -112,11 +112,11 @@ def preview(content: str, *, page: bool) -> Markup:
 
 
 def _subjects(runs: Path) -> list[tuple[str, str]]:
-    """What can be reported on: sweeps by name, then governed runs by directory, which is absolute."""
+    """List what can be reported on: sweeps by name, then governed runs by directory, which is absolute."""
     if not runs.is_dir():
         return []
-    found = [(_short(f"Sweep {path.name}"), path.name) for path in sweeps(runs)]
-    return found + [(_short(f"Run {name}"), str(path.resolve())) for name, path in governed_runs(runs).items()]
+    subjects = [(_short(f"Sweep {path.name}"), path.name) for path in sweeps(runs)]
+    return subjects + [(_short(f"Run {name}"), str(path.resolve())) for name, path in governed_runs(runs).items()]
 
 
 def _short(name: str) -> str:

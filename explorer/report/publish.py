@@ -1,6 +1,6 @@
-"""The published JSON Schemas of the reports: `schemas/<name>.v<version>.json` beside this file, made from the records.
+"""The published JSON Schemas of the reports: `schemas/<name>.v<version>.json`, made from the records.
 
-After a record has changed, `python -m explorer.report.publish` writes them anew; a test compares the two.
+After a record has changed, `python -m explorer.report.publish` writes them again; a test compares the two.
 """
 
 import json
@@ -19,16 +19,16 @@ SCHEMAS: dict[str, type[Any]] = {
 }
 
 MOVED = {"explorer__report__sweep__metrics_section__Confirmed": "explorer__report__sweep_document__Confirmed"}
-"""Of two records of the same name a schema has the names of their modules: those of the day of publication stay."""
+"""Records that share a name are published under their modules' names too, which stay when the module moves."""
 
 
 def file_of(name: str) -> Path:
-    """Where a schema is published."""
+    """Return the file that a schema is published in."""
     return DIRECTORY / f"{name}.json"
 
 
 def content_of(name: str) -> bytes:
-    """A schema as it is published. What a report holds is all there: no key is unknown, none is missing."""
+    """Return a schema as it is published: it names every key of a report, and all of them are required."""
     schema = _closed(json_schema(SCHEMAS[name], name=f"report/{name}.json"))
     text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
     for now, published in MOVED.items():
@@ -37,9 +37,9 @@ def content_of(name: str) -> bytes:
 
 
 def _closed(schema: Any) -> Any:
-    """The same schema, each of its objects with the keys that it names and no others."""
+    """Close a schema: its objects have the keys that it names and no others."""
     if isinstance(schema, list):
-        return [_closed(each) for each in schema]
+        return [_closed(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     made = {key: _closed(value) for key, value in schema.items()}

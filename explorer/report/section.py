@@ -54,7 +54,7 @@ class Subject:
 def document_type(name: str, says: str, sections: tuple[Section[Any, Any], ...], order: Sequence[str]) -> type[Any]:
     """Compose the record of a whole document from the records of its sections.
 
-    Keys stand in `order`, in which they were published; those that it does not name follow, section by section.
+    Keys come in `order`, in which they were published; those that it does not name follow, section by section.
     """
     types: dict[str, Any] = {}
     defaults: dict[str, Any] = {}

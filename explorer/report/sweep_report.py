@@ -70,13 +70,13 @@ class HeadSection(Section[ReportedSweep, HeadRecord]):
 
 @record
 class AgainRecord:
-    """How to do it again."""
+    """Commands that repeat the sweep."""
 
     specification: dict[str, Any] | None  # None: the sweep's directory has none
 
 
 class AgainSection(Section[ReportedSweep, AgainRecord]):
-    """How to do it again."""
+    """Commands that repeat the sweep."""
 
     record = AgainRecord
 

@@ -36,7 +36,9 @@ def written(run: Path, page: Path) -> str:
 
 def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> None:
     page = written(run, tmp_path / "report.html")
-    assert "holds numbers of open/mit, personal/customer, which are confidential: sharing the report shares them." in page
+    assert (
+        "holds numbers of open/mit, personal/customer, which are confidential: sharing the report shares them." in page
+    )
     assert "The numbers of personal, open/mit are encrypted, and with them those over several classes" in page
     assert "recomputed from the ledger: 4 of 4 segments, and equal" in page
     document = json.loads(written(run, tmp_path / "report.json"))

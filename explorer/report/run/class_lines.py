@@ -133,8 +133,8 @@ def _share(shares: Sums, path: str, *, part: int | None = None, band: str | None
 def deletability(run: RunLedger, *, denied: Outcome) -> dict[str, Deletability]:
     """Say by class what deleting it could come to: the level is that of `explorer delete plan`, from the same reach.
 
-    `denied` says whether the record of who was denied what holds. What stands in the way on one machine and not on
-    another (a state that is gone, salts, a key) is not on the record: the plan says that.
+    `denied` says whether the record of who was denied what holds. Obstacles on one machine and not on another
+    (a state that is gone, salts, a key) are not on the record: the plan names them.
 
     Raises as `explorer.runlog.forecast` does.
     """

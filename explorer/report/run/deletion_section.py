@@ -83,13 +83,13 @@ class History:
     """All of it."""
 
     judged: str | None  # how far the project's ledger is to be believed; None: there is none that can be read
-    fault: str | None  # why the one beside the run cannot be read; None: it can, or there is none
+    fault: str | None  # why the one next to the run cannot be read; None: it can, or there is none
     entries: int  # in it
     deletions: tuple[DeletionLine, ...]
     observations: tuple[ObservationLine, ...]
     grants: int  # that keys of this run were wrapped for
     reads: int  # through a grant
-    disclosed: Reference | None  # where these stand
+    disclosed: Reference | None  # in these entries
     unbelieved: tuple[str, ...]  # certificates that are not believed, and why
 
     @property
@@ -108,7 +108,7 @@ class DeletionRecord:
 
 
 class DeletionSection(Section[ReportedRun, DeletionRecord]):
-    """What the structure allows, and what was done."""
+    """Deletability of each class, and the deletions that were made."""
 
     record = DeletionRecord
 
@@ -146,7 +146,7 @@ def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: i
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     recorded, fault = _read(runs)
     believed, faults = certificates(run, origin, trust=trust or own, now=now)
-    mine = [(each.index, each.entry) for each in recorded if _is_about(each.entry, origin)]
+    mine = [(item.index, item.entry) for item in recorded if _is_about(item.entry, origin)]
     # Deletions on record come first, then those that only a certificate tells of.
     lines = [_recorded(index, entry, origin, believed) for index, entry in mine if isinstance(entry, Deletion)]
     named = {line.digest for line in lines}

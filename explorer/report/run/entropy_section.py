@@ -62,7 +62,7 @@ class Profiles:
 
 @record
 class EntropyRecord:
-    """Entropy profiles."""
+    """The entropy profiles on record."""
 
     profiles: Profiles
 
@@ -114,7 +114,7 @@ def depth_lines(profiles: Iterable[DepthProfile]) -> tuple[DepthLine, ...]:
 def _picture(rows: tuple[DepthProfile, ...], measure: str) -> Picture:
     return Picture(
         name=measure.replace("_", "-"),
-        draw=lambda width: depth.depth_profile(rows, measure=measure, width=inner(width, beside=100)),
+        draw=lambda width: depth.depth_profile(rows, measure=measure, width=inner(width, margin=100)),
         description=f"{PICTURES[measure]} of each layer, the first and the last time that it was measured.",
     )
 

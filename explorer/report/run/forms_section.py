@@ -10,8 +10,8 @@ The forms are data, one file each (`explorer/report/forms/*.toml`), in the order
                             `answer`, a function of `explorer.report.run.answers`, with its arguments `of`, and `lacks`,
                             what of the question is not recorded; or `nowhere`, one of the places
 
-A mapping helps whoever fills in such a form to find what is on record; it is no legal advice, and claims no conformity
-with anything. Each date, title and reference says whether it was verified against the official text.
+A mapping helps people who fill in such a form to find what is on record; it is no legal advice, and claims no
+conformity with anything. Each date, title and reference says whether it was verified against the official text.
 """
 
 import inspect
@@ -180,14 +180,14 @@ FRAMEWORKS = read_forms(DIRECTORY)
 
 @record
 class FormsRecord:
-    """What regulators ask, and what is on record."""
+    """Forms of regulators, filled in."""
 
     disclaimer: str  # of the forms
     forms: tuple[Form, ...]
 
 
 class FormsSection(Section[ReportedRun, FormsRecord]):
-    """What regulators ask, and what is on record."""
+    """Questions of regulators with the answers on record."""
 
     record = FormsRecord
 

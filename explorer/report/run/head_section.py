@@ -106,13 +106,13 @@ def _rounded(share: float) -> str:
 
 @record
 class LimitsRecord:
-    """What no record of this kind shows."""
+    """Limits of any record of this kind."""
 
     limits: tuple[str, ...]
 
 
 class LimitsSection(Section[ReportedRun, LimitsRecord]):
-    """What this record does not show."""
+    """Limits of the record."""
 
     record = LimitsRecord
 

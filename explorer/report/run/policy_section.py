@@ -268,7 +268,7 @@ def _decisions(decisions: tuple[DecisionLine, ...], run: ReportedRun) -> list[Bl
                 opened.decisions,
                 phases=opened.recorded.phases,
                 steps=len(opened.recorded),
-                width=inner(width, beside=100),
+                width=inner(width, margin=100),
             ),
             caption=timeline.CAPTION,
             description=f"{len(decisions)} decisions over {len(opened.recorded)} steps.",

@@ -33,14 +33,14 @@ class Replay:
 
 @record
 class ReplayRecord:
-    """How to check the run and do it again."""
+    """Commands, and the reach of a replay."""
 
     replay: Replay
     reproduce: tuple[str, ...]  # commands
 
 
 class ReplaySection(Section[ReportedRun, ReplayRecord]):
-    """Commands, and what a replay can reach."""
+    """Commands that check or repeat the run, and the reach of a replay."""
 
     record = ReplayRecord
 

@@ -96,7 +96,7 @@ class ReportedRun(Subject):
 
     @property
     def not_vouched(self) -> str | None:
-        """Why the signed documents are not believed; None: they are."""
+        """The reason why the signed documents are not believed; None: they are."""
         return self._vouchers[1]
 
     @property
@@ -137,12 +137,12 @@ class ReportedRun(Subject):
 
     @cached_property
     def sealed(self) -> bool:
-        """Whether numbers of some classes are encrypted."""
+        """True if numbers of some classes are encrypted."""
         return is_confidential(self.ledger)
 
     @property
     def confidential(self) -> str | None:
-        """What the reader of a run with confidential classes has to know."""
+        """A warning for the reader of a run with confidential classes; None: it has none."""
         if not self.sealed:
             return None
         routing = self.routing
@@ -153,7 +153,7 @@ class ReportedRun(Subject):
 
     @cached_property
     def sums(self) -> Check:
-        """How the shares compare with the ledger."""
+        """The comparison of the shares with the ledger."""
         return check_sums(self.ledger, list(self.ledger.segments()))
 
     @cached_property

@@ -39,14 +39,14 @@ class TaxonomyLine:
 
 @record
 class TaxonomyRecord:
-    """What the classes are."""
+    """The classes and the dataset."""
 
     taxonomy: tuple[TaxonomyLine, ...]
     dataset: Description | None  # as the tags' attestation has it
 
 
 class TaxonomySection(Section[ReportedRun, TaxonomyRecord]):
-    """What the classes are."""
+    """The tree of classes."""
 
     record = TaxonomyRecord
 
@@ -83,7 +83,7 @@ class TaxonomySection(Section[ReportedRun, TaxonomyRecord]):
 def taxonomy_lines(
     taxonomy: Taxonomy, *, classes: tuple[str, ...], tagged: Mapping[str, int] | None
 ) -> tuple[TaxonomyLine, ...]:
-    """List all classes, each behind the one that it lies below."""
+    """List all classes, each after the one that it lies below."""
     return tuple(
         TaxonomyLine(
             path=class_.path,

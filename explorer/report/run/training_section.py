@@ -55,7 +55,7 @@ class LayerLine:
 
 @record
 class TrainingRecord:
-    """What trained what."""
+    """The part of each class in the training."""
 
     classes: tuple[ClassLine, ...]
     counts: tuple[Counts, ...]
@@ -64,7 +64,7 @@ class TrainingRecord:
 
 
 class TrainingSection(Section[ReportedRun, TrainingRecord]):
-    """What trained what."""
+    """Shares by class, over time and by layer."""
 
     record = TrainingRecord
 
@@ -220,7 +220,7 @@ def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
         Heading(3, (Span("Class by layer "), run.cite(run.steps))),
         Picture(
             name="heat",
-            draw=lambda width: matrices.heat_map(run.cells, width=inner(width, beside=260)),
+            draw=lambda width: matrices.heat_map(run.cells, width=inner(width, margin=260)),
             caption=matrices.SHARES_CAPTION,
             description=f"Share of {len(classes)} classes in the gradients of {len(record.layers)} layers.",
         ),
@@ -232,9 +232,9 @@ def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
     ]
 
 
-def inner(width: int | str, *, beside: int) -> int | str:
-    """Return the width of a plot in a picture whose axes and legends take `beside` pixels."""
-    return width - beside if isinstance(width, int) else width
+def inner(width: int | str, *, margin: int) -> int | str:
+    """Return the width of a plot in a picture whose axes and legends take `margin` pixels."""
+    return width - margin if isinstance(width, int) else width
 
 
 def _cell(cell: LayerCell) -> str:

@@ -55,7 +55,7 @@ class Believed:
 
 @record
 class VouchersRecord:
-    """Who vouched."""
+    """The signers of the run's documents."""
 
     documents: tuple[Document, ...]
     vouchers: tuple[VoucherLine, ...]
@@ -64,7 +64,7 @@ class VouchersRecord:
 
 
 class VouchersSection(Section[ReportedRun, VouchersRecord]):
-    """Who vouched."""
+    """Documents with their signers, and keys."""
 
     record = VouchersRecord
 
@@ -175,9 +175,10 @@ def keys_since(own: Trust | None, reader: Trust) -> tuple[KeyLine, ...]:
 
 def quorum_words(trust: Trust) -> tuple[str, ...]:
     """Say how many authorities of which role it takes, for documents and for checkpoints."""
+    quorums = (("documents", trust.quorum.documents), ("checkpoints", trust.quorum.checkpoints))
     return tuple(
-        f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(needed.items())) or 'no number is enough'}"
-        for what, needed in (("documents", trust.quorum.documents), ("checkpoints", trust.quorum.checkpoints))
+        f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(roles.items())) or 'no number is enough'}"
+        for what, roles in quorums
     )
 
 

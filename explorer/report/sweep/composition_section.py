@@ -29,18 +29,18 @@ class CompositionRecord:
 
 
 class CompositionSection(Section[ReportedSweep, CompositionRecord]):
-    """How methods compose, on each hardware, in the sweep's own metric; only where methods were combined."""
+    """The composition of methods on each hardware, in the sweep's own metric; only where methods were combined."""
 
     record = CompositionRecord
 
     def gather(self, sweep: ReportedSweep) -> CompositionRecord:
         return CompositionRecord(
-            composition={hardware: composition_json(found) for hardware, found in _compositions(sweep).items()}
+            composition={hardware: composition_json(parts) for hardware, parts in _compositions(sweep).items()}
         )
 
     def blocks(self, record: CompositionRecord, sweep: ReportedSweep) -> list[Block]:
-        found = enumerate(_compositions(sweep).items(), start=1)
-        return [block for number, (hardware, parts) in found for block in _composition(parts, hardware, number)]
+        numbered = enumerate(_compositions(sweep).items(), start=1)
+        return [block for number, (hardware, parts) in numbered for block in _composition(parts, hardware, number)]
 
 
 def _compositions(sweep: ReportedSweep) -> dict[str, Composition]:

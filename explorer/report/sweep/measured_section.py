@@ -49,7 +49,7 @@ class Checked:
 
 @record
 class MeasuredRecord:
-    """How it was measured."""
+    """The conditions of measurement."""
 
     integrity: Checked
     ledgers: tuple[LedgerHead, ...]  # of governed runs
@@ -57,7 +57,7 @@ class MeasuredRecord:
 
 
 class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
-    """How it was measured."""
+    """The conditions of measurement."""
 
     record = MeasuredRecord
 
@@ -134,7 +134,7 @@ def _unknown(sweep: ReportedSweep) -> list[str]:
     unknown = []
     # Hardware by hardware, judged by the first of its metrics.
     for hardware, results in {results.hardware: results for results in reversed(sweep.metrics)}.items():
-        rows, ratios = results.answer.rows, [each.inference_ratio for each in results.answer.comparisons]
+        rows, ratios = results.answer.rows, [comparison.inference_ratio for comparison in results.answer.comparisons]
         untimed = int(rows["train_seconds"].isna().sum())
         if untimed:
             runs = f"{amounts.count(untimed, 'run')} of {len(rows)}"

@@ -58,7 +58,7 @@ class RecipeLine:
     budgets: tuple[float, ...]
     seeds: int
     full_quality: float | None  # mean over seeds at budget 1
-    equal_budget: EqualBudget | None  # None for the baseline, and for controls: they stand in a table of their own
+    equal_budget: EqualBudget | None  # None for the baseline, and for controls, which have a table of their own
 
 
 @record
@@ -127,7 +127,7 @@ class MetricsRecord:
 
 
 class MetricsSection(Section[ReportedSweep, MetricsRecord]):
-    """Whether the answer is confirmed, and each metric on each hardware."""
+    """The answer's confirmation, and the results in each metric on each hardware."""
 
     record = MetricsRecord
 
@@ -157,7 +157,7 @@ def _section(results: MetricResults) -> MetricSection:
             BesideControl(result=control, verdict=control.verdict, gain_vanishes=control.gain_vanishes)
             for control in results.controls
         ),
-        confirmations=tuple(Confirmed(result=each, sentence=each.sentence) for each in results.confirmations),
+        confirmations=tuple(Confirmed(result=fresh, sentence=fresh.sentence) for fresh in results.confirmations),
         volume=answer.volume,
         busy_profile=tuple(busy_recipes(answer.rows)),
     )
@@ -205,7 +205,7 @@ def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
         words = f"{comparison.label} is not confirmed: the seeds that chose it are the seeds that it is judged by."
         yield Paragraph(words, "warning")
     if asking:
-        yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(each.recipe)}" for each in asking))
+        yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(comparison.recipe)}" for comparison in asking))
     elif not first.confirmations:
         yield Paragraph("No recipe is shown to need less than the baseline, so there is nothing to confirm.", "note")
 
@@ -360,8 +360,8 @@ def _controls(results: MetricResults) -> Table:
 def _confirmations(confirmations: Iterable[Confirmation]) -> Table:
     columns = [Column("Recipe"), Column("Fresh seeds"), Column("What they say"), Column("Run as")]
     rows = [
-        Row((each.recipe, ", ".join(map(str, each.seeds)), each.sentence, ", ".join(each.sweeps)))
-        for each in confirmations
+        Row((fresh.recipe, ", ".join(map(str, fresh.seeds)), fresh.sentence, ", ".join(fresh.sweeps)))
+        for fresh in confirmations
     ]
     return Table(columns, rows)
 

@@ -33,7 +33,7 @@ class MetricResults:
     hardware: str
     kind: Metric
     answer: Answer
-    controls: tuple[Controlled, ...]  # recipes beside their controls; empty where no control was run
+    controls: tuple[Controlled, ...]  # recipes compared with their controls; empty where no control was run
 
     @property
     def metric(self) -> str:
@@ -51,7 +51,7 @@ class MetricResults:
 
     @property
     def rate(self) -> float | None:
-        """What an hour of the hardware costs in US dollars; None: no price."""
+        """The price of an hour of the hardware in US dollars; None: no price."""
         return next(iter(self.answer.rates.values()), None)
 
     @property
@@ -108,7 +108,7 @@ class ReportedSweep(Subject):
 
     @property
     def progress(self) -> str:
-        """How many runs are in which state."""
+        """The number of runs in each state."""
         counts = self.states["state"].value_counts()
         return ", ".join(f"{number} {state}" for state, number in counts.items()) or "none has started"
 
