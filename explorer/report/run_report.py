@@ -25,29 +25,29 @@ from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
 from explorer.provenance.keys import replace_private
 from explorer.provenance.spellings import format_time
-from explorer.report.run.deletion_section import DeletionSection
 from explorer.report.run.entropy_section import EntropySection
 from explorer.report.run.forms_section import FormsSection
 from explorer.report.run.head_section import EntriesSection, HeadSection, LimitsSection
+from explorer.report.run.history_section import HistorySection
 from explorer.report.run.integrity_section import IntegritySection
 from explorer.report.run.policy_section import PolicySection
 from explorer.report.run.replay_section import ReplaySection, commands_of
 from explorer.report.run.reported_run import ReportedRun, opens
 from explorer.report.run.run_croissant import as_croissant
+from explorer.report.run.shares_section import SharesSection
 from explorer.report.run.taxonomy_section import TaxonomySection
-from explorer.report.run.training_section import TrainingSection
 from explorer.report.run.vouchers_section import VouchersSection
 from explorer.report.section import Section, document_json, document_type
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger.open_run import open_run
 
 SECTIONS: tuple[Section[ReportedRun, Any], ...] = (
-    TrainingSection(),
+    SharesSection(),
     TaxonomySection(),
     VouchersSection(),
     PolicySection(),
     EntropySection(),
-    DeletionSection(),
+    HistorySection(),
     IntegritySection(),
     ReplaySection(),
     FormsSection(),

@@ -26,7 +26,7 @@ from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
 from explorer.provenance.spellings import Time, format_time
 from explorer.report.section import Section, document_json, document_type
-from explorer.report.sweep.composition_section import CompositionSection
+from explorer.report.sweep.composed_section import ComposedSection
 from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep.metrics_section import MetricsSection, quoted
 from explorer.report.sweep.negatives_section import NegativesSection
@@ -106,7 +106,7 @@ SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
     HeadSection(),
     MetricsSection(),
     NegativesSection(),
-    CompositionSection(),
+    ComposedSection(),
     MeasuredSection(),
     AgainSection(),
 )

@@ -21,7 +21,6 @@ from explorer.page.markdown import render_markdown
 from explorer.provenance.deletion_certificate import MEANS
 from explorer.provenance.trust import write_trust
 from explorer.report.run import forms_section
-from explorer.report.run.deletion_section import DeletionSection, History
 from explorer.report.run.forms_section import (
     DIRECTORY,
     FRAMEWORKS,
@@ -31,6 +30,7 @@ from explorer.report.run.forms_section import (
     read_form,
     read_forms,
 )
+from explorer.report.run.history_section import History, HistorySection
 from explorer.report.run.policy_section import PolicySection
 from explorer.report.run.references import Document, Reference
 from explorer.report.run.reported_run import ReportedRun
@@ -117,7 +117,7 @@ def said(content: ReportedRun, name: str) -> str:
 
 
 def history_of(content: ReportedRun) -> History:
-    return content.of(DeletionSection).history
+    return content.of(HistorySection).history
 
 
 def test_every_question_is_asked_once() -> None:

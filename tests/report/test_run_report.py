@@ -29,7 +29,7 @@ from explorer.report.run.head_section import LIMITS, _rounded
 from explorer.report.run.references import MAX_LISTED, Reference, list_entries
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run.run_croissant import as_croissant
-from explorer.report.run.training_section import share_words
+from explorer.report.run.shares_section import share_words
 from explorer.report.run_report import FORMATS, as_json, read_run, run_page, write_run_report
 from explorer.report.section import Section
 from explorer.runlog.run_ledger import RunLedger

@@ -16,16 +16,16 @@ from explorer import run_files, rundir
 from explorer.errors import RunError
 from explorer.page import amounts as words
 from explorer.provenance.taxonomy import Source
-from explorer.report.run.deletion_section import DeletionLine, DeletionSection, History
 from explorer.report.run.entropy_section import EntropySection
 from explorer.report.run.head_section import HeadSection
+from explorer.report.run.history_section import DeletionLine, History, HistorySection
 from explorer.report.run.integrity_section import IntegritySection, integrity_words
 from explorer.report.run.policy_section import UNRECORDED, PolicySection
 from explorer.report.run.references import GENESIS, Document, Reference
 from explorer.report.run.replay_section import ReplaySection
 from explorer.report.run.reported_run import ReportedRun
+from explorer.report.run.shares_section import SharesSection
 from explorer.report.run.taxonomy_section import TaxonomySection
-from explorer.report.run.training_section import TrainingSection
 from explorer.report.run.vouchers_section import VouchersSection
 from explorer.run_files import ResultRecord
 from explorer.runlog.run_ledger import Missing
@@ -130,7 +130,7 @@ def interface(run: ReportedRun) -> Answer | NotRecorded:
 def size(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
         return NotRecorded(where="counts of tokens, bytes or hours: tags and entries only count examples")
-    trained = sum(line.examples for line in run.of(TrainingSection).counts)
+    trained = sum(line.examples for line in run.of(SharesSection).counts)
     text = f"{_tagged(run):,} examples tagged with a class; {trained:,} stood in batches, counted with repetition"
     return bound(run, text, "tags", steps=True)
 
@@ -139,7 +139,7 @@ def size(run: ReportedRun) -> Answer | NotRecorded:
 def quantity(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
         return NotRecorded(where=NO_TAGS)
-    read = sum(line.examples - line.denied for line in run.of(TrainingSection).counts)
+    read = sum(line.examples - line.denied for line in run.of(SharesSection).counts)
     text = f"{_tagged(run):,} examples tagged with a class; in batches {read:,} were read, counted with repetition"
     return bound(run, text, "tags", steps=True)
 
@@ -348,7 +348,7 @@ def update_share(run: ReportedRun) -> Answer | NotRecorded:
     """List the part of each class in the update itself, in the layers that the run split exactly."""
     layers = {
         line.layer: [f"{cell.class_} {cell.update_share:.1%}" for cell in line.cells if cell.update_share is not None]
-        for line in run.of(TrainingSection).layers
+        for line in run.of(SharesSection).layers
     }
     split = [f"{layer}: {', '.join(classes)}" for layer, classes in layers.items() if classes]
     if not split:
@@ -359,7 +359,7 @@ def update_share(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def denied(run: ReportedRun) -> Answer:
-    counts = run.of(TrainingSection).counts
+    counts = run.of(SharesSection).counts
     classes = ", ".join(f"{line.class_} {line.denied:,} of {line.examples:,}" for line in counts if line.denied)
     return Answer(text=f"examples in batches that no layer admitted: {classes or 'none'}", references=(run.steps,))
 
@@ -549,7 +549,7 @@ def replay_coverage(run: ReportedRun) -> Answer | NotRecorded:
 
 
 def _history(run: ReportedRun) -> History:
-    return run.of(DeletionSection).history
+    return run.of(HistorySection).history
 
 
 def _of_deletions(run: ReportedRun, say: Callable[[DeletionLine], str | None]) -> Answer | NotRecorded:

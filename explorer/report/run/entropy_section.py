@@ -10,7 +10,7 @@ from explorer.page import amounts
 from explorer.page.document import Block, Column, Heading, Paragraph, Picture, Row, Span, Table
 from explorer.report.run.references import Reference, refer
 from explorer.report.run.reported_run import ReportedRun
-from explorer.report.run.training_section import inner
+from explorer.report.run.shares_section import inner
 from explorer.report.section import Section
 from explorer.schema import record
 from explorer.store.spool_reader import ALL

@@ -27,7 +27,7 @@ from explorer.provenance.deletion_certificate import What
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source
 from explorer.report.run.answers import DELETION, RESOLVERS, Answer, NotRecorded
-from explorer.report.run.deletion_section import UNVERIFIED, DeletionSection
+from explorer.report.run.history_section import UNVERIFIED, HistorySection
 from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import Document, Reference
 from explorer.report.run.reported_run import ReportedRun
@@ -204,7 +204,7 @@ class FormsSection(Section[ReportedRun, FormsRecord]):
             blocks.append(Paragraph(words, "warning"))
         if integrity_words(run).verdict == "broken":
             blocks.append(Paragraph("The ledger is broken: nothing in these tables is to be relied on.", "bad"))
-        judged = run.of(DeletionSection).history.judged
+        judged = run.of(HistorySection).history.judged
         if judged and judged.startswith(UNVERIFIED):
             rests = "answers that rest on its entries are not verified"
             blocks.append(Paragraph(f"The project's ledger is {judged}; {rests}.", "warning"))

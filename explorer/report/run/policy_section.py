@@ -19,7 +19,7 @@ from explorer.provenance.policy import QUARANTINE_WORDS, confidential_words, reg
 from explorer.provenance.regions import exact
 from explorer.report.run.references import GENESIS, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
-from explorer.report.run.training_section import inner
+from explorer.report.run.shares_section import inner
 from explorer.report.section import Section
 from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_ledger import RunLedger

@@ -54,7 +54,7 @@ class LayerLine:
 
 
 @record
-class TrainingRecord:
+class SharesRecord:
     """The part of each class in the training."""
 
     classes: tuple[ClassLine, ...]
@@ -63,20 +63,20 @@ class TrainingRecord:
     quarantined_slots: int
 
 
-class TrainingSection(Section[ReportedRun, TrainingRecord]):
+class SharesSection(Section[ReportedRun, SharesRecord]):
     """Shares by class, over time and by layer."""
 
-    record = TrainingRecord
+    record = SharesRecord
 
-    def gather(self, run: ReportedRun) -> TrainingRecord:
-        return TrainingRecord(
+    def gather(self, run: ReportedRun) -> SharesRecord:
+        return SharesRecord(
             classes=run.classes,
             counts=counts(run.ledger, run.opened.recorded),
             layers=layer_lines(run.shares, run.cells),
             quarantined_slots=run.quarantined,
         )
 
-    def blocks(self, record: TrainingRecord, run: ReportedRun) -> list[Block]:
+    def blocks(self, record: SharesRecord, run: ReportedRun) -> list[Block]:
         whose = "the ledger" if run.confidential or not run.sums.spooled else "the files next to the ledger"
         summed = f"Shares are summed from {whose}; {run.sums}."
         if record.quarantined_slots:
@@ -149,7 +149,7 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _classes(record: TrainingRecord, run: ReportedRun) -> Table:
+def _classes(record: SharesRecord, run: ReportedRun) -> Table:
     bands = list(dict.fromkeys(band for line in record.classes for band in line.bands))
     columns = [
         Column("Class"),
@@ -176,7 +176,7 @@ def _classes(record: TrainingRecord, run: ReportedRun) -> Table:
     return Table(columns, rows)
 
 
-def _over_time(record: TrainingRecord, run: ReportedRun) -> Table:
+def _over_time(record: SharesRecord, run: ReportedRun) -> Table:
     """Show the shares over all layers, by part of the training."""
     stretches = parts(run.ledger.steps)
     columns = [Column("Class")]
@@ -192,7 +192,7 @@ def _over_time(record: TrainingRecord, run: ReportedRun) -> Table:
     return Table(columns, rows)
 
 
-def _counts(record: TrainingRecord) -> Table:
+def _counts(record: SharesRecord) -> Table:
     columns = (
         Column("Class"),
         Column("Examples", number=True),
@@ -207,7 +207,7 @@ def _counts(record: TrainingRecord) -> Table:
     return Table(columns, rows)
 
 
-def _layers(record: TrainingRecord, run: ReportedRun) -> list[Block]:
+def _layers(record: SharesRecord, run: ReportedRun) -> list[Block]:
     """Show the heat map, and the same as a table; nothing where all of it is sealed."""
     if run.confidential and all(line.share is None for line in record.classes):
         return []

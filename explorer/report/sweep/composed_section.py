@@ -22,23 +22,23 @@ COMPOSED = (
 
 
 @record
-class CompositionRecord:
+class ComposedRecord:
     """How methods compose."""
 
     composition: dict[str, dict[str, Any]]  # by hardware
 
 
-class CompositionSection(Section[ReportedSweep, CompositionRecord]):
+class ComposedSection(Section[ReportedSweep, ComposedRecord]):
     """The composition of methods on each hardware, in the sweep's own metric; only where methods were combined."""
 
-    record = CompositionRecord
+    record = ComposedRecord
 
-    def gather(self, sweep: ReportedSweep) -> CompositionRecord:
-        return CompositionRecord(
+    def gather(self, sweep: ReportedSweep) -> ComposedRecord:
+        return ComposedRecord(
             composition={hardware: composition_json(parts) for hardware, parts in _compositions(sweep).items()}
         )
 
-    def blocks(self, record: CompositionRecord, sweep: ReportedSweep) -> list[Block]:
+    def blocks(self, record: ComposedRecord, sweep: ReportedSweep) -> list[Block]:
         numbered = enumerate(_compositions(sweep).items(), start=1)
         return [block for number, (hardware, parts) in numbered for block in _composition(parts, hardware, number)]
 

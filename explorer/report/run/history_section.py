@@ -101,22 +101,22 @@ class History:
 
 
 @record
-class DeletionRecord:
+class HistoryRecord:
     """Deletions."""
 
     history: History
 
 
-class DeletionSection(Section[ReportedRun, DeletionRecord]):
+class HistorySection(Section[ReportedRun, HistoryRecord]):
     """Deletability of each class, and the deletions that were made."""
 
-    record = DeletionRecord
+    record = HistoryRecord
 
-    def gather(self, run: ReportedRun) -> DeletionRecord:
+    def gather(self, run: ReportedRun) -> HistoryRecord:
         trust, own = run.opened.trust, run.pinned.trust
-        return DeletionRecord(history=history_of(run.ledger, trust=trust, own=own, now=run.opened.now))
+        return HistoryRecord(history=history_of(run.ledger, trust=trust, own=own, now=run.opened.now))
 
-    def blocks(self, record: DeletionRecord, run: ReportedRun) -> list[Block]:
+    def blocks(self, record: HistoryRecord, run: ReportedRun) -> list[Block]:
         never = f" of either: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} What it takes here and now, in time and money too, "
         said = (
             Span(f"G2 is exact by structure. {MEANS['G2']} G3 is exact by replay. {MEANS['G3']} With "),
