@@ -17,10 +17,10 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
+from explorer.data.decoding import MAX_ENCODED_BYTES, decoded
 from explorer.data.images import Images
 from explorer.data.labelled import Entry, Side, labelled
 from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
-from explorer.data.pictures import MAX_ENCODED_BYTES, decoded
 from explorer.errors import DataError
 
 TEST = "share of each class that is the test side, where there are no train and test directories; null: there are"

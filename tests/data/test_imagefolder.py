@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from explorer.data.decoding import decode
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.local import Fault
-from explorer.data.pictures import decode
 from explorer.data.sources import DATASETS
 from explorer.errors import DataError, RecipeError
 from explorer.recipes.choice import choose

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from explorer.data.decoding import decode
 from explorer.data.local import Fault
 from explorer.data.parquet import Parquet
-from explorer.data.pictures import decode
 from explorer.errors import DataError
 from tests.data.photos import bomb, photo
 

@@ -18,8 +18,8 @@ from explorer.canonical import canonical
 from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.prices import parse_catalogue
+from explorer.data.decoding import decode
 from explorer.data.local import parse_class_table
-from explorer.data.pictures import decode
 from explorer.entries import fields, kinds, numbers, profiles, slots
 from explorer.errors import ExplorerError
 from explorer.ledger import checkpoint, proof, tiles, trust_anchor

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
+from explorer.data.decoding import MAX_ENCODED_BYTES, decode, decoded
 from explorer.data.local import Fault
-from explorer.data.pictures import MAX_ENCODED_BYTES, decode, decoded
 from explorer.errors import DataError
 from tests.data.photos import bomb, broken_checksum, encoded, photo, picture
 
