@@ -42,11 +42,11 @@ class Order:
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
     def __len__(self) -> int:
-        """The length of an epoch."""
+        """Return the length of an epoch."""
         return len(self._pattern)
 
     def examples(self, start: int, stop: int) -> np.ndarray:
-        """The numbers of the examples at positions [start, stop) of the sequence, int64."""
+        """Return the numbers of the examples at positions [start, stop) of the sequence, int64."""
         epochs, offsets = np.divmod(np.arange(start, stop), len(self))
         found = np.empty(stop - start, np.int64)
         for epoch in np.unique(epochs):
@@ -55,11 +55,11 @@ class Order:
         return found
 
     def codes(self, start: int, stop: int) -> np.ndarray:
-        """The classes at those positions, int64."""
+        """Return the classes at those positions, int64."""
         return self._pattern[np.arange(start, stop) % len(self)]
 
     def _shuffled(self, epoch: int) -> np.ndarray:
-        """The examples of one epoch."""
+        """Return the examples of one epoch."""
         found = np.empty(len(self), np.int64)
         for code, members in self._members.items():
             draws = stream(self._seed, "order", epoch, code)
@@ -68,7 +68,7 @@ class Order:
 
 
 def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndarray]:
-    """The places of each class in an epoch, and the class at each place."""
+    """Return the places of each class in an epoch, and the class at each place."""
     codes = np.repeat(np.fromiter(counts, np.int64), list(counts.values()))
     fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts.values()])
     pattern = codes[np.lexsort((codes, fractions))]
@@ -97,11 +97,11 @@ class Batch:
 
     @property
     def pixelwise(self) -> bool:
-        """Whether targets have the inputs' places: a class for each pixel."""
+        """Targets have the inputs' places: a class for each pixel."""
         return self.labels.ndim == self.inputs.ndim - 1 > 1 and self.inputs.is_floating_point()
 
     def rows(self, index: slice | Tensor) -> Self:
-        """The batch with these rows only."""
+        """Return the batch with these rows only."""
         return replace(
             self,
             inputs=self.inputs[index],
@@ -121,7 +121,7 @@ class Typing:
 
 
 def dense(targets: Tensor, *, classes: int) -> Tensor:
-    """Targets as distributions over the classes, one dimension more; dense targets are returned as they are.
+    """Return targets as distributions over the classes, one dimension more; dense targets are returned as they are.
 
     A label that the loss ignores (`IGNORED`) becomes a row of zeros, of which the soft cross-entropy is zero. Mixed
     with another target it adds nothing: what the row is short of 1 is the share that the loss ignores.
@@ -176,26 +176,26 @@ class Batches:
         self._order = Order(self.typing.codes, seed=seed)
 
     def indices(self, step: int) -> np.ndarray:
-        """Which training examples the slots of the step hold: B, int64."""
+        """Return the training examples that the slots of the step hold: B, int64."""
         return self._order.examples(self.pace.position(step), self.pace.position(step + 1))
 
     def shares(self, step: int) -> list[tuple[int, np.ndarray]]:
-        """The classes of the step in the order of their codes, each with its slots (int64, ascending)."""
+        """Return the classes of the step in the order of their codes, each with its slots (int64, ascending)."""
         codes = self._order.codes(self.pace.position(step), self.pace.position(step + 1))
         return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The raw training examples of these numbers: inputs (uint8) and labels."""
+        """Return the raw training examples of these numbers: inputs (uint8) and labels."""
         index = torch.from_numpy(examples)
         return self.dataset.train.inputs[index], self.dataset.train.labels[index]
 
     def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
-        """Those inputs varied at random, keyed by step and slot: same shape and type."""
+        """Vary those inputs at random, keyed by step and slot: same shape and type."""
         draws = stream(self.seed, "augment", step)
         return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.pace.size(step))
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
-        """The batch on the training device, inputs prepared there. Nobody writes into its tensors."""
+        """Return the batch on the training device, inputs prepared there. Its tensors are never written into."""
         labels = labels.to(self.device, non_blocking=True).to(torch.int64)
         return Batch(
             inputs=self.prepare(inputs),
@@ -210,7 +210,7 @@ class Batches:
 
 
 def draw_partners(draws: np.random.Generator, *, slots: Tensor, codes: Tensor, batch_size: int) -> Tensor:
-    """A random partner for every row, of the same provenance class: B row numbers, a permutation.
+    """Return a random partner for every row, of the same provenance class: B row numbers, a permutation.
 
     Every slot of the nominal batch draws a number, whether its example is here or not. Within a class the rows are
     chained in a circle by those numbers, so leaving another class out changes no pair.

@@ -20,7 +20,7 @@ Form = tuple[torch.dtype, tuple[int, ...]]  # of a tensor: its type, and its sha
 
 
 def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of the cache `name`, which `make` gives the first time; they have these forms and one length.
+    """Return the tensors of the cache `name`, which `make` gives the first time; they have these forms and one length.
 
     Raises `DataError` for a cache that holds anything else, and whatever `make` raises.
     """

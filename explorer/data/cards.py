@@ -61,12 +61,12 @@ class Card:
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """What every dataset is and takes, by name, as JSON: what can be said without loading it."""
+    """Return a description of every dataset and its parameters, by name, as JSON, without loading any."""
     return [_described(DATASETS[name]) for name in sorted(DATASETS)]
 
 
 def card(source: DataSource, data: Path | None) -> Card:
-    """The card. Raises `DataError` if the dataset cannot be loaded."""
+    """Return the card. Raises `DataError` if the dataset cannot be loaded."""
     dataset = load(source, data)
     text = dataset.task == "language"
     return Card(
@@ -95,12 +95,13 @@ def card(source: DataSource, data: Path | None) -> Card:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """What the dataset of that name is and takes. Raises `KeyError` for a name that is not known."""
+    """Return a description of the dataset of that name and its parameters. Raises `KeyError` for a name that is not
+    known."""
     return _described(DATASETS[name])
 
 
 def _meaning(hint: Any) -> str:
-    """What a parameter is for, where its field says so."""
+    """Return the purpose of a parameter, where its field states one."""
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
 
@@ -164,7 +165,7 @@ SIMULATED = "Simulated provenance: this data has no real sources; the provenance
 
 
 def as_croissant(card: Card, files: Sequence[DataFile]) -> str:
-    """The document. A licence is said as the dataset's makers state it, "not stated" too."""
+    """Return the document. A licence is quoted as the dataset's makers state it, "not stated" too."""
     left = len(files) - MOST
     more = f"\n\n{left:,} more files are not listed; the identifier covers all of them." if left > 0 else ""
     document = croissant(

@@ -103,7 +103,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _decoded(path: Path, size: int) -> Split:
-    """One side, from the cache if it is there."""
+    """Return one side, from the cache if it is there."""
 
     def make() -> dict[str, Tensor]:
         if size == 32:
@@ -118,7 +118,7 @@ def _decoded(path: Path, size: int) -> Split:
 
 
 def _halved(images: Tensor) -> Tensor:
-    """Each pixel the average of four, rounded half up."""
+    """Average squares of four pixels, rounded half up."""
     parts = images.numpy()
     total = np.full((*images.shape[:2], images.shape[2] // 2, images.shape[3] // 2), 2, dtype=np.uint16)
     for row in (0, 1):
@@ -128,7 +128,7 @@ def _halved(images: Tensor) -> Tensor:
 
 
 def _first_of_each(split: Split, count: int) -> Split:
-    """The first so many examples of each class, in the order of the file."""
+    """Return the first so many examples of each class, in the order of the file."""
     places = [torch.nonzero(split.labels == label)[:count, 0] for label in range(CLASSES)]
     for label, found in enumerate(places):
         if len(found) < count:
@@ -141,7 +141,7 @@ def _first_of_each(split: Split, count: int) -> Split:
 
 
 def _decode(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The images, N 3 32 32 in uint8, and their labels, N in int64."""
+    """Return the images, N 3 32 32 in uint8, and their labels, N in int64."""
     try:
         table = pq.read_table(path, columns=["img", "label"])
         encoded = table.column("img").combine_chunks().field("bytes").to_pylist()

@@ -47,7 +47,7 @@ class Scenes(Dataset, ABC):
     std: tuple[float, ...]
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """To float32 of zero mean and unit variance."""
+        """Return a function to float32 of zero mean and unit variance."""
         return normalisation(self.mean, self.std, where=where)
 
 
@@ -97,7 +97,7 @@ class Cluttered(DataSource, ABC):
     @property
     @abstractmethod
     def slices(self) -> int | None:
-        """How many a scene has; None: it is flat."""
+        """Slices of a scene; None: it is flat."""
 
     def load(self, data: Path | None) -> Scenes:
         return _made(self)
@@ -108,7 +108,7 @@ class Cluttered(DataSource, ABC):
 
 @lru_cache(maxsize=2)
 def _made(source: Cluttered) -> Scenes:
-    """Both sides; kept, since digest and dataset are asked for one after the other."""
+    """Return both sides; kept, since digest and dataset are asked for one after the other."""
     written, flat = Digits().load(None), source.slices is None
     sides = []
     for name, split, count in (
@@ -142,14 +142,14 @@ def _digest(source: Cluttered) -> str:
 
 
 def _flat(volumes: Split) -> Split:
-    """Volumes of one slice as pictures."""
+    """Return volumes of one slice as pictures."""
     return Split(inputs=volumes.inputs[:, :, 0], labels=volumes.labels[:, 0])
 
 
 def _scenes(
     source: Cluttered, digits: np.ndarray, labels: np.ndarray, *, count: int, depth: int, side: str
 ) -> tuple[Split, np.ndarray]:
-    """Volumes N 1 D S S and the class of each of their pixels, N D S S, both uint8; the first digit of each, N."""
+    """Draw volumes N 1 D S S and the class of each of their pixels, N D S S, both uint8; the first digit of each, N."""
     scales = [source.size * eighths // 8 for eighths in (3, 4, 5)]
     patches = tuple(enlarged(digits, scale) for scale in scales)
     form = (count, depth, source.size, source.size)
@@ -171,7 +171,7 @@ def _scenes(
 
 
 def enlarged(digits: np.ndarray, side: int) -> np.ndarray:
-    """Digits M 8 8 (uint8) at another scale, M s s: bilinear, in whole numbers, rounded half up.
+    """Return digits M 8 8 (uint8) at another scale, M s s: bilinear, in whole numbers, rounded half up.
 
     The centre of pixel i lies at (2 i + 1) 8 / 2 s - 1/2 of the original, which is a whole number of parts of 2 s.
     """
@@ -187,7 +187,7 @@ def enlarged(digits: np.ndarray, side: int) -> np.ndarray:
 def _pieces(
     patches: Scale, count: int, size: int, slice_: int, draws: np.random.Generator
 ) -> Iterator[tuple[Place, np.ndarray]]:
-    """A piece for each scene, in this slice: where it goes, and its pixels; once for every scale."""
+    """Return a piece for each scene, in this slice: where it goes, and its pixels; once for every scale."""
     side = size // 4
     which, scale = draws.integers(0, len(patches[0]), count), draws.integers(0, len(patches), count)
     corners = draws.integers(0, size - side + 1, (count, 2))
@@ -201,7 +201,8 @@ def _pieces(
 def _wholes(
     patches: Scale, labels: np.ndarray, which: np.ndarray, size: int, depth: int, draws: np.random.Generator
 ) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
-    """A digit for each scene: where it goes, its pixels, its label; once for every scale and slice of its depth."""
+    """Return a digit for each scene: where it goes, its pixels, its label; once for every scale and slice of its
+    depth."""
     thickness = (depth + 1) // 2
     scale, start = draws.integers(0, len(patches), len(which)), draws.integers(0, depth - thickness + 1, len(which))
     for number, patch in enumerate(patches):
@@ -214,7 +215,7 @@ def _wholes(
 
 
 def _place(scenes: np.ndarray, slices: np.ndarray, corners: np.ndarray, side: int) -> Place:
-    """The pixels of a square of this side in each of the scenes, as an index that gives N s s."""
+    """Return the pixels of a square of this side in each of the scenes, as an index that gives N s s."""
     rows, columns = (corners[:, axis, None] + np.arange(side) for axis in (0, 1))
     return scenes[:, None, None], slices[:, None, None], rows[:, :, None], columns[:, None, :]
 

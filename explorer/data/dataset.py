@@ -35,7 +35,7 @@ class Split:
         return len(self.labels)
 
     def check(self) -> None:
-        """Raises `DataError` unless there are as many inputs as labels, on the CPU, in a type that has bytes there."""
+        """Raise `DataError` unless there are as many inputs as labels, on the CPU, in a type that has bytes there."""
         for what, tensor in (("inputs", self.inputs), ("labels", self.labels)):
             found = f"{type(tensor).__name__}"
             if isinstance(tensor, Tensor):
@@ -47,7 +47,7 @@ class Split:
             raise DataError(f"found {len(self.inputs)} inputs and {len(self.labels)} labels, expected a label for each")
 
     def content(self, index: int) -> bytes:
-        """The bytes of one example, input and then label: what its tag commits to."""
+        """Return the bytes of one example, input and then label: what its tag commits to."""
         return self.inputs[index].numpy().tobytes() + self.labels[index].numpy().tobytes()
 
 
@@ -87,17 +87,17 @@ class Dataset(ABC):
 
     @property
     def example_shape(self) -> tuple[int, ...]:
-        """Of one input of the model: C H W, C D H W, or T."""
+        """Shape of one input of the model: C H W, C D H W, or T."""
         return tuple(self.train.inputs.shape[1:])
 
     def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
-        """Training inputs, varied at random: same shape and type. Every slot of the nominal batch draws, whether its
+        """Vary training inputs at random: same shape and type. Every slot of the nominal batch draws, whether its
         example is among these or not, so that leaving some out changes nothing for the others."""
         return inputs
 
     @abstractmethod
     def preparation(self, where: device) -> Callable[[Tensor], Tensor]:
-        """What turns uint8 inputs into what the model takes, on that device."""
+        """Return a function that turns uint8 inputs into what the model takes, on that device."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,15 +124,16 @@ class DataSource(ABC):
 
     @abstractmethod
     def load(self, data: Path | None) -> Dataset:
-        """Load it, from below the directory `data` if it is not embedded. Raises `DataError` if absent or damaged."""
+        """Load the dataset, from below the directory `data` if it is not embedded. Raises `DataError` if absent or
+        damaged."""
 
     @abstractmethod
     def digest(self, data: Path | None) -> str:
-        """SHA-256 that names the content, cheap to compute. Raises `DataError` like `load`."""
+        """Return the SHA-256 that names the content, cheap to compute. Raises `DataError` like `load`."""
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
-        """The files that it is read from, in order; none: it is embedded, installed or computed. Raises `DataError`
-        like `load`."""
+        """Return the files that it is read from, in order; none: it is embedded, installed or computed. Raises
+        `DataError` like `load`."""
         return ()
 
 
@@ -142,7 +143,7 @@ MAX_CLASSES = 64
 
 
 def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:
-    """So many classes of equal size, to within one, cut from the examples in the order of their labels; none for 0.
+    """Cut the examples, in the order of their labels, into classes of equal size to within one; none for 0.
 
     `simulated/class-00` has the first labels, so the classes differ in content as sources would.
     """

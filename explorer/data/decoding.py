@@ -24,7 +24,8 @@ FAULTS = tuple(Fault)
 
 
 def decode(content: bytes, *, size: int, channels: int) -> np.ndarray | Fault:
-    """The pixels, C S S in uint8: upright as its EXIF says, the square in its middle, antialiased; no transparency.
+    """Return the pixels, C S S in uint8: upright as its EXIF says, the square in its middle, antialiased; no
+    transparency.
 
     Nothing is unpacked before the size that the image declares is found to be small enough.
     """
@@ -49,7 +50,7 @@ def decode(content: bytes, *, size: int, channels: int) -> np.ndarray | Fault:
 def decoded(
     name: str, contents: Iterable[bytes | Fault], *, count: int, size: int, channels: int
 ) -> tuple[Tensor, Sequence[Fault | None]]:
-    """The images that could be decoded, N C S S, and the fault of each of the `count` contents, or None.
+    """Return the images that could be decoded, N C S S, and the fault of each of the `count` contents, or None.
 
     Kept in the cache of that name, which must name contents, size and channels. Raises `DataError` if they would take
     too much memory.

@@ -66,7 +66,7 @@ class Digits(DataSource):
 
 
 def _content() -> bytes:
-    """The compressed file in the installed scikit-learn."""
+    """Return the compressed file in the installed scikit-learn."""
     package = importlib.util.find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
         raise DataError(

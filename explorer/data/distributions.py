@@ -115,7 +115,7 @@ NOISE = frozenset({"the", "license", "licence", "version", "software", "v"})
 
 
 def declared(*, expression: str | None, classifiers: Sequence[str], text: str | None) -> str | None:
-    """The class that the metadata of a distribution declares, or None where it declares none that is understood.
+    """Return the class that the metadata of a distribution declares, or None where it declares none that is understood.
 
     >>> declared(expression="Apache-2.0 OR BSD-2-Clause", classifiers=[], text=None)
     'open/mixed'
@@ -130,7 +130,7 @@ def declared(*, expression: str | None, classifiers: Sequence[str], text: str | 
 
 
 def _of_expression(expression: str) -> str | None:
-    """The class of an SPDX expression. Brackets only group, and an exception (`WITH`) only permits more."""
+    """Return the class of an SPDX expression. Brackets only group, and an exception (`WITH`) only permits more."""
     words = expression[: MAX_TEXT + 1].replace("(", " ").replace(")", " ").split()
     operands, operators = words[::2], ["AND", *words[1::2]]
     if len(expression) > MAX_TEXT or len(words) % 2 == 0 or not set(operators) <= {"AND", "OR", "WITH"}:
@@ -144,14 +144,14 @@ def _of_expression(expression: str) -> str | None:
 
 
 def _together(paths: Sequence[str | None]) -> str | None:
-    """The class of what has all of these; none if one of them is not known."""
+    """Return the class of what has all of these; none if one of them is not known."""
     if None in paths:
         return None
     return paths[0] if len(set(paths)) == 1 else MIXED
 
 
 def _reduced(name: str) -> str:
-    """The words of a licence's name that tell it from others.
+    """Return the words of a licence's name that distinguish it.
 
     >>> _reduced("Apache License, Version 2.0"), _reduced("The MIT License (MIT)")
     ('apache 2.0', 'mit')
@@ -198,7 +198,7 @@ class Distribution:
 
 
 def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
-    """The distributions in these directories, by name; the first of a name is the one that Python imports.
+    """Return the distributions in these directories, by name; the first of a name is the one that Python imports.
 
     A directory without metadata or without a list of files is not a distribution that can be read. Raises `DataError`
     for metadata that is damaged.
@@ -214,7 +214,7 @@ def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
 
 
 def read(distribution: Distribution, file: PythonFile) -> bytes:
-    """The file's content. Raises `DataError` if it is not what the distribution lists."""
+    """Return the file's content. Raises `DataError` if it is not what the distribution lists."""
     path, who = distribution.root / file.path, f"{distribution.name} {distribution.version}"
     try:
         if not path.resolve(strict=True).is_relative_to(distribution.root.resolve(strict=True)):
@@ -233,14 +233,14 @@ def read(distribution: Distribution, file: PythonFile) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Changes when the file is written or replaced."""
+    """Return values that change when the file is written or replaced."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @lru_cache(maxsize=10_000)
 def _distribution(root: Path, directory: Path, stamps: tuple[tuple[int, int, int], ...]) -> Distribution:
-    """Read once by a process as long as the files are the same: every run that is planned asks anew."""
+    """Read a distribution, once a process as long as its files are the same: every planned run asks for it."""
     text = _text(directory / "METADATA", max_bytes=MAX_METADATA_BYTES)
     metadata = HeaderParser().parsestr(text.replace("\r\n", "\n").partition("\n\n")[0])
     name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))
@@ -260,7 +260,7 @@ def _distribution(root: Path, directory: Path, stamps: tuple[tuple[int, int, int
 
 
 def _listed(record: Path) -> Iterator[PythonFile]:
-    """The Python files of the list that have a size and a digest and lie where the distribution is installed."""
+    """Return the Python files of the list that have a size and a digest and lie where the distribution is installed."""
     try:
         for row in csv.reader(_text(record, max_bytes=MAX_RECORD_BYTES).splitlines(), strict=True):
             if len(row) == 3 and row[0].endswith(".py") and _inside(row[0]):
@@ -272,18 +272,18 @@ def _listed(record: Path) -> Iterator[PythonFile]:
 
 
 def _inside(path: str) -> bool:
-    """Whether it names a file below the directory of the installation, one that the distribution wrote."""
+    """Return whether an entry names a file that the distribution wrote below the directory of the installation."""
     plain = len(path) <= MAX_PATH and path.isprintable() and "\\" not in path
     return plain and not path.startswith(("/", EDITABLE)) and ".." not in path.split("/")
 
 
 def _size(written: str) -> int:
-    """The number of bytes; 0 where none is written."""
+    """Return the number of bytes; 0 where none is written."""
     return int(written) if written.isdecimal() and len(written) < 12 else 0
 
 
 def _sha256(written: str) -> str | None:
-    """The digest of "sha256=<URL-safe base64 without padding>" in hexadecimal."""
+    """Return the digest of "sha256=<URL-safe base64 without padding>" in hexadecimal."""
     kind, _, value = written.partition("=")
     if kind != "sha256" or len(value) != 43:
         return None

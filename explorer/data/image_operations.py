@@ -24,14 +24,15 @@ LUMA = (19595, 38470, 7471)  # red, green and blue in the grey of an image, of 2
 
 
 def autocontrast(images: Tensor) -> Tensor:
-    """Each channel stretched to 0..255."""
+    """Stretch each channel to 0..255."""
     low, high = images.amin((2, 3), keepdim=True).float(), images.amax((2, 3), keepdim=True).float()
     stretched = (images - low) * (255 / (high - low).clamp(min=1))
     return torch.where(high > low, _levels(stretched), images)
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Each channel so that its levels are as frequent as can be: the share of darker pixels, the brightest left out."""
+    """Make the levels of each channel as equally frequent as possible: the share of darker pixels, the brightest left
+    out."""
     count, channels, height, width = images.shape
     flat = images.reshape(count * channels, height * width).long()
     histogram = torch.zeros(count * channels, 256).scatter_add_(1, flat, torch.ones(flat.shape))
@@ -43,18 +44,18 @@ def equalize(images: Tensor) -> Tensor:
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """The highest `bits` of each level, 0..8; the others are zero."""
+    """Keep the highest `bits` of each level, 0..8; the others become zero."""
     kept = 256 - torch.pow(2, 8 - bits.round()).to(torch.int16)
     return (images.to(torch.int16) & _each(kept)).to(torch.uint8)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Levels from `threshold` on are inverted; 256 inverts none."""
+    """Invert levels from `threshold` on; 256 inverts none."""
     return torch.where(images >= _each(threshold.ceil().to(torch.int16)), 255 - images, images)
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Turned counter-clockwise around the centre."""
+    """Turn counter-clockwise around the centre."""
     height, width = images.shape[2:]
     cosine, sine = torch.cos(degrees * (math.pi / 180)), torch.sin(degrees * (math.pi / 180))
     across = width / 2 - cosine * (width / 2) + sine * (height / 2)
@@ -63,42 +64,42 @@ def rotate(images: Tensor, degrees: Tensor) -> Tensor:
 
 
 def shear_x(images: Tensor, slope: Tensor) -> Tensor:
-    """Each row shifted to the left by `slope` times its distance from the upper edge."""
+    """Shift each row to the left by `slope` times its distance from the upper edge."""
     return _affine(images, (1, slope, 0), (0, 1, 0))
 
 
 def shear_y(images: Tensor, slope: Tensor) -> Tensor:
-    """Each column shifted up by `slope` times its distance from the left edge."""
+    """Shift each column up by `slope` times its distance from the left edge."""
     return _affine(images, (1, 0, 0), (slope, 1, 0))
 
 
 def translate_x(images: Tensor, pixels: Tensor) -> Tensor:
-    """Shifted to the left."""
+    """Shift to the left."""
     return _affine(images, (1, 0, pixels), (0, 1, 0))
 
 
 def translate_y(images: Tensor, pixels: Tensor) -> Tensor:
-    """Shifted up."""
+    """Shift up."""
     return _affine(images, (1, 0, 0), (0, 1, pixels))
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:
-    """The distance of each pixel from its grey, times `factor`; an image of one channel is grey."""
+    """Scale the distance of each pixel from its grey by `factor`; an image of one channel is grey."""
     return _blended(_grey(images), images, factor)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """The distance of each level from the image's mean grey, times `factor`."""
+    """Scale the distance of each level from the image's mean grey by `factor`."""
     return _blended(_grey(images).double().mean((1, 2, 3), keepdim=True).add(0.5).floor(), images, factor)
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Each level times `factor`."""
+    """Multiply each level by `factor`."""
     return _levels(images * _each(factor).float())
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """The distance of each level from the smoothed image, times `factor`. Pixels at the border stay as they are."""
+    """Scale the distance of each level from the smoothed image by `factor`. Pixels at the border stay as they are."""
     wide = images.float()
     rows = wide[:, :, :-2] + wide[:, :, 1:-1] + wide[:, :, 2:]
     nine, inner = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:], wide[:, :, 1:-1, 1:-1]
@@ -109,23 +110,23 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def _each(values: Tensor) -> Tensor:
-    """One value for each image, to be combined with N C H W."""
+    """Reshape one value an image so that it combines with N C H W."""
     return values[:, None, None, None]
 
 
 def _levels(values: Tensor) -> Tensor:
-    """Numbers as levels: the nearest one, half up."""
+    """Round numbers to levels: the nearest one, half up."""
     return values.add(0.5).clamp_(0, 255.5).to(torch.uint8)
 
 
 def _blended(base: Tensor, images: Tensor, factor: Tensor) -> Tensor:
-    """From `base` towards `images`, and beyond for factors above 1."""
+    """Blend from `base` towards `images`, and beyond for factors above 1."""
     base = base.float()
     return _levels(base + _each(factor).float() * (images - base))
 
 
 def _grey(images: Tensor) -> Tensor:
-    """N 1 H W."""
+    """Return the grey of each pixel, N 1 H W."""
     if images.shape[1] == 1:
         return images
     red, green, blue = (images[:, channel : channel + 1].int() * weight for channel, weight in enumerate(LUMA))
@@ -136,7 +137,7 @@ Row = tuple[Tensor | float, Tensor | float, Tensor | float]
 
 
 def _affine(images: Tensor, across: Row, down: Row) -> Tensor:
-    """Each pixel (x, y) from the place (ax + by + c, dx + ey + f) of the image, bilinearly; black outside."""
+    """Take each pixel (x, y) from the place (ax + by + c, dx + ey + f) of the image, bilinearly; black outside."""
     height, width = images.shape[2:]
     x, y = torch.arange(width).double()[None, None] + 0.5, torch.arange(height).double()[None, :, None] + 0.5
 
@@ -173,7 +174,7 @@ strength), 1 is the strongest, and its sign says which way where there are two."
 
 
 def _factor(level: Tensor) -> Tensor:
-    """The paper's factor of colour, contrast, brightness and sharpness: 0.1 to 1.9, and 1 at half the level."""
+    """Return the paper's factor of colour, contrast, brightness and sharpness: 0.1 to 1.9, and 1 at half the level."""
     return 0.1 + 1.8 * level.abs()
 
 
@@ -211,7 +212,7 @@ def refuse_unfit(*, task: TaskName, example_shape: tuple[int, ...]) -> None:
 
 
 def draw_levels(draws: np.random.Generator, *, severity: float, shape: tuple[int, ...]) -> np.ndarray:
-    """Levels from U(0.1, severity) of 10, either way."""
+    """Draw levels from U(0.1, severity) of 10, either way."""
     return draws.uniform(0.1, severity, shape) / 10 * draws.choice((-1.0, 1.0), shape)
 
 
@@ -223,7 +224,7 @@ def operate(
     levels: np.ndarray,
     strengths: Strengths = "paper",
 ) -> Tensor:
-    """Each image by the operation `names[choice]` at its level; below 0 is none. Choices and levels are N."""
+    """Change each image by the operation `names[choice]` at its level; below 0 is none. Choices and levels are N."""
     changed = images.clone()
     for number, name in enumerate(names):
         rows = np.flatnonzero(choices == number)

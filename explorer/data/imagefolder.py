@@ -97,7 +97,7 @@ class ImageFolder(DataSource):
         return data_files(self.path, found, media=None, max_bytes=MAX_ENCODED_BYTES)
 
     def _root(self, data: Path | None) -> Path:
-        """The directory. Raises `DataError` if it is none, or not divided as the parameters say."""
+        """Return the directory. Raises `DataError` if it is none, or not divided as the parameters say."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
@@ -115,14 +115,14 @@ class ImageFolder(DataSource):
         return None if self.provenance is None else below(data, self.provenance, dataset=self.name)
 
     def _place(self, name: str) -> tuple[Side | None, str] | None:
-        """The side and class of a file; None if it lies in no class's directory."""
+        """Return the side and class of a file; None if it lies in no class's directory."""
         parts = name.split("/")
         if self.test is not None:
             return (None, parts[0]) if len(parts) > 1 else None
         return next(((side, parts[1]) for side in SIDES if len(parts) > 2 and parts[0] == side), None)
 
     def _labels(self, root: Path) -> list[str]:
-        """The names of the classes' directories, of either side, empty ones too."""
+        """Return the names of the classes' directories, of either side, empty ones too."""
         above = [root] if self.test is not None else [root / side for side in SIDES]
         try:
             found = [path for each in above for path in each.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -132,5 +132,5 @@ class ImageFolder(DataSource):
 
 
 def _contents(files: list[LocalFile]) -> list[list[str]]:
-    """Names and contents."""
+    """Return names and contents."""
     return [[file.name, file.digest(max_bytes=MAX_ENCODED_BYTES)] for file in files]

@@ -28,7 +28,7 @@ class Images(Dataset):
     flip: bool = False  # training images are mirrored at random
 
     def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
-        """Random crops and mirrors."""
+        """Crop and mirror at random."""
         if self.crop:
             corners = draws.integers(0, 2 * self.crop + 1, (2, batch_size))
             inputs = _cropped(inputs, corners[:, slots], self.crop)
@@ -38,15 +38,15 @@ class Images(Dataset):
         return inputs
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """To float32 of zero mean and unit variance."""
+        """Return a function to float32 of zero mean and unit variance."""
         return normalisation(self.mean, self.std, where=where)
 
 
 def normalisation(
     mean: tuple[float, ...], std: tuple[float, ...], *, where: torch.device
 ) -> Callable[[Tensor], Tensor]:
-    """What brings uint8 inputs (the second dimension is the channel) to that device, as float32 of zero mean and unit
-    variance."""
+    """Return a function that brings uint8 inputs (the second dimension is the channel) to that device, as float32 of
+    zero mean and unit variance."""
     means = torch.tensor(mean, device=where) * 255
     scales = 1 / (torch.tensor(std, device=where) * 255)
 
@@ -58,7 +58,7 @@ def normalisation(
 
 
 def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:
-    """Each image padded by reflection and cut back to its size at its own corner (rows, columns)."""
+    """Pad each image by reflection and cut it back to its size at its own corner (rows, columns)."""
     count, _, height, width = images.shape
     padded = F.pad(images.to(torch.float32), (pad, pad, pad, pad), mode="reflect").to(images.dtype)
     rows = torch.from_numpy(corners[0])[:, None] + torch.arange(height)
@@ -71,15 +71,15 @@ def _cropped(images: Tensor, corners: np.ndarray, pad: int) -> Tensor:
 
 
 def resize(images_BCHW: Tensor, *, size: tuple[int, int]) -> Tensor:
-    """The images at `size` (rows, columns). The same size returns the same tensor."""
+    """Resize the images to `size` (rows, columns). The same size returns the same tensor."""
     if tuple(images_BCHW.shape[-2:]) == size:
         return images_BCHW
     return F.interpolate(images_BCHW, size=size, mode="bilinear", align_corners=False, antialias=True)
 
 
 def resize_classes(targets: Tensor, *, size: tuple[int, int]) -> Tensor:
-    """Classes B H W, or distributions over them B H W K, at `size`: each pixel has those of the pixel that its centre
-    lies in. The same size returns the same tensor."""
+    """Resize classes B H W, or distributions over them B H W K, to `size`: each pixel has those of the pixel that its
+    centre lies in. The same size returns the same tensor."""
     for axis, new in enumerate(size, start=1):
         old = targets.shape[axis]
         if old != new:

@@ -47,7 +47,7 @@ def labelled(
     augment: bool,
     examples: int | None = None,
 ) -> Images:
-    """The dataset of the entries without a fault, whose images, N C S S, follow in the same order.
+    """Return the dataset of the entries without a fault, whose images, N C S S, follow in the same order.
 
     `labels`: all classes that should be there, in the order of their numbers. `misplaced`: what was passed over before.
     `test`: the share to divide off, where entries have no side. `examples`: so many of the training side, the first of
@@ -85,7 +85,8 @@ def labelled(
 
 
 def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[Side]:
-    """The side of each image: the share of its class, at least one, with the smallest hashes; equal ones together."""
+    """Return the side of each image: the share of its class, at least one, with the smallest hashes; equal ones
+    together."""
     keys = [hashlib.sha256(image.tobytes()).digest() for image in images.numpy()]
     classes: dict[str, list[bytes]] = {}
     for entry, key in zip(entries, keys, strict=True):
@@ -95,7 +96,7 @@ def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[
 
 
 def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
-    """The words for a class that a side does not have; `first`: the first entry that has it, anywhere."""
+    """Return the words for a class that a side does not have; `first`: the first entry that has it, anywhere."""
     there = f"dataset {name!r}: class {label!r} has no readable image on the {side} side"
     example = f" ({len(passed)} skipped in all, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
     least = "two different ones or more, to be divided" if split else "one or more of every class on both sides"
@@ -104,7 +105,7 @@ def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault
 
 
 def _statistics(name: str, images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, of 0..1, to four digits."""
+    """Return mean and standard deviation of each channel, of 0..1, to four digits."""
     levels = np.arange(256) / 255
     means, deviations = [], []
     for channel in images.numpy().transpose(1, 0, 2, 3):

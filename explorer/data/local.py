@@ -66,7 +66,7 @@ class LocalFile:
     fault: Fault | None = None
 
     def read(self, *, max_bytes: int) -> bytes | Fault:
-        """The content, or why there is none."""
+        """Return the content, or why there is none."""
         if self.fault is not None:
             return self.fault
         try:
@@ -77,7 +77,8 @@ class LocalFile:
             return Fault.UNREADABLE
 
     def digest(self, *, max_bytes: int) -> str:
-        """SHA-256 of the content, or the words of the fault. Computed once as long as the file is the same."""
+        """Return the SHA-256 of the content, or the words of the fault. Computed once as long as the file is the
+        same."""
         if self.fault is not None:
             return self.fault
         try:
@@ -90,7 +91,8 @@ class LocalFile:
 
 
 def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_bytes: int) -> tuple[DataFile, ...]:
-    """The files that can be read, as a description lists them; without a media type each has that of its name."""
+    """Return the files that can be read, as a description lists them; without a media type each has that of its
+    name."""
     found = []
     for file in files:
         digest = file.digest(max_bytes=max_bytes)
@@ -101,7 +103,7 @@ def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_
 
 
 def below(data: Path | None, path: str, *, dataset: str) -> Path:
-    """The path below the data directory. Raises `DataError` if it leads out of it, or nobody said where that is."""
+    """Return the path below the data directory. Raises `DataError` if it leads out of it, or none is configured."""
     if data is None:
         raise DataError(f"dataset {dataset!r}: give the directory that holds {path!r:.80} by --data or EXPLORER_DATA")
     pure = PurePosixPath(path)
@@ -114,7 +116,7 @@ def below(data: Path | None, path: str, *, dataset: str) -> Path:
 
 
 def listed(root: Path) -> list[LocalFile]:
-    """Everything below the directory that is not a directory, by name. Links to files within it are followed.
+    """List everything below the directory that is not a directory, by name. Links to files within it are followed.
 
     Raises `DataError` if there are more than a million.
     """
@@ -140,9 +142,9 @@ def listed(root: Path) -> list[LocalFile]:
 
 
 def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.ndarray:
-    """The places of `count` examples, ascending: the first of every class, then the second of every class, and so on,
-    until there are enough. None: all. Raises `DataError` for fewer than there are classes, and for more than there are
-    examples."""
+    """Return the places of `count` examples, ascending: the first of every class, then the second of every class, and
+    so on, until there are enough. None: all. Raises `DataError` for fewer than there are classes, and for more than
+    there are examples."""
     if count is None:
         return np.arange(len(codes))
     classes = len(np.unique(codes))
@@ -158,12 +160,12 @@ def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.n
 
 
 def shown(name: str) -> str:
-    """The name with every character written out that cannot be printed, such as line ends and broken UTF-8."""
+    """Return the name with every unprintable character written out, such as line ends and broken UTF-8."""
     return name if name.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
 
 
 def skipped(faults: Iterable[tuple[str, Fault]]) -> tuple[Skipped, ...]:
-    """What was passed over, by reason: how many, and the first few names."""
+    """Count what was passed over, by reason, with the first few names."""
     counts: Counter[Fault] = Counter()
     names: dict[Fault, list[str]] = {}
     for name, fault in faults:
@@ -199,14 +201,14 @@ ALL = "."
 
 
 def read_class_table(path: Path) -> dict[str, str]:
-    """The class of each path. Raises `DataError` that names file, row and fault."""
+    """Return the class of each path. Raises `DataError` that names file, row and fault."""
     if not path.is_file():
         raise DataError(f"no file {path}: expected a table of provenance classes below the data directory")
     return parse_class_table(rundir.read_bytes(path, max_bytes=MAX_BYTES, error=DataError), where=str(path))
 
 
 def parse_class_table(content: bytes, *, where: str) -> dict[str, str]:
-    """The class of each path. Raises `DataError` that begins with `where`."""
+    """Return the class of each path. Raises `DataError` that begins with `where`."""
     try:
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         if next(rows, None) != ["path", "class"]:
@@ -226,7 +228,8 @@ def parse_class_table(content: bytes, *, where: str) -> dict[str, str]:
 
 
 def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) -> list[str]:
-    """The class of each file. Raises `DataError` for a file that no row covers, and for a row that covers none."""
+    """Return the class of each file. Raises `DataError` for a file that no row covers, and for a row that covers
+    none."""
     used: set[str] = set()
     found = []
     for name in names:
@@ -242,7 +245,7 @@ def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) ->
 
 
 def check_class(path: object, *, where: str) -> str:
-    """The path of a class as a taxonomy has it. Raises `DataError` that begins with `where`."""
+    """Return the path of a class as a taxonomy has it. Raises `DataError` that begins with `where`."""
     if not isinstance(path, str) or len(path) > MAX_PATH or not re.fullmatch(CLASS_PATTERN.strip("^$"), path):
         raise DataError(
             f"{where}: found class {path!r:.80}: expected a path as in a taxonomy, such as 'open/permissive/mit'"

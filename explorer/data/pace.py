@@ -32,16 +32,16 @@ class Pace:
         return max(size for _, size in self.stages)
 
     def size(self, step: int) -> int:
-        """The examples of that step."""
+        """Return the examples of that step."""
         return next(size for start, size in reversed(self.stages) if start <= step)
 
     def position(self, step: int) -> int:
-        """The examples of all steps before that one."""
+        """Return the examples of all steps before that one."""
         passed = [(start, size) for start, size in self.stages if start <= step]
         ends = [*(start for start, _ in passed[1:]), step]
         return sum((end - start) * size for (start, size), end in zip(passed, ends, strict=True))
 
     def steps(self, examples: int) -> int:
-        """How many steps take that many examples, the last one rounded half up."""
+        """Return how many steps take that many examples, the last one rounded half up."""
         start, size = next(stage for stage in reversed(self.stages) if self.position(stage[0]) <= examples)
         return start + int((examples - self.position(start)) / size + 0.5)

@@ -104,7 +104,7 @@ class Parquet(DataSource):
         return data_files(self.path, found, media=PARQUET, max_bytes=MAX_FILE_BYTES)
 
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
-        """The files of each side, by name. Raises `DataError` if there are none."""
+        """Return the files of each side, by name. Raises `DataError` if there are none."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
@@ -129,7 +129,7 @@ class Parquet(DataSource):
         return found
 
     def _names(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
-        """The names of the classes in the headers, which have to agree; none where there are none."""
+        """Return the names of the classes in the headers, which have to agree; none where there are none."""
         found = {_class_names(self._opened(file), self.label): file for _, file in files}
         if len(found) > 1:
             one, other = list(found.values())[:2]
@@ -137,7 +137,7 @@ class Parquet(DataSource):
         return next(iter(found))
 
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
-        """The label of each row, as it is written, and what else is known of it."""
+        """Return the label of each row, as it is written, and what else is known of it."""
         columns = [self.label] if self.tag is None else [self.label, self.tag]
         names = _class_names(self._opened(file), self.label)
         for number, (label, tag) in enumerate(zip(*self._columns(file, columns), strict=True)):
@@ -150,7 +150,7 @@ class Parquet(DataSource):
             yield number_or_text, Entry(name=where, label=_shown(number_or_text, names), side=side, tag=tag)
 
     def _columns(self, file: LocalFile, names: list[str]) -> tuple[list[Any], list[Any]]:
-        """Labels and tags; None for every tag where there is no such column."""
+        """Return labels and tags; None for every tag where there is no such column."""
         opened = self._opened(file)
         try:
             table = opened.read(columns=names, use_threads=False)
@@ -160,7 +160,7 @@ class Parquet(DataSource):
         return found[0], found[1] if len(found) > 1 else [None] * len(found[0])
 
     def _images(self, file: LocalFile) -> Iterator[bytes | Fault]:
-        """The encoded image of each row."""
+        """Return the encoded image of each row."""
         opened = self._opened(file)
         try:
             for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=[self.image], use_threads=False):
@@ -171,7 +171,7 @@ class Parquet(DataSource):
             raise DataError(f"{file.path}: damaged: {error}") from error
 
     def _opened(self, file: LocalFile) -> pq.ParquetFile:
-        """The file, found to have the columns that are named, and not too much in them."""
+        """Open the file and check that it has the named columns, and not too much in them."""
         if file.fault is not None:
             raise DataError(f"{file.path}: {file.fault}: expected a Parquet file")
         try:
@@ -195,7 +195,7 @@ class Parquet(DataSource):
 
 
 def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
-    """Name and digest of each file, below the directory that has them all: the same wherever `path` begins."""
+    """Return name and digest of each file, below the directory that has them all: the same wherever `path` begins."""
     above = PurePosixPath(os.path.commonpath([str(PurePosixPath(file.name).parent) for _, file in files] or ["."]))
     return [
         [PurePosixPath(file.name).relative_to(above).as_posix(), file.digest(max_bytes=MAX_FILE_BYTES)]
@@ -204,12 +204,12 @@ def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
 
 
 def _ordered(labels: Iterable[int | str]) -> list[int | str]:
-    """The labels in their own order: whole numbers by size, text by letters."""
+    """Return the labels in their own order: whole numbers by size, text by letters."""
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
 def _label(found: Any, names: tuple[str, ...], *, where: str) -> int | str:
-    """A label as a whole number or text. Raises `DataError` that names the row."""
+    """Return a label as a whole number or text. Raises `DataError` that names the row."""
     if isinstance(found, float) and found.is_integer():
         found = int(found)
     expected = f"expected 0 to {len(names) - 1}, for the file names {len(names)} classes" if names else ""
@@ -225,8 +225,8 @@ def _shown(label: int | str, names: tuple[str, ...]) -> str:
 
 
 def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:
-    """The names of the classes as the Hugging Face hub writes them into the header; none where there are none that a
-    dataset can have: so many, each once and not empty."""
+    """Return the names of the classes as the Hugging Face hub writes them into the header; none where there are none
+    that a dataset can have: so many, each once and not empty."""
     content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"")
     try:
         found = json.loads(content[:MAX_HEADER_BYTES])["info"]["features"][label]["names"]

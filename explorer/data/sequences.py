@@ -33,11 +33,12 @@ class Text(Dataset):
         provenance: Provenance | None = None,
         skipped: tuple[Skipped, ...] = (),
     ) -> Self:
-        """From blocks of T + 1 bytes, N x (T + 1) uint8: the first T are the input, the last T what to predict."""
+        """Make a dataset from blocks of T + 1 bytes, N x (T + 1) uint8: the first T are the input, the last T what to
+        predict."""
         return cls(train=_split(train), test=_split(test), classes=BYTES, provenance=provenance, skipped=skipped)
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """To int64."""
+        """Return a function to int64."""
         return lambda tokens: tokens.to(where, non_blocking=True).to(torch.int64)
 
 
@@ -49,7 +50,8 @@ def _split(blocks: Tensor) -> Split:
 
 
 def cut_blocks(stream: bytes, *, context: int) -> Tensor:
-    """Blocks of T + 1 bytes, N x (T + 1) uint8: T to read and the byte after each. Too short an end is left out.
+    """Cut a stream into blocks of T + 1 bytes, N x (T + 1) uint8: T to read and the byte after each. Too short an end
+    is left out.
 
     A block begins with the last byte of the one before, so that every byte but the first is predicted once.
 
@@ -64,13 +66,13 @@ def cut_blocks(stream: bytes, *, context: int) -> Tensor:
 
 
 def cut_pieces(values: Tensor, *, length: int) -> Tensor:
-    """Each row, B T ..., as pieces of `length` in its place: B floor(T / length) rows. A shorter rest is left out."""
+    """Cut each row, B T ..., into pieces of `length`: B floor(T / length) rows. A shorter rest is left out."""
     pieces = values.shape[1] // length
     return values[:, : pieces * length].unflatten(1, (pieces, length)).flatten(0, 1)
 
 
 def cut_rows(batch: Batch, *, length: int) -> Batch:
-    """The batch with its rows cut so. Together the pieces of a row weigh what it did, and they are in its slot."""
+    """Cut the rows of a batch. Together the pieces of a row weigh what it did, and they are in its slot."""
     pieces = batch.inputs.shape[1] // length
     return replace(
         batch,

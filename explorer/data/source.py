@@ -68,7 +68,7 @@ class Family:
 
 @lru_cache(maxsize=4)
 def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tuple[Family, ...]:
-    """The classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
+    """Return the classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
     classes: dict[str, list[Member]] = {}
     for member in _claims([each for each in distributions if each.licence]):
         classes.setdefault(member.distribution.licence or "", []).append(member)
@@ -86,7 +86,7 @@ def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tu
 
 
 def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
-    """How many bytes each of them gives so that together they give `total`: the same of each, or all that it has."""
+    """Share `total` bytes among the members: the same of each, or all that it has."""
     limits, left = {}, total
     for place, member in enumerate(sorted(members, key=lambda member: member.size)):
         limits[member.distribution.key] = min(member.size, left // (len(members) - place))
@@ -95,7 +95,8 @@ def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
 
 
 def _claims(distributions: Sequence[Distribution]) -> list[Member]:
-    """The distributions with the files that no other has: the first of equal ones, and none that two classes claim."""
+    """Return the distributions with the files that no other has: the first of equal ones, none that two classes
+    claim."""
     claims: dict[str, set[str | None]] = {}
     for distribution in distributions:
         for file in distribution.files:
@@ -116,7 +117,7 @@ def _is_enough(members: Sequence[Member], least_bytes: int) -> bool:
 
 
 def _divided(path: str, members: Sequence[Member]) -> Family:
-    """Some held out: those whose names have the smallest hashes, the largest distribution excepted."""
+    """Hold some out: those whose names have the smallest hashes, the largest distribution excepted."""
     *others, _ = sorted(members, key=lambda member: (member.size, member.distribution.key))
     others.sort(key=lambda member: hashlib.sha256(member.distribution.key.encode()).digest())
     held = {member.distribution.key for member in others[: max(1, len(members) // HELD_OUT)]}
@@ -151,7 +152,7 @@ class Source(DataSource):
     least_bytes: Annotated[int, Field(ge=1000, le=10**9)] = 100_000
 
     def families(self) -> tuple[Family, ...]:
-        """The classes that the environment holds, sorted. Raises `DataError` if there are fewer than two."""
+        """Return the classes that the environment holds, sorted. Raises `DataError` if there are fewer than two."""
         return families(installed(search_path()), least_bytes=self.least_bytes)
 
     def load(self, data: Path | None) -> Dataset:
@@ -181,7 +182,7 @@ class Source(DataSource):
         return _digest(self.families())
 
     def _examples(self, member: Member, limit: int) -> tuple[Tensor, list[str]]:
-        """The blocks of a distribution's first `limit` bytes, and where the first byte of each stands."""
+        """Return the blocks of a distribution's first `limit` bytes, and the place of the first byte of each."""
         stream, starts, paths = bytearray(), [], []
         for file in member.files:
             if len(stream) >= limit:
@@ -198,13 +199,13 @@ class Source(DataSource):
 
 
 def search_path() -> list[Path]:
-    """Where Python looks for distributions."""
+    """Return where Python looks for distributions."""
     return [Path(entry) for entry in sys.path]
 
 
 @lru_cache(maxsize=4)
 def _digest(found: tuple[Family, ...]) -> str:
-    """Of every file that may be read, with its class and side."""
+    """Compute the digest of every file that may be read, with its class and side."""
     sides = [
         [
             family.path,

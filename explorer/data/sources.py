@@ -18,7 +18,8 @@ DATASETS: dict[str, type[DataSource]] = {
 
 
 def load(source: DataSource, data: Path | None) -> Dataset:
-    """The dataset, kept in memory for the next run of this process as long as its content has the same digest."""
+    """Load the dataset and keep it in memory for the next run of this process as long as its content has the same
+    digest."""
     return _loaded(source, data, source.digest(data))
 
 

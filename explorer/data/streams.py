@@ -15,13 +15,13 @@ import torch
 
 
 def key(seed: int, purpose: str, *path: int | str) -> bytes:
-    """The 32 bytes that name a stream. Parts are length-prefixed, so ("a", "bc") and ("ab", "c") differ."""
+    """Return the 32 bytes that name a stream. Parts are length-prefixed, so ("a", "bc") and ("ab", "c") differ."""
     parts = [str(part).encode() for part in (seed, purpose, *path)]
     return hashlib.sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).digest()
 
 
 def stream(seed: int, purpose: str, *path: int | str) -> np.random.Generator:
-    """The stream itself: counter-based Philox (Salmon et al., 2011) under a 128-bit key.
+    """Return the stream itself: counter-based Philox (Salmon et al., 2011) under a 128-bit key.
 
     >>> int(stream(0, "order", 3).integers(1000)) == int(stream(0, "order", 3).integers(1000))
     True
@@ -31,7 +31,7 @@ def stream(seed: int, purpose: str, *path: int | str) -> np.random.Generator:
 
 @contextmanager
 def torch_stream(device: torch.device, seed: int, purpose: str, *path: int | str) -> Iterator[None]:
-    """Draws of modules that only know torch's global generator (dropout, weight initialisation), keyed as well.
+    """Key the draws of modules that only know torch's global generator (dropout, weight initialisation).
 
     Outside the block the global generator stands where it stood: a user who seeds by hand is not overridden.
     """

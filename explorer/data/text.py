@@ -105,7 +105,7 @@ class LocalText(DataSource):
         return (DataFile(path=shown(self.path), sha256=content, media="text/plain"),)
 
     def _contents(self, data: Path | None) -> tuple[dict[str, bytes], list[tuple[str, Fault]]]:
-        """The content of every file that can be read, by name, and why others cannot."""
+        """Return the content of every file that can be read, by name, and why others cannot."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             return {shown(root.name): _whole(root)}, []
@@ -133,11 +133,11 @@ class LocalText(DataSource):
         return {} if self.provenance is None else read_class_table(below(data, self.provenance, dataset=self.name))
 
     def _classes(self, data: Path | None, names: list[str]) -> list[str]:
-        """The provenance class of each file; the same for all where there are none."""
+        """Return the provenance class of each file; the same for all where there are none."""
         return classes_of(names, self._table(data), where=self.provenance) if self.provenance else [""] * len(names)
 
     def _sides(self, names: list[str], contents: list[bytes], path: str) -> tuple[Sequence[torch.Tensor], list[str]]:
-        """Both sides of a stream in blocks, and the file in which each block of the training side begins."""
+        """Return both sides of a stream in blocks, and the file in which each block of the training side begins."""
         stream = SEPARATOR.join(contents)
         middle = len(stream) - len(stream) // TEST
         train, test = (cut_blocks(side, context=self.context) for side in (stream[:middle], stream[middle:]))
@@ -151,14 +151,14 @@ class LocalText(DataSource):
 
 
 def _whole(path: Path) -> bytes:
-    """A file as it is."""
+    """Read a file as it is."""
     if not path.is_file():  # a pipe would be waited for
         raise DataError(f"dataset 'text': no file {path}: expected it below the directory of --data")
     return rundir.read_bytes(path, max_bytes=MAX_BYTES, error=DataError)
 
 
 def _text(file: LocalFile, *, max_bytes: int) -> bytes | Fault:
-    """The content of one file among others, which is to be text."""
+    """Read one file among others, which has to be text."""
     content = file.read(max_bytes=max_bytes)
     if isinstance(content, Fault):
         return content

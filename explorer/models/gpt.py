@@ -43,7 +43,7 @@ class Size(NamedTuple):
 
     @property
     def branches(self) -> int:
-        """What the blocks add to the sum that runs through the network: two terms each."""
+        """Number of terms that the blocks add to the sum that runs through the network: two each."""
         return 2 * self.depth
 
 
@@ -133,7 +133,7 @@ class GPTSpec(ModelSpec):
 
     @abstractmethod
     def size(self) -> Size:
-        """How large it is."""
+        """Return how large it is."""
 
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         (context,) = example_shape

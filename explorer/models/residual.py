@@ -26,7 +26,7 @@ class Gate(nn.Module):
         self.kept: bool | Tensor | None = None
 
     def forward(self, around: Tensor | Way, branch: Way) -> Tensor:
-        """The sum. What goes around is a tensor, or a path of its own that runs after the branch."""
+        """Return the sum. What goes around is a tensor, or a path of its own that runs after the branch."""
         if self.training and self.kept is False:
             return around if isinstance(around, Tensor) else around()
         inside = branch()

@@ -37,14 +37,14 @@ class Convolution(nn.Conv2d):
 
 
 def normalisation(channels: int, norm: Norm) -> nn.Module:
-    """The normalisation layer for that many channels."""
+    """Return the normalisation layer for that many channels."""
     if norm == "group":
         return nn.GroupNorm(max(1, channels // GROUP_SIZE), channels)
     return nn.BatchNorm2d(channels)
 
 
 def projection(channels_in: int, channels_out: int, *, stride: int, norm: Norm) -> nn.Module:
-    """The path around a block: nothing where the shape stays, else a 1x1 convolution and a norm."""
+    """Return the path around a block: nothing where the shape stays, else a 1x1 convolution and a norm."""
     if stride == 1 and channels_in == channels_out:
         return nn.Identity()
     return nn.Sequential(
@@ -103,7 +103,8 @@ class Bottleneck(nn.Module):
 def build_stages(
     block: type[Block | Bottleneck], *, channels: int, widths: Sequence[int], counts: Sequence[int], norm: Norm
 ) -> nn.Sequential:
-    """Stages of so many blocks of such widths, for that many channels; all stages but the first halve the sides."""
+    """Build stages of these numbers of blocks and widths, for that many channels; all stages but the first halve the
+    sides."""
     stages = nn.Sequential()
     for stage, (width, count) in enumerate(zip(widths, counts, strict=True)):
         stack = nn.Sequential()
@@ -115,7 +116,7 @@ def build_stages(
 
 
 def scaled(channels: Sequence[int], width: float) -> list[int]:
-    """Channels times `width`, to the nearest eight.
+    """Return channels times `width`, to the nearest eight.
 
     >>> scaled((64, 128), 0.3)
     [16, 40]

@@ -20,7 +20,7 @@ class ModelSpec(ABC):
 
     @abstractmethod
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """The module for inputs of that shape.
+        """Return the module for inputs of that shape.
 
         Images are B C H W and volumes B C D H W (float32), texts B T (int64). It returns logits: B K for
         classification, B T K for language, B K H W or B K D H W for segmentation. Raises `RecipeError` for a shape

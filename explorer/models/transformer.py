@@ -36,7 +36,7 @@ class Linear(nn.Linear):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """How much a score falls for each place of distance, H float64: 2^(-8h/H), h = 1..H, for a power of two.
+    """Return how much a score falls for each place of distance, H float64: 2^(-8h/H), h = 1..H, for a power of two.
 
     Otherwise: the slopes of the power of two below, then every other slope of the one above, from its first.
 
@@ -92,7 +92,8 @@ class Documents:
         self._masks: dict[nn.Module | None, Tensor] = {}  # made once for all layers
 
     def mask(self, query_BHTd: Tensor, bias: nn.Module | None) -> Tensor:
-        """What is added to the scores, B H T T or B 1 T T: the bias, and -inf for what another document holds."""
+        """Return what is added to the scores, B H T T or B 1 T T: the bias, and -inf for what another document
+        holds."""
         if bias not in self._masks:
             within = query_BHTd.new_zeros(()) if bias is None else bias(query_BHTd)
             self._masks[bias] = torch.where(self._seen_B1TT, within, -math.inf)
@@ -157,7 +158,8 @@ class GatedPerceptron(nn.Module):
 
 
 def gated_hidden(hidden: int) -> int:
-    """How wide three matrices are that hold what two of this width hold: 2/3 of it, to the nearest multiple of 8.
+    """Return the width at which three matrices hold what two of this width hold: 2/3 of it, to the nearest multiple of
+    8.
 
     >>> gated_hidden(4 * 768)
     2048
@@ -175,7 +177,7 @@ class Tokens(nn.Embedding):
         nn.init.normal_(self.weight, std=STD)
 
     def unembed(self, x_BTD: Tensor) -> Tensor:
-        """Logits, B T K."""
+        """Return logits, B T K."""
         return F.linear(x_BTD, self.weight)
 
 

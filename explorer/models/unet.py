@@ -82,7 +82,7 @@ SOLID = Layers(Convolution3d, Expansion3d, nn.MaxPool3d, nn.BatchNorm3d)
 
 
 def normalisation(layers: Layers, channels: int, norm: Norm) -> nn.Module:
-    """The normalisation layer for that many channels."""
+    """Return the normalisation layer for that many channels."""
     return nn.GroupNorm(channels // GROUP_SIZE, channels) if norm == "group" else layers.batch_norm(channels)
 
 
@@ -211,7 +211,7 @@ class UNet3dSpec(ModelSpec):
 
 
 def _check_size(name: str, sides: Sequence[int], *, levels: int) -> None:
-    """The lowest level needs two places: one alone has nothing to be normalised with."""
+    """Check that the lowest level has two places: a single one has nothing to be normalised with."""
     least = 2 ** (levels - 1)
     if min(sides) < least or max(sides) == least:
         raise RecipeError(
