@@ -38,7 +38,7 @@ class Order:
         """`codes`: N, the class of each example."""
         self._seed = seed
         self._members = {int(code): np.flatnonzero(codes == code) for code in np.unique(codes)}
-        self._places, self._pattern = _interleaved({code: len(found) for code, found in self._members.items()})
+        self._places, self._pattern = _interleaved({code: len(members) for code, members in self._members.items()})
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
     def __len__(self) -> int:
@@ -48,11 +48,11 @@ class Order:
     def examples(self, start: int, stop: int) -> np.ndarray:
         """Return the numbers of the examples at positions [start, stop) of the sequence, int64."""
         epochs, offsets = np.divmod(np.arange(start, stop), len(self))
-        found = np.empty(stop - start, np.int64)
+        numbers = np.empty(stop - start, np.int64)
         for epoch in np.unique(epochs):
             here = epochs == epoch
-            found[here] = self._epoch(int(epoch))[offsets[here]]
-        return found
+            numbers[here] = self._epoch(int(epoch))[offsets[here]]
+        return numbers
 
     def codes(self, start: int, stop: int) -> np.ndarray:
         """Return the classes at those positions, int64."""
@@ -60,11 +60,11 @@ class Order:
 
     def _shuffled(self, epoch: int) -> np.ndarray:
         """Return the examples of one epoch."""
-        found = np.empty(len(self), np.int64)
+        numbers = np.empty(len(self), np.int64)
         for code, members in self._members.items():
             draws = stream(self._seed, "order", epoch, code)
-            found[self._places[code]] = members[draws.permutation(len(members))]
-        return found
+            numbers[self._places[code]] = members[draws.permutation(len(members))]
+        return numbers
 
 
 def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndarray]:

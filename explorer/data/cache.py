@@ -31,9 +31,9 @@ def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str,
         tensors = load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise DataError(f"damaged cache {path}: delete it and try again ({error})") from error
-    found = {key: (tensor.dtype, tuple(tensor.shape[1:])) for key, tensor in tensors.items()}
-    if found != dict(forms) or any(tensor.ndim == 0 for tensor in tensors.values()):
-        raise DataError(f"damaged cache {path}: delete it and try again (found {found})")
+    forms_read = {key: (tensor.dtype, tuple(tensor.shape[1:])) for key, tensor in tensors.items()}
+    if forms_read != dict(forms) or any(tensor.ndim == 0 for tensor in tensors.values()):
+        raise DataError(f"damaged cache {path}: delete it and try again (found {forms_read})")
     return tensors
 
 

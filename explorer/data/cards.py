@@ -178,7 +178,7 @@ def as_croissant(card: Card, files: Sequence[DataFile]) -> str:
             "keywords": [card.modality, card.task],
             "rai:dataLimitations": SIMULATED if card.simulated else None,
         },
-        files=[File(path=each.path, sha256=each.sha256, encoding=each.media) for each in files[:MOST]],
+        files=[File(path=file.path, sha256=file.sha256, encoding=file.media) for file in files[:MOST]],
         records=[_sides(card), _labels(card), _provenance(card)],
     )
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -201,7 +201,7 @@ def _labels(card: Card) -> Records:
         description=f"The labels, with the number of {card.counted or 'examples'} that have each.",
         columns=(Column(name="label", type="sc:Text", description="Its name."), TRAIN, TEST),
         key="label",
-        rows=[{"label": each.name, TRAIN.name: each.train, TEST.name: each.test} for each in card.classes],
+        rows=[{"label": label.name, TRAIN.name: label.train, TEST.name: label.test} for label in card.classes],
     )
 
 
@@ -212,5 +212,5 @@ def _provenance(card: Card) -> Records:
         "that here.",
         columns=(Column(name="class", type="sc:Text", description="A class of a taxonomy."), TRAIN),
         key="class",
-        rows=[{"class": each.path, TRAIN.name: each.examples} for each in card.provenance],
+        rows=[{"class": line.path, TRAIN.name: line.examples} for line in card.provenance],
     )

@@ -130,10 +130,10 @@ def _halved(images: Tensor) -> Tensor:
 def _first_of_each(split: Split, count: int) -> Split:
     """Return the first so many examples of each class, in the order of the file."""
     places = [torch.nonzero(split.labels == label)[:count, 0] for label in range(CLASSES)]
-    for label, found in enumerate(places):
-        if len(found) < count:
+    for label, members in enumerate(places):
+        if len(members) < count:
             raise DataError(
-                f"dataset 'cifar10': {len(found)} training images have label {label}, expected {count} or more:"
+                f"dataset 'cifar10': {len(members)} training images have label {label}, expected {count} or more:"
                 f" take {CLASSES * min(map(len, places))} examples or fewer"
             )
     kept = torch.cat(places).sort().values

@@ -37,12 +37,12 @@ class Split:
     def check(self) -> None:
         """Raise `DataError` unless there are as many inputs as labels, on the CPU, in a type that has bytes there."""
         for what, tensor in (("inputs", self.inputs), ("labels", self.labels)):
-            found = f"{type(tensor).__name__}"
+            given = f"{type(tensor).__name__}"
             if isinstance(tensor, Tensor):
-                found = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+                given = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
                 if tensor.device.type == "cpu" and tensor.ndim and tensor.dtype not in NO_BYTES:
                     continue
-            raise DataError(f"{what}: found {found}, expected examples in a tensor on the CPU, of a type of numpy's")
+            raise DataError(f"{what}: found {given}, expected examples in a tensor on the CPU, of a type of numpy's")
         if len(self.inputs) != len(self.labels):
             raise DataError(f"found {len(self.inputs)} inputs and {len(self.labels)} labels, expected a label for each")
 
@@ -53,8 +53,8 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Provenance:
-    """Where the training examples come from, as whoever made the dataset says. Tags are made of it; nothing trains
-    by it, since nobody has signed it."""
+    """Provenance of the training examples, as the makers of the dataset state it. Tags are made of it; nothing trains
+    by it, since it is unsigned."""
 
     classes: tuple[str, ...]  # class paths of a taxonomy, sorted
     codes: np.ndarray  # N, int64: the place of each example's class among these

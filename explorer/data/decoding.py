@@ -65,11 +65,11 @@ def decoded(
         codes = np.zeros(count, np.uint8)  # 0, or 1 + the fault's place among all
         kept = 0
         for index, content in enumerate(contents):
-            found = content if isinstance(content, Fault) else decode(content, size=size, channels=channels)
-            if isinstance(found, Fault):
-                codes[index] = 1 + FAULTS.index(found)
+            outcome = content if isinstance(content, Fault) else decode(content, size=size, channels=channels)
+            if isinstance(outcome, Fault):
+                codes[index] = 1 + FAULTS.index(outcome)
             else:
-                images[kept] = found
+                images[kept] = outcome
                 kept += 1
         return {"images": torch.from_numpy(images[:kept]), "faults": torch.from_numpy(codes)}
 

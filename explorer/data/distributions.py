@@ -38,7 +38,7 @@ class Family(NamedTuple):
 
     path: str
     identifiers: str  # SPDX, without `-only`, `-or-later` and `+`
-    classifiers: str  # what stands behind "License :: OSI Approved :: ", "; " between them
+    classifiers: str  # what follows "License :: OSI Approved :: ", "; " between them
     names: str  # how people write it, reduced by `_reduced`
 
 
@@ -203,14 +203,14 @@ def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
     A directory without metadata or without a list of files is not a distribution that can be read. Raises `DataError`
     for metadata that is damaged.
     """
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     for root in search:
         for directory in sorted(root.glob(f"*{SUFFIX}")) if root.is_dir() else ():
             metadata, record = directory / "METADATA", directory / "RECORD"
             if metadata.is_file() and record.is_file():
                 distribution = _distribution(root, directory, (_stamp(metadata), _stamp(record)))
-                found.setdefault(distribution.key, distribution)
-    return tuple(found[key] for key in sorted(found))
+                distributions.setdefault(distribution.key, distribution)
+    return tuple(distributions[key] for key in sorted(distributions))
 
 
 def read(distribution: Distribution, file: PythonFile) -> bytes:
@@ -234,8 +234,8 @@ def read(distribution: Distribution, file: PythonFile) -> bytes:
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     """Return values that change when the file is written or replaced."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=10_000)

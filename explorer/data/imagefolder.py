@@ -93,8 +93,8 @@ class ImageFolder(DataSource):
         return canonical.digest([_contents(listed(self._root(data))), [list(row) for row in rows]])
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
-        found = [file for file in listed(self._root(data)) if self._place(file.name)]
-        return data_files(self.path, found, media=None, max_bytes=MAX_ENCODED_BYTES)
+        files = [file for file in listed(self._root(data)) if self._place(file.name)]
+        return data_files(self.path, files, media=None, max_bytes=MAX_ENCODED_BYTES)
 
     def _root(self, data: Path | None) -> Path:
         """Return the directory. Raises `DataError` if it is none, or not divided as the parameters say."""
@@ -125,10 +125,11 @@ class ImageFolder(DataSource):
         """Return the names of the classes' directories, of either side, empty ones too."""
         above = [root] if self.test is not None else [root / side for side in SIDES]
         try:
-            found = [path for each in above for path in each.iterdir() if path.is_dir() and not path.is_symlink()]
+            entries = [path for parent in above for path in parent.iterdir()]
+            directories = [path for path in entries if path.is_dir() and not path.is_symlink()]
         except OSError as error:
             raise DataError(f"cannot read {error.filename}: {error.strerror or error}") from error
-        return sorted({shown(path.name) for path in found})
+        return sorted({shown(path.name) for path in directories})
 
 
 def _contents(files: list[LocalFile]) -> list[list[str]]:

@@ -27,7 +27,7 @@ Side = Literal["train", "test"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """What is known of an image beside its pixels."""
+    """Name, label, side and class of an image: all but its pixels."""
 
     name: str  # the file, or the file and row
     label: str
@@ -60,7 +60,7 @@ def labelled(
     sides = [entry.side for entry in kept] if test is None else _divided(kept, images, share=test)
     codes = {label: code for code, label in enumerate(labels)}
     targets = torch.tensor([codes[entry.label] for entry in kept], dtype=torch.int64)
-    places = {side: torch.tensor([found == side for found in sides], dtype=torch.bool) for side in ("train", "test")}
+    places = {side: torch.tensor([name == side for name in sides], dtype=torch.bool) for side in ("train", "test")}
     for side, there in places.items():
         counts = torch.bincount(targets[there], minlength=len(labels))
         if empty := [label for label, count in zip(labels, counts.tolist(), strict=True) if not count]:
@@ -91,7 +91,7 @@ def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[
     classes: dict[str, list[bytes]] = {}
     for entry, key in zip(entries, keys, strict=True):
         classes.setdefault(entry.label, []).append(key)
-    last = {label: sorted(found)[max(1, round(share * len(found))) - 1] for label, found in classes.items()}
+    last = {label: sorted(hashes)[max(1, round(share * len(hashes))) - 1] for label, hashes in classes.items()}
     return ["test" if key <= last[entry.label] else "train" for entry, key in zip(entries, keys, strict=True)]
 
 

@@ -59,7 +59,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalFile:
-    """A file below a directory, or what stands in the place of one."""
+    """A file below a directory, or something else with its name."""
 
     name: str  # its path below the directory with "/", as it can be shown
     path: Path
@@ -82,24 +82,24 @@ class LocalFile:
         if self.fault is not None:
             return self.fault
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return Fault.UNREADABLE
-        if found.st_size > max_bytes:
+        if status.st_size > max_bytes:
             return Fault.TOO_LARGE
-        return _hashed(self.path, (found.st_ino, found.st_size, found.st_ctime_ns))
+        return _hashed(self.path, (status.st_ino, status.st_size, status.st_ctime_ns))
 
 
 def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_bytes: int) -> tuple[DataFile, ...]:
     """Return the files that can be read, as a description lists them; without a media type each has that of its
     name."""
-    found = []
+    described = []
     for file in files:
         digest = file.digest(max_bytes=max_bytes)
         if digest not in {*Fault}:
             kind = media or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-            found.append(DataFile(path=f"{shown(root)}/{file.name}", sha256=digest, media=kind))
-    return tuple(found)
+            described.append(DataFile(path=f"{shown(root)}/{file.name}", sha256=digest, media=kind))
+    return tuple(described)
 
 
 def below(data: Path | None, path: str, *, dataset: str) -> Path:
@@ -121,11 +121,11 @@ def listed(root: Path) -> list[LocalFile]:
     Raises `DataError` if there are more than a million.
     """
     inside = root.resolve()
-    found: list[LocalFile] = []
+    local: list[LocalFile] = []
 
     def add(path: Path, fault: Fault | None) -> None:
-        found.append(LocalFile(name=shown(path.relative_to(root).as_posix()), path=path, fault=fault))
-        if len(found) > MAX_FILES:
+        local.append(LocalFile(name=shown(path.relative_to(root).as_posix()), path=path, fault=fault))
+        if len(local) > MAX_FILES:
             raise DataError(f"{root}: more than {MAX_FILES} files")
 
     def refused(error: OSError) -> None:
@@ -138,7 +138,7 @@ def listed(root: Path) -> list[LocalFile]:
         for name in files:
             path = Path(directory, name)
             add(path, _fault(path, inside))
-    return sorted(found, key=lambda file: file.name)
+    return sorted(local, key=lambda file: file.name)
 
 
 def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.ndarray:
@@ -216,10 +216,10 @@ def parse_class_table(content: bytes, *, where: str) -> dict[str, str]:
         table: dict[str, str] = {}
         for number, row in enumerate(rows, start=2):
             if row:
-                name, found = _checked(row, where=f"{where}, row {number}")
+                name, path_class = _checked(row, where=f"{where}, row {number}")
                 if name in table:
-                    raise DataError(f"{where}, row {number}: {name!r} stands twice")
-                table[name] = found
+                    raise DataError(f"{where}, row {number}: {name!r} is listed twice")
+                table[name] = path_class
             if len(table) > MAX_ROWS:
                 raise DataError(f"{where}: more than {MAX_ROWS} rows")
     except (csv.Error, UnicodeDecodeError) as error:
@@ -231,17 +231,17 @@ def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) ->
     """Return the class of each file. Raises `DataError` for a file that no row covers, and for a row that covers
     none."""
     used: set[str] = set()
-    found = []
+    classes = []
     for name in names:
         lineage = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         row = next((above for above in lineage if above in table), None)
         if row is None:
             raise DataError(f"{where}: no row covers {name!r}: expected one, or a row {ALL!r} for all that is left")
         used.update(lineage)
-        found.append(table[row])
+        classes.append(table[row])
     if idle := sorted(table.keys() - used):
         raise DataError(f"{where}: {idle[0]!r} is no file or directory that is read: expected a path that is")
-    return found
+    return classes
 
 
 def check_class(path: object, *, where: str) -> str:

@@ -100,8 +100,8 @@ class Parquet(DataSource):
         return canonical.digest(_named(self._files(data)))
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
-        found = [file for _, file in self._files(data)]
-        return data_files(self.path, found, media=PARQUET, max_bytes=MAX_FILE_BYTES)
+        files = [file for _, file in self._files(data)]
+        return data_files(self.path, files, media=PARQUET, max_bytes=MAX_FILE_BYTES)
 
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
         """Return the files of each side, by name. Raises `DataError` if there are none."""
@@ -119,22 +119,22 @@ class Parquet(DataSource):
         if self.test is not None and divided:
             raise DataError(f"dataset {self.name!r}: {root} has train and test files: leave 'test' out")
         undivided: list[tuple[Side | None, LocalFile]] = [(None, file) for file in files]
-        found = sides if self.test is None else undivided
-        if not found or (self.test is None and not divided):
+        chosen = sides if self.test is None else undivided
+        if not chosen or (self.test is None and not divided):
             raise DataError(
                 f"dataset {self.name!r}: found {', '.join(file.name for file in files[:5]) or 'no Parquet file'} in"
                 f" {root}: expected train*.parquet and test*.parquet (or validation*.parquet), or a share for the test"
                 " side, such as test: 0.1"
             )
-        return found
+        return chosen
 
     def _names(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
         """Return the names of the classes in the headers, which have to agree; none where there are none."""
-        found = {_class_names(self._opened(file), self.label): file for _, file in files}
-        if len(found) > 1:
-            one, other = list(found.values())[:2]
+        headers = {_class_names(self._opened(file), self.label): file for _, file in files}
+        if len(headers) > 1:
+            one, other = list(headers.values())[:2]
             raise DataError(f"{one.path} and {other.path}: their headers name other classes: expected the same")
-        return next(iter(found))
+        return next(iter(headers))
 
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
         """Return the label of each row, as it is written, and what else is known of it."""
@@ -154,10 +154,10 @@ class Parquet(DataSource):
         opened = self._opened(file)
         try:
             table = opened.read(columns=names, use_threads=False)
-            found = [table.column(name).to_pylist() for name in names]
+            columns = [table.column(name).to_pylist() for name in names]
         except ERRORS as error:
             raise DataError(f"{file.path}: damaged: {error}") from error
-        return found[0], found[1] if len(found) > 1 else [None] * len(found[0])
+        return columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0])
 
     def _images(self, file: LocalFile) -> Iterator[bytes | Fault]:
         """Return the encoded image of each row."""
@@ -208,16 +208,16 @@ def _ordered(labels: Iterable[int | str]) -> list[int | str]:
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
-def _label(found: Any, names: tuple[str, ...], *, where: str) -> int | str:
+def _label(value: Any, names: tuple[str, ...], *, where: str) -> int | str:
     """Return a label as a whole number or text. Raises `DataError` that names the row."""
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     expected = f"expected 0 to {len(names) - 1}, for the file names {len(names)} classes" if names else ""
-    if isinstance(found, float):
-        raise DataError(f"{where} has label {found:g}: expected a whole number or text")
-    if isinstance(found, int) and (found < 0 or (names and found >= len(names))):
-        raise DataError(f"{where} has label {found}: {expected or 'expected 0 or above'}")
-    return found
+    if isinstance(value, float):
+        raise DataError(f"{where} has label {value:g}: expected a whole number or text")
+    if isinstance(value, int) and (value < 0 or (names and value >= len(names))):
+        raise DataError(f"{where} has label {value}: {expected or 'expected 0 or above'}")
+    return value
 
 
 def _shown(label: int | str, names: tuple[str, ...]) -> str:
@@ -229,12 +229,12 @@ def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:
     that a dataset can have: so many, each once and not empty."""
     content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"")
     try:
-        found = json.loads(content[:MAX_HEADER_BYTES])["info"]["features"][label]["names"]
+        names = json.loads(content[:MAX_HEADER_BYTES])["info"]["features"][label]["names"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()
-    if not isinstance(found, list) or not all(isinstance(name, str) and 0 < len(name) <= 200 for name in found):
+    if not isinstance(names, list) or not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
         return ()
-    return tuple(found) if 2 <= len(found) == len(set(map(shown, found))) <= MAX_CLASSES else ()
+    return tuple(names) if 2 <= len(names) == len(set(map(shown, names))) <= MAX_CLASSES else ()
 
 
 def _holds_images(kind: pa.DataType) -> bool:

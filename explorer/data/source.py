@@ -70,7 +70,7 @@ class Family:
 def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tuple[Family, ...]:
     """Return the classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
     classes: dict[str, list[Member]] = {}
-    for member in _claims([each for each in distributions if each.licence]):
+    for member in _claims([distribution for distribution in distributions if distribution.licence]):
         classes.setdefault(member.distribution.licence or "", []).append(member)
     small = [path for path, members in classes.items() if not _is_enough(members, least_bytes)]
     pool = [member for path in small for member in classes.pop(path)]
@@ -157,8 +157,8 @@ class Source(DataSource):
 
     def load(self, data: Path | None) -> Dataset:
         train, test, codes, sources = [], [], [], []
-        found = self.families()
-        for code, family in enumerate(found):
+        families_here = self.families()
+        for code, family in enumerate(families_here):
             for member, limit in shared(family.train, self.bytes_per_class):
                 blocks, origins = self._examples(member, limit)
                 train.append(blocks)
@@ -166,13 +166,13 @@ class Source(DataSource):
                 sources += origins
             for member, limit in shared(family.test, self.bytes_per_class // TEST_SHARE):
                 test.append(self._examples(member, limit)[0])
-        if len(set(codes)) < len(found) or not any(map(len, test)):
+        if len(set(codes)) < len(families_here) or not any(map(len, test)):
             raise DataError(
                 f"dataset 'source': {self.bytes_per_class} bytes a class do not give every class an example of "
                 f"{self.context + 1} bytes: expected a shorter context or a larger bytes_per_class"
             )
         provenance = Provenance(
-            classes=tuple(family.path for family in found),
+            classes=tuple(family.path for family in families_here),
             codes=np.asarray(codes, dtype=np.int64),
             sources=tuple(sources),
         )

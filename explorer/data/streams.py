@@ -1,4 +1,4 @@
-"""Random streams keyed by what they are for: nobody's draws shift anybody else's.
+"""Random streams keyed by their purpose: no consumer's draws shift those of another.
 
 A draw belongs to (run seed, purpose, step, ...). There is no generator state to save, to share or to run out of step:
 a resumed run asks for the same key and gets the same numbers, and a new consumer takes nothing from the others.
@@ -33,7 +33,7 @@ def stream(seed: int, purpose: str, *path: int | str) -> np.random.Generator:
 def torch_stream(device: torch.device, seed: int, purpose: str, *path: int | str) -> Iterator[None]:
     """Key the draws of modules that only know torch's global generator (dropout, weight initialisation).
 
-    Outside the block the global generator stands where it stood: a user who seeds by hand is not overridden.
+    Outside the block the state of the global generator is restored: a seed set by hand is not overridden.
     """
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
     before = generator.get_state()

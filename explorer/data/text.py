@@ -116,12 +116,12 @@ class LocalText(DataSource):
         for file in listed(root):
             if file.path == table:
                 continue
-            found = _text(file, max_bytes=MAX_BYTES)
-            if isinstance(found, Fault):
-                faults.append((file.name, found))
+            content = _text(file, max_bytes=MAX_BYTES)
+            if isinstance(content, Fault):
+                faults.append((file.name, content))
             else:
-                contents[file.name] = found
-                left -= len(found) + len(SEPARATOR)
+                contents[file.name] = content
+                left -= len(content) + len(SEPARATOR)
             if left < 0:
                 raise DataError(f"{root}: too large: at most {MAX_BYTES} bytes are read")
         if not contents:

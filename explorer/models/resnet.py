@@ -121,7 +121,7 @@ def scaled(channels: Sequence[int], width: float) -> list[int]:
     >>> scaled((64, 128), 0.3)
     [16, 40]
     """
-    return [max(GROUP_SIZE, round(each * width / GROUP_SIZE) * GROUP_SIZE) for each in channels]
+    return [max(GROUP_SIZE, round(channel_count * width / GROUP_SIZE) * GROUP_SIZE) for channel_count in channels]
 
 
 # --- networks for small images ---------------------------------------------------------------------------------------

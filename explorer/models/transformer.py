@@ -182,7 +182,7 @@ class Tokens(nn.Embedding):
 
 
 class Positions(nn.Module):
-    """A vector for each place, added to what stands there."""
+    """A vector for each place, added to what is there."""
 
     def __init__(self, context: int, width: int) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class Positions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Stands where places are not marked: what comes in goes on."""
+    """The identity, for models that do not mark places."""
 
     def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
         return x_BTD

@@ -2,13 +2,14 @@
 
 Ronneberger et al., "U-Net: Convolutional Networks for Biomedical Image Segmentation", 2015, arXiv:1505.04597; Çiçek et
 al., "3D U-Net: Learning Dense Volumetric Segmentation from Sparse Annotation", 2016, arXiv:1606.06650. Levels of two
-convolutions each, with max-pooling on the way down; on the way up, a transposed convolution, and what was found at that
-level on the way down beside it. In volumes the second convolution of a level widens, as published; in images the first.
+convolutions each, with max-pooling on the way down; on the way up, a transposed convolution, to which the result of
+that level on the way down is concatenated. In volumes the second convolution of a level widens, as published; in
+images the first.
 
 Convolutions keep the size, where those of the papers lose the border, so that there is an answer for every place; both
 nets have the norms of the second paper. What the levels cannot halve is filled up with zeros, which is what a mean is
-after normalisation, and cut off again. There is nothing residual in a U-Net: what skips the lower levels is laid beside
-what comes up, not added to it, so no branch can be left out.
+after normalisation, and cut off again. There is nothing residual in a U-Net: what skips the lower levels is
+concatenated to what comes up, not added to it, so no branch can be left out.
 
 Every layer has a deterministic backward pass on GPUs; interpolation would not.
 
@@ -104,12 +105,12 @@ class Convolutions(nn.Module):
 
 
 class Ascent(nn.Module):
-    """A level on the way up: what comes from below at twice the size, beside what was found on the way down."""
+    """A level on the way up: the level below at twice the size, concatenated to the result on the way down."""
 
-    def __init__(self, layers: Layers, below: int, beside: int, *, expanded: int, norm: Norm) -> None:
+    def __init__(self, layers: Layers, below: int, skip: int, *, expanded: int, norm: Norm) -> None:
         super().__init__()
         self.expand = layers.expansion(below, expanded, 2, stride=2, bias=False)
-        self.convolutions = Convolutions(layers, expanded + beside, beside, beside, norm=norm)
+        self.convolutions = Convolutions(layers, expanded + skip, skip, skip, norm=norm)
 
     def forward(self, x: Tensor, skipped: Tensor) -> Tensor:
         return self.convolutions(torch.cat((skipped, self.expand(x)), dim=1))
@@ -140,29 +141,29 @@ class UNet(nn.Module):
             channels = second
         self.pool = layers.pool(2)
         self.dropout = nn.Dropout(dropout)
-        for _, beside in reversed(pairs[:-1]):
-            expanded = beside if narrows else channels
-            self.up.append(Ascent(layers, channels, beside, expanded=expanded, norm=norm))
-            channels = beside
+        for _, skip in reversed(pairs[:-1]):
+            expanded = skip if narrows else channels
+            self.up.append(Ascent(layers, channels, skip, expanded=expanded, norm=norm))
+            channels = skip
         self.head = layers.convolution(channels, classes, 1)
 
     def forward(self, images: Tensor) -> Tensor:
         sides = images.shape[2:]
         missing = [place for side in reversed(sides) for place in (0, -side % self.unit)]
         x = F.pad(images, missing) if any(missing) else images
-        found: list[Tensor] = []
+        skipped: list[Tensor] = []
         for level in self.down:
-            x = level(self.pool(found[-1]) if found else x)
-            found.append(x)
-        x = self.dropout(found.pop())
+            x = level(self.pool(skipped[-1]) if skipped else x)
+            skipped.append(x)
+        x = self.dropout(skipped.pop())
         for level in self.up:
-            x = level(x, found.pop())
+            x = level(x, skipped.pop())
         return self.head(x)[(..., *(slice(side) for side in sides))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UNetSpec(ModelSpec):
-    """A U-Net for images; as it stands, the published one (Ronneberger et al. 2015): 31,036,738 parameters for 3
+    """A U-Net for images; with its defaults, the published one (Ronneberger et al. 2015): 31,036,738 parameters for 3
     channels and 2 classes.
 
     Channels double from level to level, from `width`. Dropout acts at the lowest level.
@@ -186,7 +187,7 @@ class UNetSpec(ModelSpec):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UNet3dSpec(ModelSpec):
-    """A U-Net for volumes; as it stands, the published one (Çiçek et al. 2016): 19,072,291 parameters for 3
+    """A U-Net for volumes; with its defaults, the published one (Çiçek et al. 2016): 19,072,291 parameters for 3
     channels and 3 classes, which are the 19,069,955 of the paper and a gain for each of 2,336 normalised channels.
 
     Channels double within each level, from `width`. Dropout acts at the lowest level.

@@ -134,7 +134,7 @@ WRONG = {
     "class": (b"path,class\n.,Open Source\n", "row 2: found class 'Open Source': expected a path as in a taxonomy"),
     "class with a line end": (b'path,class\n.,"open\n"\n', r"found class 'open\\n'"),
     "long class": (b"path,class\n.," + b"a" * 201, "found class"),
-    "twice": (b"path,class\na,open\na/,open\n", "row 3: 'a' stands twice"),
+    "twice": (b"path,class\na,open\na/,open\n", "row 3: 'a' is listed twice"),
     "not UTF-8": (b"path,class\n\xff,open\n", "not CSV in UTF-8"),
     "open quote": (b'path,class\n"a,open\n', "not CSV in UTF-8"),
     "field too long": (b"path,class\n" + b"a" * 200_000 + b",open\n", "not CSV in UTF-8"),
