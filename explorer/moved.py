@@ -22,6 +22,7 @@ MOVED: dict[str, str] = {
     "recipes.demonstration": "training.demonstration",
     "recipes.run": "training.run",
     "recorded": "runlog",
+    "records": "run_files",
     "store.place": "store.published",
     "views.ledger_panel": "views.ledger.ledger_panel",
     "views.run_notebook": "views.sweep.run_notebook",
