@@ -25,7 +25,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import merkle, note, rundir
-from explorer.audit.usage import Counted, count_usage
+from explorer.audit.usage_counts import Counted, count_usage
 from explorer.canonical import canonical
 from explorer.errors import LedgerError, NoteError, ProvenanceError
 from explorer.ledger.trust_anchor import NONE, Anchor, judge
