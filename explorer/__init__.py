@@ -38,12 +38,12 @@ moved.install()
 
 
 def __getattr__(name: str) -> Any:
-    """What brings torch, loaded when somebody asks for it."""
+    """Return what brings torch, loaded when somebody asks for it."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion; nothing is loaded."""
+    """Return the public names, for completion; nothing is loaded."""
     return sorted([*_LAZY, "__version__"])

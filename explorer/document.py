@@ -1,4 +1,4 @@
-"""A specification document: plain values read safely from YAML or taken from Python, and where each of them stands.
+"""A specification document: plain values read safely from YAML or taken from Python, and the place of each of them.
 
 The YAML is the core schema of version 1.2, less what a specification does not need. `5e-4` is a number (YAML 1.1
 reads text), `no` and `2026-01-01` are text, duplicate keys are refused, and so are anchors, aliases, tags and
@@ -42,7 +42,7 @@ class Document:
     lines: Mapping[Key, int] = field(default_factory=dict)
 
     def error(self, key: Key, message: str) -> SpecError:
-        """The error that names file, line, key and fault: `digits.yaml:5: budgets[2]: ...`."""
+        """Return the error that names file, line, key and fault: `digits.yaml:5: budgets[2]: ...`."""
         return SpecError(f"{self.place(key)}: {message}")
 
     def place(self, key: Key) -> str:
@@ -52,7 +52,7 @@ class Document:
         return f"{start}: {spell(key)}" if key else start
 
     def locate(self, error: RecipeError) -> SpecError:
-        """The same error with its line, found by the key in the message: `digits.yaml: recipes.fast[1]: ...`."""
+        """Return the error with its line, found by the key in the message: `digits.yaml: recipes.fast[1]: ...`."""
         start, message = f"{self.where}: ", str(error)
         if not message.startswith(start):
             return SpecError(message)
@@ -179,7 +179,7 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _sane(value: Any) -> bool:
-    """Whether a number has a canonical form: finite, and exact where it is whole."""
+    """Return whether a number has a canonical form: finite, and exact where it is whole."""
     return not isinstance(value, int | float) or abs(value) <= (MAX_WHOLE if isinstance(value, int) else MAX_FLOAT)
 
 

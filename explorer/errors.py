@@ -25,7 +25,7 @@ class DataError(ExplorerError):
 
 
 class RunError(ExplorerError):
-    """A run directory is absent, damaged, or in use by somebody else."""
+    """A run directory is absent, damaged, or in use by another process."""
 
 
 class CheckpointError(RunError):
@@ -41,7 +41,7 @@ class SweepError(ExplorerError):
 
 
 class StoreError(ExplorerError):
-    """The database is absent, damaged, or in use by somebody else."""
+    """The database is absent, damaged, or in use by another process."""
 
 
 class AnalysisError(ExplorerError):
@@ -57,20 +57,20 @@ class NoteError(ExplorerError):
 
 
 class LedgerError(ExplorerError):
-    """A ledger, a checkpoint or a proof is damaged, forged, or in use by somebody else."""
+    """A ledger, a checkpoint or a proof is damaged, forged, or in use by another process."""
 
 
 class ProvenanceError(ExplorerError):
     """A key, a trust file, a credential or a signed document cannot be used or must not be believed."""
 
 
-def unknown(kind: str, found: str, known: Iterable[str]) -> str:
-    """The message for a name that is not in a table, with the nearest name that is.
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that is not in a table, with the nearest name that is.
 
     >>> unknown("method", "mixupp", ["mixup", "sam"])
     "unknown method 'mixupp'; did you mean 'mixup'? known: mixup, sam"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(found, names, n=1)
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"unknown {kind} {found!r}{hint} known: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {name!r}{hint} known: {', '.join(names) or 'none'}"

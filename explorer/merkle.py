@@ -9,7 +9,7 @@ test vectors:
     one entry, empty            6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d
     two entries, empty and 00   fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125
 
-Whoever holds the tree proves, through a reader of stored hashes; whoever holds a root checks, with nothing else. A
+A holder of the tree proves, through a reader of stored hashes; a holder of a root checks, with nothing else. A
 hash is named by its level and its number in the level: (0, i) is the hash of leaf i, (l, i) the root of the complete
 subtree over leaves [i * 2**l, (i + 1) * 2**l). All hashes are 32 bytes.
 """
@@ -28,7 +28,7 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 class Place(NamedTuple):
-    """Where a stored hash stands: the root of the complete subtree over leaves [number * 2**level, ...)."""
+    """Place of a stored hash: the root of the complete subtree over leaves [number * 2**level, ...)."""
 
     level: int
     number: int
@@ -39,36 +39,36 @@ ReadHashes = Callable[[Sequence[Place]], Sequence[bytes]]
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """The hash of an entry as a leaf."""
+    """Return the hash of an entry as a leaf."""
     return hashlib.sha256(b"\x00" + entry).digest()
 
 
 def leaf_hashes(entries: Iterable[bytes]) -> bytes:
-    """The hashes of entries as leaves, in one string."""
+    """Return the hashes of entries as leaves, in one string."""
     sha256 = hashlib.sha256
     return b"".join([sha256(b"\x00" + entry).digest() for entry in entries])
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of two subtrees under one node."""
+    """Return the hash of two subtrees under one node."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def parents(hashes: bytes) -> bytes:
-    """The level above: `hashes` is an even number of neighbouring hashes in one string, and so is the answer."""
+    """Return the level above: `hashes` is an even number of neighbouring hashes in one string, and so is the answer."""
     sha256 = hashlib.sha256
     return b"".join([sha256(b"\x01" + hashes[at : at + 64]).digest() for at in range(0, len(hashes), 64)])
 
 
 def subtree(hashes: bytes) -> bytes:
-    """The root of a complete subtree over a power of two of neighbouring hashes in one string."""
+    """Return the root of a complete subtree over a power of two of neighbouring hashes in one string."""
     while len(hashes) > HASH_BYTES:
         hashes = parents(hashes)
     return hashes
 
 
 def root_of(leaves: Iterable[bytes]) -> bytes:
-    """The root over these leaf hashes, in memory that grows with the logarithm of their number."""
+    """Return the root over these leaf hashes, in memory that grows with the logarithm of their number."""
     peaks: list[bytes] = []  # roots of complete subtrees, largest first, one for each set bit of `size`
     for size, leaf in enumerate(leaves):
         hash_ = leaf
@@ -80,7 +80,7 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
 
 
 def root(size: int, read: ReadHashes) -> bytes:
-    """The root of the tree over the first `size` leaves."""
+    """Return the root of the tree over the first `size` leaves."""
     return _fold(read(_cover(0, size))) if size else EMPTY_ROOT
 
 
@@ -149,7 +149,7 @@ def prove_consistency(old_size: int, new_size: int, read: ReadHashes) -> tuple[b
         else:
             ranges.append((low, middle))
             low = middle
-    if low:  # otherwise the old tree is this very subtree, and whoever checks knows its root
+    if low:  # otherwise the old tree is this very subtree, and the checker knows its root
         ranges.append((low, high))
     return _roots(list(reversed(ranges)), read)
 
@@ -195,11 +195,11 @@ def check_consistency(
         position, last = position >> 1, last >> 1
     if last != 0:
         raise LedgerError(f"the consistency proof from {old_size} to {new_size} is too short: {len(proof)} hashes")
-    for size, found, expected in ((old_size, old, old_root), (new_size, new, new_root)):
-        if found != expected:
+    for size, reached, expected in ((old_size, old, old_root), (new_size, new, new_root)):
+        if reached != expected:
             raise LedgerError(
                 f"the consistency proof from {old_size} to {new_size} fails: "
-                f"it leads to root {found.hex()} at size {size}, expected {expected.hex()}"
+                f"it leads to root {reached.hex()} at size {size}, expected {expected.hex()}"
             )
 
 
@@ -216,14 +216,14 @@ def check_range(proof: Sequence[bytes], *, size: int, first: int, stop: int, roo
     if len(proof) != len(pieces):
         raise LedgerError(f"the proof of entries {first} to {stop - 1}: {len(proof)} hashes, expected {len(pieces)}")
     known = dict(zip(pieces, _hashes(proof, most=MAX_RANGE), strict=True))
-    if (found := _joined(0, size, known)) != root:
+    if (joined := _joined(0, size, known)) != root:
         raise LedgerError(
-            f"the proof of entries {first} to {stop - 1} fails: it leads to root {found.hex()}, expected {root.hex()}"
+            f"the proof of entries {first} to {stop - 1} fails: it leads to root {joined.hex()}, expected {root.hex()}"
         )
 
 
 def _pieces(size: int, first: int, stop: int) -> Iterator[tuple[int, int]]:
-    """The largest subtrees of a tree that lie inside [first, stop) or outside of it, left to right."""
+    """Yield the largest subtrees of a tree that lie inside [first, stop) or outside of it, left to right."""
     if not 0 <= first < stop <= size <= MAX_SIZE:
         raise LedgerError(f"no entries {first} to {stop - 1} in a tree of {size}")
     todo = [(0, size)]
@@ -237,7 +237,7 @@ def _pieces(size: int, first: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _joined(low: int, high: int, known: Mapping[tuple[int, int], bytes]) -> bytes:
-    """The root of a subtree, from those of subtrees that make it up."""
+    """Return the root of a subtree, from those of subtrees that make it up."""
     if (low, high) in known:
         return known[low, high]
     middle = low + _split(high - low)
@@ -254,12 +254,13 @@ def _hashes(proof: Sequence[bytes], *, most: int = MAX_PATH) -> list[bytes]:
 
 
 def _split(size: int) -> int:
-    """The largest power of two below `size`."""
+    """Return the largest power of two below `size`."""
     return 1 << ((size - 1).bit_length() - 1)
 
 
 def _cover(low: int, high: int) -> list[Place]:
-    """The complete subtrees that make up leaves [low, high), left to right; `low` is a multiple of the first one."""
+    """Return the complete subtrees that make up leaves [low, high), left to right; `low` is a multiple of the first
+    one."""
     places = []
     while low < high:
         level = (high - low).bit_length() - 1
@@ -269,7 +270,7 @@ def _cover(low: int, high: int) -> list[Place]:
 
 
 def _fold(peaks: Sequence[bytes]) -> bytes:
-    """The root over complete subtrees, largest first."""
+    """Return the root over complete subtrees, largest first."""
     *rest, hash_ = peaks
     for peak in reversed(rest):
         hash_ = node_hash(peak, hash_)
@@ -277,7 +278,7 @@ def _fold(peaks: Sequence[bytes]) -> bytes:
 
 
 def _roots(ranges: Sequence[tuple[int, int]], read: ReadHashes) -> tuple[bytes, ...]:
-    """The roots of ranges of leaves, out of one reading."""
+    """Return the roots of ranges of leaves, out of one reading."""
     covers = [_cover(low, high) for low, high in ranges]
     hashes = iter(read([place for cover in covers for place in cover]))
     return tuple(_fold([next(hashes) for _ in cover]) for cover in covers)

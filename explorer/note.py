@@ -54,8 +54,8 @@ _VKEY = re.compile(r"([^+]*)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})")
 _PRIME = 2**255 - 19
 # The y coordinates of all points of small order (order 1, 2, 4 and 8) on the curve of Ed25519, little-endian.
 _SMALL_ORDER = {
-    bytes.fromhex(each)
-    for each in (
+    bytes.fromhex(digits)
+    for digits in (
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
         "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
@@ -178,11 +178,11 @@ class Signature:
 
     name: str
     key_id: bytes  # 4 bytes
-    blob: bytes  # what stands behind the key id
+    blob: bytes  # the bytes after the key id
 
     @property
     def line(self) -> str:
-        """As it stands in a note, without the newline."""
+        """Line of a note, without the newline."""
         return f"{_MARK}{self.name} {base64.b64encode(self.key_id + self.blob).decode()}"
 
 
@@ -203,7 +203,7 @@ class Note:
 
     @property
     def content(self) -> bytes:
-        """The note as it stands in a file."""
+        """Content of the note's file."""
         return f"{self.text}\n{''.join(signature.line + chr(10) for signature in self.signatures)}".encode()
 
 
@@ -219,10 +219,12 @@ def parse(content: bytes) -> Note:
     text, gap, lines = whole.rpartition("\n\n")
     if not gap or not lines.endswith("\n"):
         raise NoteError("not a signed note: expected a text, an empty line, and signature lines that end in a newline")
-    found = lines[:-1].split("\n")
-    if len(found) > MAX_SIGNATURES:
-        raise NoteError(f"a note with {len(found)} signatures; at most {MAX_SIGNATURES} are read")
-    return Note(text=text + "\n", signatures=tuple(_parse_line(line, number) for number, line in enumerate(found, 1)))
+    signature_lines = lines[:-1].split("\n")
+    if len(signature_lines) > MAX_SIGNATURES:
+        raise NoteError(f"a note with {len(signature_lines)} signatures; at most {MAX_SIGNATURES} are read")
+    return Note(
+        text=text + "\n", signatures=tuple(_parse_line(line, number) for number, line in enumerate(signature_lines, 1))
+    )
 
 
 def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
@@ -248,12 +250,12 @@ def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
 
 
 def with_signatures(note: Note, added: Sequence[Signature]) -> Note:
-    """The note with more signature lines under it; a line that is there already is not repeated."""
+    """Return the note with more signature lines under it; a line that is there already is not repeated."""
     return Note(text=note.text, signatures=tuple(dict.fromkeys((*note.signatures, *added))))
 
 
 def of_keys(note: Note, verifiers: Iterable[Verifier]) -> Note:
-    """The note with the lines of these keys alone, so many that one more can be added."""
+    """Return the note with the lines of these keys alone, so many that one more can be added."""
     keys = {(verifier.name, verifier.key_id) for verifier in verifiers}
     known = dict.fromkeys(line for line in note.signatures if (line.name, line.key_id) in keys)
     return Note(text=note.text, signatures=tuple(known)[: MAX_SIGNATURES - 1])
@@ -278,13 +280,13 @@ def check_name(name: str) -> None:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` can name a key."""
+    """Return whether `text` can name a key."""
     plain = not any(char.isspace() or char == "+" or 0xD800 <= ord(char) <= 0xDFFF for char in text)
     return 0 < len(text) <= MAX_NAME and plain and not _CONTROL.search(text)
 
 
 def is_weak(encoded: bytes) -> bool:
-    """Whether this encoding of a point (RFC 8032) is of small order or not canonical.
+    """Return whether this encoding of a point (RFC 8032) is of small order or not canonical.
 
     Anybody can sign for a public key of small order; and only a canonical encoding is the one name of its point.
     """

@@ -27,7 +27,7 @@ OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
 
 
 def effective_digest(identity: Mapping[str, Any]) -> str:
-    """The digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
+    """Return the digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
 
     Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
     """
@@ -59,52 +59,52 @@ class Standing:
 
 
 def is_own(identity: Mapping[str, Any]) -> bool:
-    """Whether `explorer.train` made the run: its task is none of the project's."""
+    """Return whether `explorer.train` made the run: its task is none of the project's."""
     recipe = identity.get("recipe")
     task = recipe.get("task") if isinstance(recipe, Mapping) else None
     return isinstance(task, Mapping) and "own" in task
 
 
 def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, Standing]:
-    """What a plan, as `read_plan` gives it, says of each of the run directories of its sweep, by name."""
+    """Return what a plan, as `read_plan` gives it, says of each of the run directories of its sweep, by name."""
     described = {run.name: run for run in runs}
     by_id = {entry["run_id"]: entry for entry in plan["runs"]}
-    found = {name: Standing(superseded=False, entry=by_id[name]) for name in described if name in by_id}
+    standing_of = {name: Standing(superseded=False, entry=by_id[name]) for name in described if name in by_id}
     absent = {_key(entry): entry for entry in plan["runs"] if entry["run_id"] not in described}
-    machines = _machines(plan, [described[name] for name in found])
+    machines = _machines(plan, [described[name] for name in standing_of])
     recipes = {entry.get("effective"): entry for entry in plan["runs"]}
     elsewhere = {(entry.get("effective"), entry["ssr"], entry["seed"]) for entry in plan["runs"]}
     for name, run in described.items():
-        if name in found:
+        if name in standing_of:
             continue
         if run.apart:
-            found[name] = Standing(superseded=False)
+            standing_of[name] = Standing(superseded=False)
         elif (key := (run.recipe_digest, float(run.ssr), run.seed)) in absent:
-            found[name] = Standing(superseded=False, entry=absent.pop(key))
+            standing_of[name] = Standing(superseded=False, entry=absent.pop(key))
         elif (run.device, run.hardware) in machines or not machines:
-            found[name] = Standing(superseded=True)
+            standing_of[name] = Standing(superseded=True)
         elif None in recipes:  # written by an older version, which tells nothing of other machines
-            found[name] = Standing(superseded=False)
+            standing_of[name] = Standing(superseded=False)
         else:
             same = (run.effective, run.ssr, run.seed) in elsewhere or (
                 run.control == "rescaled-baseline" and run.effective in recipes
             )
             same = same and run.threads == _threads(plan)
-            found[name] = Standing(superseded=not same, entry=_without_control(recipes, run) if same else None)
-    return found
+            standing_of[name] = Standing(superseded=not same, entry=_without_control(recipes, run) if same else None)
+    return standing_of
 
 
 def superseded(directory: Path, plan: Mapping[str, Any]) -> list[Path]:
-    """The run directories of a sweep that its plan, or the one that is to follow, leaves out, by name.
+    """Return the run directories of a sweep that its plan, or the one that is to follow, leaves out, by name.
 
     A directory whose `run.json` cannot be read is none of them: what it was is not known.
     """
-    runs = [found for path in rundir.run_directories(directory) if (found := describe(path)) is not None]
+    runs = [described for path in rundir.run_directories(directory) if (described := describe(path)) is not None]
     return [directory / name for name, standing in standings(plan, runs).items() if standing.superseded]
 
 
 def describe(directory: Path) -> Described | None:
-    """What a run directory says of its run; None for one that cannot be read or is another run's."""
+    """Return what a run directory says of its run; None for one that cannot be read or is another run's."""
     try:
         record = rundir.read_json(directory / rundir.RUN)
         identity, hardware = record["identity"], record["hardware"]
@@ -129,7 +129,7 @@ def describe(directory: Path) -> Described | None:
 
 
 def left_out_words(count: int, sweep: str) -> str:
-    """What there is to say of superseded runs, and what to do about them; empty where there are none.
+    """Return what there is to say of superseded runs, and what to do about them; empty where there are none.
 
     >>> left_out_words(1, "digits")
     '1 run of an earlier specification is left out; `explorer sweep prune digits` lists or removes it'
@@ -145,7 +145,7 @@ def left_out_words(count: int, sweep: str) -> str:
 
 
 def read_plan(directory: Path) -> dict[str, Any]:
-    """The content of `sweep.json`. Raises `SweepError` when it is absent or damaged."""
+    """Return the content of `sweep.json`. Raises `SweepError` when it is absent or damaged."""
     path = directory / rundir.SWEEP
     if not path.exists():
         raise SweepError(f"{directory}: no sweep was started here; expected {rundir.SWEEP}")
@@ -181,8 +181,8 @@ def check_plan(plan: Any) -> None:
         raise ValueError("the machine must have a device and a name")
     if type(machine["threads"]) is not int or type(plan.get("waiting", 0)) is not int:
         raise ValueError("threads and waiting must be whole numbers")
-    for each in plan.get("not_run", ()):
-        if not isinstance(each["name"], str) or not isinstance(each["reason"], str):
+    for left_out in plan.get("not_run", ()):
+        if not isinstance(left_out["name"], str) or not isinstance(left_out["reason"], str):
             raise ValueError("what is not run must have a name and a reason")
 
 
@@ -191,7 +191,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _machines(plan: Mapping[str, Any], planned: Iterable[Described]) -> set[tuple[str, str]]:
-    """The machine that the plan is of; a plan of an older version says so by the runs that it has."""
+    """Return the machine that the plan is of; a plan of an older version says so by the runs that it has."""
     if "hardware" in plan:
         return {(plan["hardware"]["device"], plan["hardware"]["name"])}
     return {(run.device, run.hardware) for run in planned}
@@ -202,7 +202,7 @@ def _threads(plan: Mapping[str, Any]) -> int | None:
 
 
 def _without_control(recipes: Mapping[Any, Mapping[str, Any]], run: Described) -> Mapping[str, Any]:
-    """The plan's names for a run of another machine; what it is a control of, it says itself."""
+    """Return the plan's names for a run of another machine; what it is a control of, it says itself."""
     entry = recipes[run.effective]
     return entry if entry.get("control") == run.control else {"recipe": entry["recipe"]}
 
@@ -212,5 +212,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(name: Any) -> bool:
-    """A file name that leads nowhere else."""
+    """Return a file name that leads nowhere else."""
     return isinstance(name, str) and bool(name) and name == Path(name).name and name[0] not in "._"

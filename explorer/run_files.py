@@ -50,37 +50,37 @@ class Metric:
     )
 
     def show(self, value: float) -> str:
-        """A value with its unit: "98.77%", "0.1235 nats"."""
+        """Return a value with its unit: "98.77%", "0.1235 nats"."""
         return f"{value:{self._style}}{self._suffix}"
 
     def number(self, value: float, *, sign: str = "") -> str:
-        """A difference of two values without its unit: percentages in points. `sign`: "+" to show it always."""
+        """Return a difference of two values without its unit: percentages in points. `sign`: "+" to show it always."""
         if self.percent:
             return f"{100 * value:{sign}.{self._style[-2]}f}"
         return f"{value:{sign}{self.format or '.4f'}}"
 
     def difference(self, value: float) -> str:
-        """A difference with its sign and unit: "+1.20 points", "-0.5000 bits"."""
+        """Return a difference with its sign and unit: "+1.20 points", "-0.5000 bits"."""
         return f"{self.number(value, sign='+')}{self.of_difference}"
 
     @property
     def of_difference(self) -> str:
-        """What comes after the number of a difference, with the space before it; empty where there is no unit."""
+        """Return the unit that follows the number of a difference, with a space in front; empty where there is none."""
         return " points" if self.percent else self._suffix
 
     def title(self, *notes: str) -> str:
-        """The name for an axis, with the unit and notes that are not empty: "nll (nats, log scale)"."""
+        """Return the name for an axis, with the unit and notes that are not empty: "nll (nats, log scale)"."""
         behind = [note for note in (self._suffix.strip(), *notes) if note]
         return f"{self.name} ({', '.join(behind)})" if behind else self.name
 
     @property
     def bounded(self) -> bool:
-        """Whether values lie between 0 and 1."""
+        """Return whether values lie between 0 and 1."""
         return self.unit == FRACTION
 
     @property
     def percent(self) -> bool:
-        """Whether values are shown as percentages, and differences in points."""
+        """Return whether values are shown as percentages, and differences in points."""
         return self._style.endswith("%")
 
     @property
@@ -119,8 +119,8 @@ _NOT_HOW = frozenset(("yes", "y", "true", "1", "ok", "done", "tuned", "was tuned
 
 
 def tuning_words(value: object) -> str | None:
-    """What the author of a sweep says of how its baseline was tuned, as it is written; None where that is nothing, or
-    that it was not. It is a claim of the author's, and shown as one: it is not checked.
+    """Return what the author of a sweep says of how its baseline was tuned, as it is written; None where that is
+    nothing, or that it was not. It is a claim of the author's, and shown as one: it is not checked.
 
     >>> tuning_words("No."), tuning_words("lr by grid"), tuning_words(None)
     (None, 'lr by grid', None)
@@ -131,7 +131,7 @@ def tuning_words(value: object) -> str | None:
 
 
 def says_how_tuned(value: str) -> bool:
-    """Whether a text says more of how a baseline was tuned than that it was.
+    """Return whether a text says more of how a baseline was tuned than that it was.
 
     >>> says_how_tuned("yes"), says_how_tuned("lr by grid")
     (False, True)
@@ -144,7 +144,8 @@ def _folded(value: str) -> str:
 
 
 def metric_of(row: Mapping[Any, Any]) -> Metric:
-    """The metric of a row of `results`, or of another table with the columns metric, unit, higher_is_better, format."""
+    """Return the metric of a row of `results`, or of another table with the columns metric, unit, higher_is_better,
+    format."""
     return Metric(
         name=str(row["metric"]),
         unit=str(row["unit"]),
@@ -204,12 +205,13 @@ class RunRecord:
     functions: dict[str, str] = field(default_factory=dict)  # of a task of one's own: digests of their source, by name
 
     def metric(self, name: str) -> Metric | None:
-        """What a metric of the run means, as in METRICS or as its task declares it; None: it is declared nowhere."""
+        """Return what a metric of the run means, as in METRICS or as its task declares it; None: it is declared
+        nowhere."""
         return METRICS.get(name) or next((metric for metric in self.declared if metric.name == name), None)
 
     @property
     def effective_digest(self) -> str:
-        """What a profile of the same recipe has in common with the run, on whichever machine it was made."""
+        """Return what a profile of the same recipe has in common with the run, on whichever machine it was made."""
         return effective_digest(self.identity)
 
 
@@ -230,7 +232,7 @@ class LoopRecord:
     @property
     def methods(self) -> tuple[str, ...]:
         """The names of the methods. Raises `RunError` for a record that does not list them."""
-        return tuple(name for each in listed_methods(self) for name in each)
+        return tuple(name for method in listed_methods(self) for name in method)
 
 
 Plan = RunRecord | LoopRecord
@@ -238,31 +240,36 @@ Plan = RunRecord | LoopRecord
 
 
 def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
-    """The methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
+    """Return the methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
     recipe: Any = plan.identity.get("recipe")
-    found = recipe.get("methods") if isinstance(recipe, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) and len(each) == 1 for each in found):
+    listed = recipe.get("methods") if isinstance(recipe, Mapping) else None
+    if not isinstance(listed, list) or not all(isinstance(method, Mapping) and len(method) == 1 for method in listed):
         raise RunError(f"run {plan.run_id}: damaged: its identity does not name its methods")
-    return found
+    return listed
 
 
 def read_plan(run: Path) -> Plan | None:
-    """What the run in this directory is; None where neither record is there. Raises `RunError` for a damaged one."""
+    """Return what the run in this directory is; None where neither record is there.
+
+    Raises `RunError` for a damaged one.
+    """
     if (run / rundir.RUN).exists():
         return read(RunRecord, run / rundir.RUN)
     return read(LoopRecord, run / rundir.LOOP) if (run / rundir.LOOP).exists() else None
 
 
 def read_recipe_run(run: Path, *, what: str) -> RunRecord:
-    """The record of a recipe's run. Raises `RunError` for a damaged one, and for a loop of one's own, on which `what`
-    does not work."""
+    """Return the record of a recipe's run.
+
+    Raises `RunError` for a damaged one, and for a loop of one's own, on which `what` does not work.
+    """
     if not (run / rundir.RUN).exists() and (run / rundir.LOOP).exists():
         raise RunError(f"{run}: the run of a loop of one's own: {what} works on runs of recipes only")
     return read(RunRecord, run / rundir.RUN)
 
 
 def plan_file(plan: Plan) -> str:
-    """The name of its file in the run's directory."""
+    """Return the name of its file in the run's directory."""
     return rundir.RUN if isinstance(plan, RunRecord) else rundir.LOOP
 
 
@@ -277,25 +284,25 @@ def contradictions(record: Plan) -> Iterator[str]:
     identity = record.identity
     recipe: Any = identity.get("recipe")
     recipe = recipe if isinstance(recipe, dict) else {}
-    task, train = (each if isinstance(each, dict) else {} for each in (recipe.get("task"), recipe.get("train")))
+    task, train = (fields if isinstance(fields, dict) else {} for fields in (recipe.get("task"), recipe.get("train")))
     named = {"dataset": task.get("own", _only(task.get("dataset"))), "model": _only(task.get("model"))}
     methods = recipe.get("methods")
-    curve = {name: each for name, each in identity.items() if name not in ("ssr", "seed", "initial")}
+    curve = {name: fields for name, fields in identity.items() if name not in ("ssr", "seed", "initial")}
     said: dict[str, Any] = {
         **{name: identity[name] for name in ("ssr", "seed", "hardware") if name in identity},
         **{name: train[name] for name in ("batch_size", "precision") if name in train},
         **{name: value for name, value in named.items() if value is not None},
-        **({"methods": [_only(each) for each in methods]} if isinstance(methods, list) else {}),
+        **({"methods": [_only(fields) for fields in methods]} if isinstance(methods, list) else {}),
         "recipe_digest": digest(curve),
     }
-    found = to_json(record)
+    content = to_json(record)
     for name, expected in said.items():
-        if found[name] != expected:
-            yield f"run {record.run_id}: {name} is {found[name]!r:.120}, its identity says {expected!r:.120}"
+        if content[name] != expected:
+            yield f"run {record.run_id}: {name} is {content[name]!r:.120}, its identity says {expected!r:.120}"
 
 
 def _only(chosen: object) -> str | None:
-    """The name in {name: parameters}; None: there is none."""
+    """Return the name in {name: parameters}; None: there is none."""
     return str(next(iter(chosen))) if isinstance(chosen, dict) and len(chosen) == 1 else None
 
 
@@ -390,7 +397,7 @@ class Watch:
 
 @record
 class Validation:
-    """A full run, alone on the machine, beside what the profile predicts for its schedule: seconds of training."""
+    """A full run, the only one on the machine, and the profile's prediction for its schedule: seconds of training."""
 
     steps: int
     predicted: float
@@ -417,15 +424,15 @@ class ProfileRecord:
     effective: str = ""  # the run's `effective_digest`; empty in a file of an older version
     evaluation_seconds: float | None = None  # for one evaluation of the whole test set; None: not measured
     checkpoint_seconds: float | None = None  # for one checkpoint; None: not measured
-    validation: Validation | None = None  # None: no full run was made beside it
+    validation: Validation | None = None  # None: no full run was made with it
     profile_pass: str = ""  # names the pass: profiles of one pass were measured in turn; empty in an older file
     builds: int = 1  # how often the recipe was built for it; the rounds are shared out among them in order
-    watch: Watch | None = None  # None: nobody looked, in a file of an older version
+    watch: Watch | None = None  # None: not observed, in a file of an older version
     inference_rounds: tuple[float, ...] = ()  # in each round, as `PhaseProfile.rounds`; empty in an older file
 
     @property
     def busy(self) -> bool | None:
-        """Whether it was taken on a busy machine; None: not known."""
+        """Return whether it was taken on a busy machine; None: not known."""
         return None if self.watch is None else bool(self.watch.reasons)
 
     @property
@@ -438,7 +445,7 @@ LONGEST_SECONDS = 1e6  # of a step, an example, an evaluation or a whole run: tw
 
 
 def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
-    """A profile that anybody may have made, if its times can be times.
+    """Return a profile that anybody may have made, if its times can be times.
 
     Raises `RunError` that names `where`, the phase or the key, and the fault.
     """

@@ -24,7 +24,7 @@ This is the seam between training and reading. Layout:
                           entropy/       step-<step>.parquet: the profiles of the layers
                           model/         of a recorded run: what it trained, and what vouches for it
                           grants/        keys of numbers, each wrapped for one reader
-                          origin.json    of a run that a deletion made: what it goes on from
+                          origin.json    of a run that a deletion made: the run it continues
                           failure.json   why the last attempt failed; gone when a later one succeeds
                           result.json    written last: without it the run is not done
                           .lock          held while the run trains
@@ -70,7 +70,7 @@ MAX_JSON_BYTES = 16 * 2**20
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `path` whole or not at all: a temporary file beside it, flushed to the disk, renamed over it.
+    """Write `path` whole or not at all: a temporary file next to it, flushed to the disk, renamed over it.
 
     Raises `RunError` if the disk refuses, and leaves what was there before.
     """
@@ -94,9 +94,9 @@ def make_directory(directory: Path) -> None:
     while not directory.exists():
         missing.append(directory)
         directory = directory.parent
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        flush_directory(each.parent)
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        flush_directory(directory.parent)
 
 
 def flush_directory(directory: Path) -> None:
@@ -114,7 +114,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_bytes(path: Path, *, max_bytes: int, error: type[ExplorerError]) -> bytes:
-    """The content of a file that may be anybody's. Raises `error` if it cannot be read or is larger than that."""
+    """Return the content of a file that may be anybody's.
+
+    Raises `error` if it cannot be read or is larger than that.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
@@ -138,8 +141,10 @@ def read_json(path: Path) -> Any:
 
 
 def run_directories(sweep_directory: Path, *, loops: bool = False) -> list[Path]:
-    """The run directories of a sweep, by name; with `loops` those of loops of one's own too. Names with `_` or `.` in
-    front and links are not runs."""
+    """Return the run directories of a sweep, by name; with `loops` those of loops of one's own too.
+
+    Names with `_` or `.` in front and links are not runs.
+    """
     records = (RUN, LOOP) if loops else (RUN,)
     if not sweep_directory.is_dir():
         return []
@@ -171,7 +176,7 @@ def locked(directory: Path, *, what: str, patience: float = 1.0) -> Iterator[Non
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether some process holds the directory's lock now. Works on a read-only directory too."""
+    """Return whether some process holds the directory's lock now. Works on a read-only directory too."""
     try:
         file = (directory / LOCK).open("r")
     except OSError:

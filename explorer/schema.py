@@ -39,7 +39,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def to_json(value: Any) -> dict[str, Any]:
-    """A record as a JSON object."""
+    """Return a record as a JSON object."""
     return _adapter(type(value)).dump_python(value, mode="json")
 
 
@@ -52,7 +52,7 @@ def from_json(kind: type[Record], value: Any, *, where: str, error: type[Explore
 
 
 def parse_json(content: bytes, *, where: str, error: type[ExplorerError], max_bytes: int) -> Any:
-    """Read JSON text from somebody we do not know: bounded size and depth, UTF-8, each key once, finite numbers.
+    """Read JSON text from an unknown source: bounded size and depth, UTF-8, each key once, finite numbers.
 
     Raises `error` that names `where` and the fault.
     """
@@ -72,7 +72,7 @@ def parse_json(content: bytes, *, where: str, error: type[ExplorerError], max_by
 
 
 def json_schema(kind: type[Any], *, name: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a record, as it is published: `entries/step.v1.json`.
+    """Return the JSON Schema (draft 2020-12) of a record, as it is published: `entries/step.v1.json`.
 
     Its `$id` is a UUID made from that name (RFC 9562, version 5), so that no domain has to be owned for it to be right.
     """
@@ -88,7 +88,7 @@ def _first_fault(kind: type[Any], invalid: ValidationError) -> str:
 
 
 def _words(kind: type[Any], fault: ErrorDetails) -> str:
-    """What is wrong, with what was found and, for a key, the nearest one that is known."""
+    """Return what is wrong, with what was found and, for a key, the nearest one that is known."""
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         names = _names_at(kind, fault["loc"][:-1])
         near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1)
@@ -96,13 +96,13 @@ def _words(kind: type[Any], fault: ErrorDetails) -> str:
         return f"unknown key{hint} known: {', '.join(names)}" if names else "unknown key"
     if fault["type"] in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return "is missing"
-    found = fault["input"]
-    shown = "" if isinstance(found, dict | list) else f", found {found!r:.80}"
+    given = fault["input"]
+    shown = "" if isinstance(given, dict | list) else f", found {given!r:.80}"
     return f"{fault['msg'][:1].lower()}{fault['msg'][1:]}{shown}"
 
 
 def _names_at(kind: type[Any], path: tuple[int | str, ...]) -> list[str]:
-    """The keys that the object at `path` may have, read from the schema; none where that is not one object."""
+    """Return the keys that the object at `path` may have, read from the schema; none where that is not one object."""
     whole = _adapter(kind).json_schema(mode="validation")
     at = whole
     for part in path:
@@ -114,12 +114,12 @@ def _names_at(kind: type[Any], path: tuple[int | str, ...]) -> list[str]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
         raise ValueError(f"the key {twice!r} stands twice in one object")
-    return found
+    return members
 
 
 def _refuse_constant(name: str) -> None:

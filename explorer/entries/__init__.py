@@ -21,7 +21,7 @@ version that is not known here is kept and reported, never dropped; its blobs ca
 
 The numbers of a class are never in an entry. A `step` carries, for each class, a commitment to that class's numbers:
 SHA-256(salt || content), with a salt that follows from a secret of the class and the step (provenance/commitments.py).
-The content stands in a blob `numbers/<class>`. Whoever may read one class can check it; destroying the class's
+The content is in a blob `numbers/<class>`. A reader of one class can check it; destroying the class's
 secret and its blobs erases the numbers, and every proof still holds. An `erasure` says that this was done. Totals over
 classes are left out of entries for the same reason: with all classes but one they give the last one away.
 

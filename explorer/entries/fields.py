@@ -62,7 +62,7 @@ class LedgerState:
 
 
 def write_float(number: float) -> str:
-    """A number as it stands in an entry.
+    """Return a number as entries write it.
 
     >>> write_float(3.0), write_float(float("inf"))
     ('0x1.8000000000000p+1', 'inf')
@@ -71,7 +71,7 @@ def write_float(number: float) -> str:
 
 
 def read_float(text: str) -> float:
-    """The number that an entry says. Raises `LedgerError` for text that `write_float` does not write."""
+    """Return the number that an entry says. Raises `LedgerError` for text that `write_float` does not write."""
     try:
         number = float.fromhex(text)
     except (ValueError, OverflowError) as error:

@@ -55,8 +55,10 @@ def read_head(leaf: bytes) -> Head:
 
 
 def write_entry(value: Mapping[str, Any]) -> bytes:
-    """The bytes of an entry. Raises `LedgerError` for what is not JSON and for what is too large; the rest is checked
-    when it is read."""
+    """Return the bytes of an entry.
+
+    Raises `LedgerError` for what is not JSON and for what is too large; the rest is checked when it is read.
+    """
     content = _write(value)
     if len(content) > MAX_BYTES:
         raise LedgerError(
@@ -95,14 +97,14 @@ def _check(value: Any) -> None:
     level = [value]
     for _ in range(MAX_DEPTH):
         inner: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                if not all(map(str.isascii, each)):
+        for member in level:
+            if isinstance(member, dict):
+                if not all(map(str.isascii, member)):
                     raise LedgerError("entry: a key that is not ASCII")
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-            elif isinstance(each, int) and abs(each) > MAX_WHOLE:
+                inner += member.values()
+            elif isinstance(member, list):
+                inner += member
+            elif isinstance(member, int) and abs(member) > MAX_WHOLE:
                 raise LedgerError("entry: a whole number beyond 2**53 - 1")
         if not inner:
             return
@@ -180,7 +182,7 @@ def _check_place(index: int, kind: str, *, run: bool) -> None:
 
 
 def _tick(index: int, head: Head, clock: int | None) -> int:
-    """The number of steps done after this entry."""
+    """Return the number of steps done after this entry."""
     name = "begins" if head.kind == "genesis" else "step"
     step: Any = head.fields.get(name)
     if type(step) is not int or step < 0:

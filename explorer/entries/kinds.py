@@ -11,10 +11,10 @@ the blobs of the next `state`, which closes a segment of steps:
     slots              the row of the tag table in each slot of each step, in order               (slots.py)
     tensors            the leaf of every tensor of that state, by name                            (runlog/tensors.py)
 
-The genesis names the `tensors` of the state before step 0, so that what moved can be told segment by segment, and
+The genesis names the `tensors` of the state before step 0, so that changes are known segment by segment, and
 `owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Ledgers of earlier
-versions name tensors at the end alone. A blob that would be empty is left out. A layer stands for itself or for an
-adapter of it, in the order of the genesis.
+versions name tensors at the end alone. A blob that would be empty is left out. A layer is a layer of the model or an
+adapter of one, in the order of the genesis.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -113,7 +113,7 @@ class Genesis:
     strategy: Literal["plain", "microbatch", "fused"]
     seed: Whole
     initial: Digest  # the parameters before step 0
-    begins: Whole  # steps done before the first one here: 0, or those of the run that a deletion goes on from
+    begins: Whole  # steps done before the first one here: 0, or those of the run that a deletion continues
     start: TrainingState | None  # the state then; None: `begins` is 0
     classes: tuple[ClassPath, ...]  # in the order in which their gradients are summed
     layers: tuple[Line, ...]  # in the order of every `updated`
@@ -126,7 +126,7 @@ class Genesis:
     @property
     def other_names(self) -> dict[str, tuple[str, ...]]:
         """The other names of layers, by name."""
-        return {each.layer: each.also for each in self.shared}
+        return {shared.layer: shared.also for shared in self.shared}
 
 
 @record
@@ -147,7 +147,7 @@ class Step:
     examples: tuple[Whole, ...]  # of each class in the batch, whether it trained or was denied
     numbers: tuple[Digest | None, ...]  # commitments; None: denied everywhere, no rows, or nothing was measured
     joint: Digest | None  # commitment to the numbers over several classes; None: nothing was measured
-    quarantined: Whole  # slots whose examples nobody to be believed vouches for: never read
+    quarantined: Whole  # slots whose examples have no valid tag: never read
     weights: Digest | None  # of the blob `weights`, the admission table in force; None: no policy
     updated: Flags  # 0: the layer's parameters, buffers and optimiser state are bit for bit what they were
     blobs: Blobs  # `weights`, in the first step of each segment that the table is in force in
@@ -265,7 +265,7 @@ class Deletion:
     request: Digest  # a salted commitment: a request names a person
     classes: tuple[ClassPath, ...]  # what was asked for: these classes,
     authorities: tuple[Line, ...]  # or all that these vouch for,
-    records: Whole  # or so many single records; which ones, the list beside the certificate says
+    records: Whole  # or so many single records; which ones, the list with the certificate says
     level: Literal["G0", "G1", "G2", "G3"]  # inactive, localised and ablated, exact by structure, exact by replay
     evidence: ByName[Digest]  # `certificate`: of its payload
     blobs: Blobs
@@ -322,7 +322,7 @@ class Unknown:
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes of an entry: canonical JSON, without the fields that have their default.
+    """Return the bytes of an entry: canonical JSON, without the fields that have their default.
 
     Raises `LedgerError` for what does not fit or does not meet its schema.
     """
@@ -334,8 +334,10 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(leaf: bytes) -> Entry | Unknown:
-    """The entry that these bytes are. Raises `LedgerError` for what is no entry, and for an entry of a known kind
-    whose fields are wrong."""
+    """Return the entry that these bytes are.
+
+    Raises `LedgerError` for what is no entry, and for an entry of a known kind whose fields are wrong.
+    """
     head = read_head(leaf)
     kind = KINDS.get((head.kind, head.version))
     if kind is None:

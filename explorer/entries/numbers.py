@@ -90,7 +90,7 @@ class JointNumbers:
 
 @np.errstate(over="ignore", invalid="ignore")
 def diagonal(weights: Floats, norms: Floats) -> Floats:
-    """The diagonal of the Gram matrix, (weight norm)^2, rounded once."""
+    """Return the diagonal of the Gram matrix, (weight norm)^2, rounded once."""
     return np.square(weights.astype(np.float64) * norms.astype(np.float64)).astype(np.float32)
 
 
@@ -105,36 +105,38 @@ def share_terms(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def class_bytes(layers: int) -> int:
-    """The size of one class's content of one step."""
+    """Return the size of one class's content of one step."""
     return layers * _COLUMNS * _FLOAT.itemsize
 
 
 def joint_bytes(layers: int, classes: int, *, exact: bool) -> int:
-    """The size of the joint content of a step in which so many classes have numbers."""
+    """Return the size of the joint content of a step in which so many classes have numbers."""
     products = classes * (classes - 1) // 2
     return layers * (1 + products + classes + classes * exact) * _FLOAT.itemsize
 
 
 def encode_class(numbers: StepNumbers, place: int) -> bytes:
-    """The content of `numbers.classes[place]`."""
+    """Return the content of `numbers.classes[place]`."""
     return np.stack([numbers.weights[place], numbers.norms[place]], axis=1).astype(_FLOAT).tobytes()
 
 
 def encode_joint(numbers: StepNumbers) -> bytes:
-    """The content that no single class has."""
+    """Return the content that no single class has."""
     rows, columns = np.triu_indices(len(numbers.classes), 1)
     by_class = [numbers.dots.T] + ([] if numbers.exact is None else [numbers.exact.T])
     return np.column_stack([numbers.updates, numbers.gram[:, rows, columns], *by_class]).astype(_FLOAT).tobytes()
 
 
 def decode_class(content: bytes, *, layers: int) -> Floats:
-    """A class's content of one step or of a segment, as steps L 2: weight, norm. Raises `LedgerError` for another
-    size."""
+    """Return a class's content of one step or of a segment, as steps L 2: weight, norm.
+
+    Raises `LedgerError` for another size.
+    """
     return _read(content, class_bytes(layers)).reshape(-1, layers, _COLUMNS)
 
 
 def decode_step(contents: Mapping[int, bytes], joint: bytes, *, layers: int) -> StepNumbers:
-    """The numbers of one step from the content of each class that has any, by index, and the joint content.
+    """Return the numbers of one step from the content of each class that has any, by index, and the joint content.
 
     Raises `LedgerError` for sizes that do not fit and for numbers that no step can have.
     """
@@ -145,29 +147,34 @@ def decode_step(contents: Mapping[int, bytes], joint: bytes, *, layers: int) -> 
 def decode_segment(
     contents: Mapping[int, bytes], joint: bytes, *, steps: Sequence[tuple[int, ...]], layers: int
 ) -> Iterator[StepNumbers]:
-    """The numbers of each step of a segment; `steps` says which classes have numbers in it. Raises `LedgerError`."""
+    """Yield the numbers of each step of a segment; `steps` says which classes have numbers in it.
+
+    Raises `LedgerError`.
+    """
     rows = {index: iter(decode_class(content, layers=layers)) for index, content in contents.items()}
     joints = split_joint(joint, layers=layers, counts=[len(classes) for classes in steps])
     for classes, of_all in zip(steps, joints, strict=True):
-        found = [next(rows.get(index, iter(())), None) for index in classes]
-        if any(row is None for row in found):
+        contents = [next(rows.get(index, iter(())), None) for index in classes]
+        if any(row is None for row in contents):
             raise LedgerError(f"numbers of a segment: a class of {classes!r:.80} has fewer steps than the leaves say")
-        by_class = np.array(found, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
+        by_class = np.array(contents, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
         yield _step(classes, by_class, decode_joint(of_all, layers=layers, classes=len(classes)))
     if any(next(left, None) is not None for left in rows.values()):
         raise LedgerError("numbers of a segment: a class has more steps than the leaves say")
 
 
 def split_class(content: bytes, *, layers: int) -> list[bytes]:
-    """A class's content of a segment, step by step, as it was committed to. Raises `LedgerError`."""
+    """Return a class's content of a segment, step by step, as it was committed to. Raises `LedgerError`."""
     size = class_bytes(layers)
     _read(content, size)
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def split_joint(content: bytes, *, layers: int, counts: Sequence[int]) -> list[bytes]:
-    """The joint content of a segment, step by step; `counts` says how many classes have numbers in each. Its size says
-    whether the run has exact mode. Raises `LedgerError` for a size that is neither."""
+    """Return the joint content of a segment, step by step; `counts` says how many classes have numbers in each.
+
+    Its size says whether the run has exact mode. Raises `LedgerError` for a size that is neither.
+    """
     expected = []
     for exact in (False, True):
         ends = np.cumsum([0, *(joint_bytes(layers, count, exact=exact) for count in counts)], dtype=np.int64).tolist()
@@ -180,7 +187,10 @@ def split_joint(content: bytes, *, layers: int, counts: Sequence[int]) -> list[b
 
 
 def decode_joint(content: bytes, *, layers: int, classes: int) -> JointNumbers:
-    """The joint content of a step in which so many classes have numbers. Raises `LedgerError` for another size."""
+    """Return the joint content of a step in which so many classes have numbers.
+
+    Raises `LedgerError` for another size.
+    """
     exact = classes > 0 and len(content) == joint_bytes(layers, classes, exact=True)
     if not exact and len(content) != (size := joint_bytes(layers, classes, exact=False)):
         raise LedgerError(f"joint numbers of a step: found {len(content)} bytes, expected {size}")
@@ -195,17 +205,17 @@ def decode_joint(content: bytes, *, layers: int, classes: int) -> JointNumbers:
 
 
 def sketch_bytes(layers: int) -> int:
-    """The size of one class's sketches of a segment."""
+    """Return the size of one class's sketches of a segment."""
     return layers * SKETCH * _FLOAT.itemsize
 
 
 def encode_sketches(sketches: Floats) -> bytes:
-    """A class's sketches of a segment, L 64."""
+    """Return a class's sketches of a segment, L 64."""
     return sketches.astype(_FLOAT).tobytes()
 
 
 def decode_sketches(content: bytes, *, layers: int) -> Floats:
-    """A class's sketches of a segment, L 64. Raises `LedgerError` for another size."""
+    """Return a class's sketches of a segment, L 64. Raises `LedgerError` for another size."""
     size = sketch_bytes(layers)
     if len(content) != size:
         raise LedgerError(f"sketches of a class: found {len(content)} bytes, expected {size}")
@@ -213,7 +223,7 @@ def decode_sketches(content: bytes, *, layers: int) -> Floats:
 
 
 def _step(classes: tuple[int, ...], by_class: Floats, joint: JointNumbers) -> StepNumbers:
-    """One step from its classes' numbers, k L 2, and its joint content."""
+    """Return one step from its classes' numbers, k L 2, and its joint content."""
     k, layers = by_class.shape[:2]
     weights, norms = (np.ascontiguousarray(by_class[:, :, column]) for column in range(_COLUMNS))
     rows, columns = np.triu_indices(k, 1)
@@ -232,7 +242,7 @@ def _step(classes: tuple[int, ...], by_class: Floats, joint: JointNumbers) -> St
 
 
 def _read(content: bytes, size: int) -> Floats:
-    """The numbers of content that is so many bytes for each step."""
+    """Return the numbers of content that is so many bytes for each step."""
     if size == 0 or len(content) % size:
         raise LedgerError(f"numbers of a class: found {len(content)} bytes, expected a multiple of {size}")
     return np.frombuffer(content, dtype=_FLOAT).astype(np.float32)

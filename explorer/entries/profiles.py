@@ -18,7 +18,7 @@ classes that have numbers. 4 examples of a class, orthogonal in the one layer th
 
     04000000 ef39fafe422ef63f 0000000000001040 ef39fafe422ef63f       4  log 4  4  log 4
 
-How far classes are told apart: accuracies and their intervals, from the counts that a linear probe leaves.
+Separation of classes: accuracies and their intervals, from the counts that a linear probe leaves.
 
     counts      K K: row, the class of the examples; column, the class that they were taken for
     balanced    mean over the classes of the share that was recognised; chance is 1 / K
@@ -30,7 +30,7 @@ An interval of 95% takes Wilson's for each share and combines them by their dist
 probes of the same classes, those that the rule is fitted to included. Probes that share a fitted rule are not
 independent: the variance is taken as 2.25 times that of independent ones, which is the correction of Nadeau and Bengio
 ("Inference for the generalization error", 2003) for five folds. `benchmarks/probe.md` measures the coverage. A class
-with one probe cannot be told apart and does not count.
+with one probe cannot be separated and does not count.
 
 Numbers only, no torch: what was recorded is read here too. Shapes: K classes.
 """
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import LedgerError
 
-# --------------------------------------------------------------------------------------- how far classes are told apart
+# ------------------------------------------------------------------------------------------------ separation of classes
 
 Counts = NDArray[np.int64]
 VARIANCE = 2.25  # (1/5 + (1/5) / (4/5)) / (1/5): of accuracies from five folds, against independent examples
@@ -53,7 +53,7 @@ Z = 1.959963984540054  # of a two-sided 95% interval
 
 
 class Told(NamedTuple):
-    """How far classes are told apart, as a share in [0, 1]."""
+    """Accuracy of separating classes, a share in [0, 1], with its interval."""
 
     accuracy: float
     low: float
@@ -71,7 +71,7 @@ class Told(NamedTuple):
 
 
 def balanced(counts_KK: Counts) -> float:
-    """The mean of the shares that were recognised, of the classes with two probes or more."""
+    """Return the mean of the shares that were recognised, of the classes with two probes or more."""
     sizes = counts_KK.sum(1)
     tested = sizes > 1
     shares = counts_KK.diagonal()[tested] / sizes[tested]
@@ -111,7 +111,7 @@ def wilson(right: float, size: float) -> tuple[float, float]:
 
 
 def _combined(shares: list[tuple[int, int, float]], *, chance: float) -> Told:
-    """The weighted sum of shares (right, size, weight) with its interval."""
+    """Return the weighted sum of shares (right, size, weight) with its interval."""
     accuracy = sum(weight * right / size for right, size, weight in shares)
     below = above = 0.0
     for right, size, weight in shares:
@@ -170,24 +170,28 @@ class LayerProfiles:
 
 
 def encode_class(profiles: LayerProfiles, place: int) -> bytes:
-    """The content of `profiles.classes[place]`."""
+    """Return the content of `profiles.classes[place]`."""
     return _bytes(profiles.examples[place], profiles.spectra[place])
 
 
 def encode_joint(profiles: LayerProfiles) -> bytes:
-    """The content that no single class has."""
+    """Return the content that no single class has."""
     return _bytes(sum(profiles.examples), profiles.joint)
 
 
 def decode_class(content: bytes, *, layers: int) -> tuple[int, Doubles]:
-    """The number of a class's examples and its spectra, L 6; of earlier versions L 3. Raises `LedgerError` for what
-    none has."""
+    """Return the number of a class's examples and its spectra, L 6; of earlier versions L 3.
+
+    Raises `LedgerError` for what none has.
+    """
     return _read(content, layers, _OF_CLASS, "a class")
 
 
 def decode_joint(content: bytes, *, layers: int) -> tuple[int, Doubles]:
-    """The number of all examples and the joint numbers, L (10 + k k); of earlier versions L 6. Raises `LedgerError`
-    for what none has."""
+    """Return the number of all examples and the joint numbers, L (10 + k k); of earlier versions L 6.
+
+    Raises `LedgerError` for what none has.
+    """
     columns = max(0, len(content) - _COUNT.itemsize) // (_FLOAT.itemsize * max(1, layers))
     classes = math.isqrt(max(0, columns - _BEFORE_COUNTS))
     allowed = (len(JOINT), *((_BEFORE_COUNTS + classes**2,) if classes else ()))
@@ -200,22 +204,23 @@ def decode_joint(content: bytes, *, layers: int) -> tuple[int, Doubles]:
 
 
 def joint_row(numbers: Sequence[float], centred: Sequence[float], p_value: float, counts_KK: Counts) -> Doubles:
-    """A layer's row of the joint numbers. `numbers` are those of `JOINT`."""
+    """Return a layer's row of the joint numbers. `numbers` are those of `JOINT`."""
     return np.array([*numbers, *centred, p_value, *counts_KK.ravel().tolist()], np.float64)
 
 
 def counts_of(row: Doubles) -> Counts | None:
-    """What the probe took the examples of each class for, by a row of the joint numbers; None in earlier versions.
+    """Return what the probe took the examples of each class for, by a row of the joint numbers; None in earlier
+    versions.
 
     Raises `LedgerError` for what are no counts.
     """
     if len(row) == len(JOINT):
         return None
-    found = row[_BEFORE_COUNTS:]
-    if not ((found >= 0) & (found < 2**32) & (found == np.floor(found))).all():
+    counts = row[_BEFORE_COUNTS:]
+    if not ((counts >= 0) & (counts < 2**32) & (counts == np.floor(counts))).all():
         raise LedgerError("entropy profile: the probe's counts are not whole numbers")
-    classes = math.isqrt(len(found))
-    return found.astype(np.int64).reshape(classes, classes)
+    classes = math.isqrt(len(counts))
+    return counts.astype(np.int64).reshape(classes, classes)
 
 
 def shown_joint(row: Doubles) -> dict[str, float | None]:
@@ -247,7 +252,7 @@ def _bytes(count: int, numbers: Doubles) -> bytes:
 
 
 def _read(content: bytes, layers: int, allowed: Sequence[int], what: str) -> tuple[int, Doubles]:
-    """The count and the numbers of content that has one of the allowed numbers of columns."""
+    """Return the count and the numbers of content that has one of the allowed numbers of columns."""
     sizes = [_COUNT.itemsize + layers * columns * _FLOAT.itemsize for columns in allowed]
     if len(content) not in sizes:
         expected = " or ".join(str(size) for size in sizes)

@@ -30,12 +30,15 @@ MARKED = re.compile(r"(<!-- (kinds|known answers): [^\n]*-->\n).*?(<!-- end of \
 
 
 def schema_name(kind: type[Entry]) -> str:
-    """The name of the file in which the schema is published."""
+    """Return the name of the file in which the schema is published."""
     return f"{kind.KIND}.v{kind.VERSION}.json"
 
 
 def entry_schema(kind: type[Entry]) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of an entry of this kind. It says nothing of canonical form and of size."""
+    """Return the JSON Schema (draft 2020-12) of an entry of this kind.
+
+    It says nothing of canonical form and of size.
+    """
     made = json_schema(kind, name=f"entries/{schema_name(kind)}")
     head = {"kind": {"const": kind.KIND}, "version": {"const": kind.VERSION}}
     return {
@@ -47,9 +50,9 @@ def entry_schema(kind: type[Entry]) -> dict[str, Any]:
 
 
 def page(text: str) -> str:
-    """The specification with its generated parts as the code gives them."""
+    """Return the specification with its generated parts as the code gives them."""
     made = {"kinds": _kinds(), "known answers": f"```json\n{json.dumps(known_answers(), indent=1)}\n```\n"}
-    return MARKED.sub(lambda found: f"{found[1]}{made[found[2]]}{found[3]}", text)
+    return MARKED.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
 
 
 def known_answers() -> dict[str, str]:
@@ -80,12 +83,12 @@ def known_answers() -> dict[str, str]:
 
 
 def _kinds() -> str:
-    """The table of kinds."""
+    """Return the table of kinds."""
     lines = ["| kind | version | ledger of a | what it is | fields |", "|---|---|---|---|---|"]
     for kind in KINDS.values():
         schema = entry_schema(kind)
-        names = [each for each in schema["properties"] if each not in ("kind", "version", "blobs")]
-        fields = ", ".join(f"`{each}`" if each in schema["required"] else f"*{each}*" for each in names)
+        names = [name for name in schema["properties"] if name not in ("kind", "version", "blobs")]
+        fields = ", ".join(f"`{name}`" if name in schema["required"] else f"*{name}*" for name in names)
         says = (kind.__doc__ or "").partition("\n")[0]
         where = "run" if kind.KIND in RUN else "project"
         lines.append(f"| [`{kind.KIND}`](schemas/{schema_name(kind)}) | {kind.VERSION} | {where} | {says} | {fields} |")
@@ -93,7 +96,7 @@ def _kinds() -> str:
 
 
 def _numbers() -> StepNumbers:
-    """Two classes with numbers in two layers."""
+    """Return two classes with numbers in two layers."""
     weights, norms = np.array([[1, 0.5], [1, 1]], np.float32), np.array([[2, 4], [0.5, 1]], np.float32)
     gram = np.zeros((2, 2, 2), np.float32)
     gram[:, [0, 1], [0, 1]] = diagonal(weights, norms).T

@@ -26,7 +26,7 @@ no other's examples. Numbers are little-endian:
                         it took or whose buffers were open to it; 0 for others
     u8 x n              for every example the pass that it was in; 255: in none, for what it was denied or dropped
 
-The passes are written down where they are made, after the fact, so that they can be held against the scores, the
+The passes are written down where they are made, after the fact, so that they can be checked against the scores, the
 policy and the numbers of the step. Two examples, one score, of which the second took part, in the first of two layers:
 
     02000000 01000000 0000003f 0000803f 01000000 01 00 ff 00
@@ -46,27 +46,27 @@ _WORD = np.dtype("<u4")
 
 
 def encode_slots(batches: Iterable[NDArray[np.integer]]) -> bytes:
-    """The content of a segment: of each step the rows in its slots."""
+    """Return the content of a segment: of each step the rows in its slots."""
     return b"".join(np.array([len(rows), *rows], dtype=_WORD).tobytes() for rows in batches)
 
 
 def decode_slots(content: bytes, *, counts: Sequence[int]) -> list[NDArray[np.int64]]:
-    """The rows in the slots of each step; `counts` is how many slots the leaves say. Raises `LedgerError`."""
+    """Return the rows in the slots of each step; `counts` is how many slots the leaves say. Raises `LedgerError`."""
     size = sum(1 + count for count in counts) * _WORD.itemsize
     if len(content) != size:
         raise LedgerError(f"slots of a segment: found {len(content)} bytes, expected {size}")
     words = np.frombuffer(content, dtype=_WORD).astype(np.int64)
-    found, at = [], 0
+    steps, at = [], 0
     for count in counts:
         if words[at] != count:
             raise LedgerError(f"slots of a segment: found a step of {words[at]} slots, its entry says {count}")
-        found.append(words[at + 1 : at + 1 + count])
+        steps.append(words[at + 1 : at + 1 + count])
         at += 1 + count
-    return found
+    return steps
 
 
 def slots_root(rows: NDArray[np.integer], leaves: NDArray[np.uint8]) -> bytes:
-    """The root over the slots of a step. `leaves`: the leaf hashes of the tag table, rows x 32.
+    """Return the root over the slots of a step. `leaves`: the leaf hashes of the tag table, rows x 32.
 
     Raises `LedgerError` for a row that the table does not have.
     """
@@ -93,14 +93,14 @@ class Chosen:
     taken: NDArray[np.uint8]  # n: the pass that an example was in, or NONE
 
     def reached(self, layers: list[int] | None = None) -> NDArray[np.bool_]:
-        """Which examples were in a pass that took gradients of one of these layers, of any without them; n."""
+        """Return which examples were in a pass that took gradients of one of these layers, of any without them; n."""
         columns = self.passes if layers is None else self.passes[:, layers]
         took = np.append(columns.any(1), np.zeros(MAX_PASSES + 1 - len(columns), np.bool_))
         return took[self.taken]
 
 
 def encode_chosen(chosen: Chosen) -> bytes:
-    """The content."""
+    """Return the blob of a choice among examples."""
     scores, taken = chosen.scores, chosen.taken
     assert scores.shape[1] == len(taken) and len(chosen.passes) <= MAX_PASSES
     return b"".join(
@@ -115,7 +115,7 @@ def encode_chosen(chosen: Chosen) -> bytes:
 
 
 def decode_chosen(content: bytes, *, layers: int) -> Chosen:
-    """What the content says. Raises `LedgerError` for what is none."""
+    """Read the blob of a choice among examples. Raises `LedgerError` for one that is damaged."""
     try:
         n, several = _HEAD.unpack_from(content)
         at = min(_HEAD.size + 4 * several * n, len(content))

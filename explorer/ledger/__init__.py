@@ -40,7 +40,7 @@ Tiles
 -----
 
 Hash i of tile n at level l is the root of the complete subtree over leaves [(n * 256 + i) * 256**l,
-(n * 256 + i + 1) * 256**l); it stands at byte 32 * i. A tree of s entries has floor(s / 256**l) such hashes at level l,
+(n * 256 + i + 1) * 256**l); it is at byte 32 * i. A tree of s entries has floor(s / 256**l) such hashes at level l,
 and a tile, the last of them partial, for every 256. Partial tiles are not hashed upward; there are no empty ones.
 
 tlog-tiles says: "Logs MUST serve partial tiles corresponding to tree sizes for which a checkpoint was produced, but MAY
@@ -67,20 +67,20 @@ stand in the notes below `witness/`, since the writer alone replaces `checkpoint
 they stood there. A note of a smaller size says what its witness saw then, and the tree has to agree with that too. The
 <name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens: a file with
 the name of a witness that the verifier knows has to be that witness's note. Any other file counts if it is in order. If
-it is not, or if there are more than 100, the verifier lists it and goes on. Of several cosignatures of one key any that
+it is not, or if there are more than 100, the verifier lists it and continues. Of several cosignatures of one key any that
 counts is enough.
 
 Blobs
 -----
 
 Whatever an entry names by its SHA-256. A blob is on the disk before the entry that names it is appended, is at most
-1 GiB, and is hashed anew whenever it is read. Which entries name which blobs is not known here.
+1 GiB, and is hashed each time it is read. Which entries name which blobs is not known here.
 
 Writing, and what a crash leaves
 --------------------------------
 
 One process writes, holding `.lock`. A commit writes what became full and the partial edge as new files, flushes files
-and directories, then signs, writes the checkpoint beside its place, flushes it, renames it into place, and removes the
+and directories, then signs, writes the checkpoint next to its place, flushes it, renames it into place, and removes the
 partials of tiles that were full at the last checkpoint. An entry is acknowledged when the commit has returned. Only the
 log's own files are flushed, each of them, and every directory that got a new name; no other program's writes are waited
 for.
@@ -91,20 +91,20 @@ for.
     while the checkpoint is written  .checkpoint.<process>.tmp          puts it in place if it is whole, signed, and of
                                                                         the tree that is here; moves it to unsigned/<n>/
                                                                         if it is not whole; refuses if it is another's
-    after it is in place             partials that nobody needs         removes them at its next commit
+    after it is in place             needless partials                  removes them at its next commit
 
 An opening after no crash does the same and finds nothing. What is in `unsigned/` may be deleted once it is known why it
-is there: a crash is one reason, a checkpoint that somebody has replaced by an older one is another.
+is there: a crash is one reason, a checkpoint that was replaced by an older one is another.
 
-The lock holds among the processes of one machine. Whoever copies the directory and goes on with both copies, or goes on
-with an older one, forks the log: the writer refuses to, as far as a note below `witness/` shows it, and cannot see more.
+The lock holds among the processes of one machine. Writing on in two copies of the directory, or in an older
+one, forks the log: the writer refuses to, as far as a note below `witness/` shows it, and cannot see more.
 
 Over HTTP
 ---------
 
 `export` and `serve` give out `checkpoint`, with the cosignatures of `witness/`, and `tile/` as tlog-tiles has it; bundles
 are sent as gzip. A witness speaks tlog-witness (`explorer.ledger.witness`), and so does who asks one (`submit`). What a
-witness answers stands in `witness/` afterwards, as if it had cosigned in this directory.
+witness answers is in `witness/` afterwards, as if it had cosigned in this directory.
 
 What is authenticated
 ---------------------
@@ -113,7 +113,7 @@ The checkpoint's text by its signatures; by its root every byte of every bundle 
 of superseded partials too, as the verifier derives all of them from the entries; each cosignature with its time; a blob
 by the digest in its name. No signature and no hash covers:
 
-    - signature lines of keys that the verifier does not know, their order, and a line that stands there twice
+    - signature lines of keys that the verifier does not know, their order, and a line that is there twice
     - a note below witness/ that no known key has signed, and the name of any of these files
     - tiles and bundles beyond the size of the checkpoint; everything in unsigned/; temporary files; the lock
     - policy.tlog-policy; the line `extra` of a proof file, unless it is the entry that is proved
@@ -121,7 +121,7 @@ by the digest in its name. No signature and no hash covers:
     - owner, mode and times of files; directories without files
 
 A changed byte there is not noticed, or noticed as a file that does not belong. A whole ledger that is replaced by its
-earlier state is noticed by whoever holds a later checkpoint, and by nobody else. No log proves that its entries are
+earlier state is noticed only by a holder of a later checkpoint. No log proves that its entries are
 true.
 
 Known answers
@@ -194,7 +194,7 @@ blobs/sha256/34/34d1b6ad2abc475ab3cfbbab5634c82d4c8f4f4c70d445fa8c1260e05540423d
 
     bulk
 
-The proof that entry 1 is in it, as a file for somebody who has nothing but this file, entry 1 and the keys:
+The proof that entry 1 is in it, as a file for a reader with only this file, entry 1 and the keys:
 
 1.tlog-proof (text):
 

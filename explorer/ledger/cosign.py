@@ -10,7 +10,7 @@ reach of the writers of ledgers:
 The notes are the very ones that are handed out, so that the key's own signature covers them. One is on the disk before
 it is handed out: a crash in between costs a cosignature, which the next call hands out, and never a memory.
 
-A memory that is not there cannot be told from one that was never begun, unless beginning it is an act of its own:
+A missing memory looks like one that was never begun, unless beginning it is an act of its own:
 `begin_memory`, when the key is made or when its owner says that it is new. What cannot be seen is that a memory was
 replaced by an older copy of itself.
 """
@@ -47,7 +47,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
     `now` is the cosigner's own clock, in seconds since 1970. The anchor says which logs are believed; its quorum is not
     asked for, since this is how one comes about. A checkpoint that was cosigned before keeps its time. `first`: a
     memory that was never begun may begin now; the command line has its user say so. Raises `LedgerError` if the
-    memory is not there or cannot be used, or if the clock stands before the time of the key's last cosignature.
+    memory is not there or cannot be used, or if the clock is before the time of the key's last cosignature.
     """
     if signer.algorithm is not Algorithm.COSIGNATURE:
         raise LedgerError(f"the key of {signer.name!r} is for plain signatures; cosigning needs a cosignature key (04)")
@@ -57,19 +57,19 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
     with memory.alone():
         memory.check_clock(now)
         held = memory.last(read_checkpoint(directory)[1].origin)
-        found = verify(directory, anchor=_believing(anchor, signer), held=held, now=now)
-        if not found.ok:
-            return Cosigning(verification=found, path=None, time=None)
-        if held is None or held.text != found.note.text:
-            held = memory.cosign(note.of_keys(found.note, anchor.verifiers), now)
-        known = note.of_keys(found.note, anchor.verifiers)
+        verification = verify(directory, anchor=_believing(anchor, signer), held=held, now=now)
+        if not verification.ok:
+            return Cosigning(verification=verification, path=None, time=None)
+        if held is None or held.text != verification.note.text:
+            held = memory.cosign(note.of_keys(verification.note, anchor.verifiers), now)
+        known = note.of_keys(verification.note, anchor.verifiers)
         path = directory / WITNESS / note_name(signer.verifier)
         write_file(path, note.with_signatures(known, [memory.own(held)]).content)
-        return Cosigning(verification=found, path=path, time=memory.time(held))
+        return Cosigning(verification=verification, path=path, time=memory.time(held))
 
 
 def _believing(anchor: Anchor, signer: Signer) -> Anchor:
-    """The anchor without its quorum, and with the cosigner itself, who believes what it remembers."""
+    """Return the anchor without its quorum, and with the cosigner itself, who believes what it remembers."""
     own = TrustedKey(verifier=signer.verifier)
     if all(witness.key.verifier.public_key != own.verifier.public_key for witness in anchor.witnesses):
         anchor = anchor.with_witness(signer.verifier.vkey, own)
@@ -89,7 +89,7 @@ the key would sign a second history of a log without a word.
 
 
 def memory_of(key: Path) -> Path:
-    """Where the memory of a key is kept unless told otherwise: beside its file."""
+    """Return the default place of a key's memory: next to its file."""
     return key.with_name(f"{key.name}.cosigned")
 
 
@@ -99,7 +99,7 @@ def begin_memory(state: Path) -> None:
 
 
 def checkpoint_name(origin: str) -> str:
-    """The name of a log where its origin cannot be one: as files and as URLs (c2sp.org/tlog-witness) have it."""
+    """Return the name of a log where its origin cannot be one: as files and as URLs (c2sp.org/tlog-witness) have it."""
     return hashlib.sha256(origin.encode()).hexdigest()
 
 
@@ -132,19 +132,19 @@ class Memory:
                 raise LedgerError(str(error)) from error
 
     def last(self, origin: str) -> Note | None:
-        """The largest checkpoint of this log that the key has cosigned, with its cosignature."""
-        found = self._read(f"{checkpoint_name(origin)}.note")
+        """Return the largest checkpoint of this log that the key has cosigned, with its cosignature."""
+        own_note = self._read(f"{checkpoint_name(origin)}.note")
         latest = self._read(LATEST)  # written first: after a crash it may know more
         if latest is None or _checkpoint(latest).origin != origin:
-            return found
-        return latest if found is None or _checkpoint(found).size < _checkpoint(latest).size else found
+            return own_note
+        return latest if own_note is None or _checkpoint(own_note).size < _checkpoint(latest).size else own_note
 
     def named(self, name: str) -> Note | None:
-        """The last checkpoint of the log whose `checkpoint_name` this is."""
+        """Return the last checkpoint of the log whose `checkpoint_name` this is."""
         return self._read(f"{name}.note")
 
     def check_clock(self, now: int) -> None:
-        """Raise `LedgerError` if the clock stands before the time of the key's last cosignature."""
+        """Raise `LedgerError` if the clock is before the time of the key's last cosignature."""
         latest = self._read(LATEST)
         if latest is not None and now < (last := self.time(latest)):
             raise LedgerError(
@@ -152,24 +152,24 @@ class Memory:
                 "set the clock right first"
             )
 
-    def cosign(self, found: Note, now: int) -> Note:
+    def cosign(self, checkpoint_note: Note, now: int) -> Note:
         """Cosign a checkpoint that was found to extend what is remembered, and remember it; the note with the line.
 
         It has to leave room for that line (`note.of_keys`): what is remembered has to be read again.
         """
-        cosigned = note.with_signatures(found, [self.signer.sign(found.text, time=now)])
+        cosigned = note.with_signatures(checkpoint_note, [self.signer.sign(checkpoint_note.text, time=now)])
         write_file(self._place / LATEST, cosigned.content)
-        write_file(self._place / f"{checkpoint_name(_checkpoint(found).origin)}.note", cosigned.content)
+        write_file(self._place / f"{checkpoint_name(_checkpoint(checkpoint_note).origin)}.note", cosigned.content)
         return cosigned
 
     def own(self, cosigned: Note) -> Signature:
-        """The latest line of this key under a note that it has cosigned."""
+        """Return the latest line of this key under a note that it has cosigned."""
         key = self.signer.verifier
-        lines = [each for each in cosigned.signatures if (each.name, each.key_id) == (key.name, key.key_id)]
+        lines = [line for line in cosigned.signatures if (line.name, line.key_id) == (key.name, key.key_id)]
         return max(lines, key=lambda line: line.blob[:8])
 
     def time(self, cosigned: Note) -> int:
-        """The time of this key's cosignature under a note."""
+        """Return the time of this key's cosignature under a note."""
         time = self.signer.verifier.check(cosigned.text, self.own(cosigned).blob)
         assert time is not None
         return time
@@ -179,14 +179,14 @@ class Memory:
         if content is None:
             return None
         try:
-            found = note.parse(content)
-            note.verify(found, [self.signer.verifier])
-            _checkpoint(found)
+            remembered = note.parse(content)
+            note.verify(remembered, [self.signer.verifier])
+            _checkpoint(remembered)
         except (NoteError, LedgerError) as error:
             where = self._place / name
             raise LedgerError(f"{where}: the memory of {self.signer.name!r} was damaged: {error}") from error
-        return found
+        return remembered
 
 
-def _checkpoint(found: Note) -> Checkpoint:
-    return parse_checkpoint(found.text)
+def _checkpoint(remembered: Note) -> Checkpoint:
+    return parse_checkpoint(remembered.text)

@@ -17,7 +17,7 @@ class Edge:
 
     @classmethod
     def load(cls, size: int, read_tile: Callable[[Tile], bytes]) -> Self:
-        """The edge of a tree that is stored; the tiles are as trustworthy as where they come from."""
+        """Return the edge of a tree that is stored; the tiles are as trustworthy as where they come from."""
         made = cls()
         made.size = size
         for level in range(level_count(size)):
@@ -46,7 +46,7 @@ class Edge:
         return full
 
     def partial(self) -> list[tuple[Tile, bytes]]:
-        """The partial tiles, one a level at most."""
+        """Return the partial tiles, one a level at most."""
         return [
             (Tile(level, (self.size >> HEIGHT * level) // TILE, len(row) // HASH_BYTES), bytes(row))
             for level, row in enumerate(self._rows)
@@ -54,14 +54,14 @@ class Edge:
         ]
 
     def leaves(self) -> bytes:
-        """The hashes of the leaves that stand in no full tile, in one string."""
+        """Return the hashes of the leaves that stand in no full tile, in one string."""
         return bytes(self._rows[0]) if self._rows else b""
 
     def root(self) -> bytes:
-        """The root over all leaves."""
+        """Return the root over all leaves."""
         return merkle.root(self.size, self._read)
 
     def _read(self, places: Sequence[Place]) -> list[bytes]:
-        """The complete subtrees that a root is made of all lie in the partial tiles."""
-        found = [tile_of(place, self.size) for place in places]
-        return [merkle.subtree(slots(bytes(self._rows[tile.level]), first, last)) for tile, first, last in found]
+        """Return hashes of complete subtrees: those that a root is made of all lie in the partial tiles."""
+        wanted = [tile_of(place, self.size) for place in places]
+        return [merkle.subtree(slots(bytes(self._rows[tile.level]), first, last)) for tile, first, last in wanted]

@@ -66,7 +66,7 @@ class Site:
         read_checkpoint(directory)  # there is one
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        """The answer to any request."""
+        """Return the answer to any request."""
         if method != "GET":
             return Answer(status=405, body=b"GET\n", headers={"Allow": "GET, HEAD"})
         ledger = LedgerDirectory(self._directory)
@@ -83,12 +83,15 @@ class Site:
 
 
 def serve(directory: Path, port: int) -> ThreadingHTTPServer:
-    """The ledger as a server on 127.0.0.1. Raises `LedgerError` if there is no ledger, or the port cannot be had."""
+    """Return the ledger as a server on 127.0.0.1.
+
+    Raises `LedgerError` if there is no ledger, or the port cannot be had.
+    """
     return web.serve(port, Site(directory).respond)
 
 
 class RemoteLedger(LedgerDirectory):
-    """A log that somebody serves as tlog-tiles asks. Blobs and notes of witnesses are not there to be read."""
+    """A log served as tlog-tiles asks. It has no blobs and no notes of witnesses."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(Path(client.url.partition("://")[2]))  # for messages
@@ -103,7 +106,7 @@ class RemoteLedger(LedgerDirectory):
         return answer.body
 
     def witness_notes(self) -> dict[str, Note]:
-        """None: what witnesses said stands in the checkpoint."""
+        """Return no notes: the cosignatures of witnesses are in the served checkpoint."""
         return {}
 
     def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
@@ -111,28 +114,28 @@ class RemoteLedger(LedgerDirectory):
 
 
 def _before(target: Path, ledger: LedgerDirectory) -> int:
-    """The size of what was exported there before; an earlier state of this log, or nothing."""
+    """Return the size of what was exported there before; an earlier state of this log, or nothing."""
     checkpoint = ledger.checkpoint()
     content = read_file(target, CHECKPOINT, max_bytes=2**20) if target.exists() else None
     if content is None:
         if target.exists() and any(target.iterdir()):
             raise LedgerError(f"{target}: not empty, and no log was exported there; say another directory")
         return 0
-    _, found = read_checkpoint(target)
-    if found.origin != checkpoint.origin:
-        raise LedgerError(f"{target}: holds another log, {found.origin!r}; this one is {checkpoint.origin!r}")
-    if found.size > checkpoint.size or merkle.root(found.size, ledger.read_hashes) != found.root:
+    _, exported = read_checkpoint(target)
+    if exported.origin != checkpoint.origin:
+        raise LedgerError(f"{target}: holds another log, {exported.origin!r}; this one is {checkpoint.origin!r}")
+    if exported.size > checkpoint.size or merkle.root(exported.size, ledger.read_hashes) != exported.root:
         raise LedgerError(
-            f"{target}: what was exported there, {found.size} entries with root {found.root.hex()}, is no earlier "
-            f"state of this ledger of {checkpoint.size}: one of them was rolled back or rewritten"
+            f"{target}: what was exported there, {exported.size} entries with root {exported.root.hex()}, is no "
+            f"earlier state of this ledger of {checkpoint.size}: one of them was rolled back or rewritten"
         )
-    return found.size
+    return exported.size
 
 
 def _narrower(ledger: LedgerDirectory, file: Tile | Bundle) -> list[Tile | Bundle]:
-    """The partials of earlier checkpoints that the ledger still has of a file at its edge."""
-    found = list_names(ledger.path, file.path.rpartition("/")[0])
-    widths = [width for width in range(1, file.width) if str(width) in found]
+    """Return the partials of earlier checkpoints that the ledger still has of a file at its edge."""
+    names = list_names(ledger.path, file.path.rpartition("/")[0])
+    widths = [width for width in range(1, file.width) if str(width) in names]
     return [file._replace(width=width) for width in widths]
 
 

@@ -36,8 +36,8 @@ class Log:
     commits the rest; leaving it by an exception does not, since what was under way is not known to be wanted.
 
     Nothing that fails is tried again: after an error from the disk the object refuses further use, the directory is
-    at its last checkpoint, and opening it anew goes on from there. It is for one thread at a time, and of no use in a
-    forked child.
+    at its last checkpoint, and the next opening continues from there. It is for one thread at a time, and of no use in
+    a forked child.
 
         with Log.create(directory, origin="example.com/run", signer=signer) as log:
             log.append([b"first", b"second"])
@@ -74,16 +74,16 @@ class Log:
 
     def __init__(self, directory: Path, *, signer: Signer, interval: int, held: ExitStack) -> None:
         """Use `create` or `open`: `held` has the lock and gives it up to the log."""
-        found = recover(directory, signer.verifier)
+        recovered = recover(directory, signer.verifier)
         self._directory = directory
         self._signer = signer
         self._interval = interval
         self._owner = os.getpid()
         self._fault: str | None = None
-        self._signed = found
-        self._edge, self._bundle = load_edge(directory, found.checkpoint)
+        self._signed = recovered
+        self._edge, self._bundle = load_edge(directory, recovered.checkpoint)
         self._partials: dict[Tile | Bundle, set[str]] = {}  # those there are, by the full file that makes them needless
-        self._note_partials(found.partials)
+        self._note_partials(recovered.partials)
         self._files = NewFiles(directory)
         self._held = held.pop_all()  # last, so that the lock is released if any of this fails
 
@@ -94,7 +94,7 @@ class Log:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What was signed last."""
+        """Return the checkpoint that was signed last."""
         return self._signed.checkpoint
 
     def append(self, entries: Iterable[bytes]) -> None:
@@ -115,7 +115,7 @@ class Log:
     def commit(self) -> Checkpoint:
         """Make all entries durable and sign a checkpoint over them; nothing is signed where nothing was appended.
 
-        Raises `LedgerError` if the disk refuses or if somebody else has changed the checkpoint.
+        Raises `LedgerError` if the disk refuses or if the checkpoint was changed from outside.
         """
         with self._writing():
             if self._unsigned:
@@ -162,9 +162,9 @@ class Log:
     def _commit(self) -> None:
         """Write the partial edge, flush, sign, publish; then remove the partials of tiles that are full.
 
-        They are needed until the full tile was in the last checkpoint: whoever has an older one then reads that. A
+        They are needed until the full tile was in the last checkpoint: readers with an older one read that. A
         crash before publishing leaves the last checkpoint and files beyond it, which `recover` sets aside; one after it
-        leaves partials that nobody needs, which the next commit removes.
+        leaves needless partials, which the next commit removes.
         """
         partials = [*self._partial_bundle(), *self._edge.partial()]
         for file, content in partials:
@@ -208,7 +208,7 @@ class Log:
 
 @contextmanager
 def _lock(directory: Path, *, signer: Signer, interval: int, patience: float) -> Iterator[ExitStack]:
-    """The lock, released at the end of the block unless somebody has taken it over with `pop_all`."""
+    """Hold the lock until the end of the block, unless `pop_all` has taken it over."""
     if interval < 1:
         raise LedgerError(f"an interval of {interval} entries; at least 1 is needed")
     if signer.algorithm is not Algorithm.ED25519:
@@ -258,7 +258,7 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
 
     A checkpoint that was signed and not yet in place is put in place. Tiles and bundles beyond the checkpoint were
     never signed and never acknowledged: they are moved to `unsigned/<n>/`, since they may also be what is left of a
-    ledger whose checkpoint somebody has rolled back. Nothing is replaced or moved before the tree that is to stay has
+    ledger whose checkpoint was rolled back. Nothing is replaced or moved before the tree that is to stay has
     been compared with its signed root. Raises `LedgerError` if it does not agree, and if this key has signed another
     history, as a witness's note or a checkpoint that was not yet in place shows.
     """
@@ -281,12 +281,12 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
 
 
 def load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]:
-    """The right edge and the entries of the partial bundle, checked against the signed root."""
+    """Return the right edge and the entries of the partial bundle, checked against the signed root."""
     stored = LedgerDirectory(directory)
     edge = Edge.load(checkpoint.size, stored.tile)
-    if (found := edge.root()) != checkpoint.root:
+    if (root := edge.root()) != checkpoint.root:
         raise LedgerError(
-            f"{directory}: the tiles at the edge are damaged: they lead to root {found.hex()} at size "
+            f"{directory}: the tiles at the edge are damaged: they lead to root {root.hex()} at size "
             f"{checkpoint.size}, signed is {checkpoint.root.hex()}"
         )
     number, width = divmod(checkpoint.size, TILE)
@@ -311,7 +311,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
             _set_aside(directory, [name])
             continue
         checkpoint = _own_checkpoint(present, verifier, where=str(directory / CHECKPOINT))
-        old, new = sorted((checkpoint, signed), key=lambda each: each.size)
+        old, new = sorted((checkpoint, signed), key=lambda state: state.size)
         try:
             load_edge(directory, new)
             hashes = LedgerDirectory(directory).hashes(new.size)
@@ -331,7 +331,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
 
 
 def _signed(content: bytes | None, verifier: Verifier) -> Checkpoint | None:
-    """The checkpoint of ours that this is, or None: it was written in part only, and bears no signature of ours."""
+    """Return the checkpoint if this key signed it, or None: a file that was written in part bears no signature."""
     try:
         return None if content is None else _own_checkpoint(content, verifier, where="")
     except LedgerError:
@@ -358,17 +358,17 @@ def _refuse_rolled_back(directory: Path, checkpoint: Checkpoint, verifier: Verif
             note.verify(seen, [verifier])
         except NoteError:
             continue  # not of this key: it says nothing about what this key has signed
-        found = parse_checkpoint(seen.text)
-        if found.origin != checkpoint.origin:
+        witnessed = parse_checkpoint(seen.text)
+        if witnessed.origin != checkpoint.origin:
             continue
-        if found.size > checkpoint.size or merkle.root(found.size, stored.read_hashes) != found.root:
-            raise _two_histories(directory, path, found, checkpoint)
+        if witnessed.size > checkpoint.size or merkle.root(witnessed.size, stored.read_hashes) != witnessed.root:
+            raise _two_histories(directory, path, witnessed, checkpoint)
 
 
-def _two_histories(directory: Path, path: str, found: Checkpoint, checkpoint: Checkpoint, why: str = "") -> LedgerError:
+def _two_histories(directory: Path, path: str, other: Checkpoint, checkpoint: Checkpoint, why: str = "") -> LedgerError:
     return LedgerError(
         f"the ledger of {checkpoint.origin} was rolled back or rewritten\n"
-        f"  {directory / path}: size {found.size}  root {found.root.hex()}\n"
+        f"  {directory / path}: size {other.size}  root {other.root.hex()}\n"
         f"  {directory / CHECKPOINT}: size {checkpoint.size}  root {checkpoint.root.hex()}\n"
         f"{why}  the second does not extend the first, and this ledger's key has signed both\n"
         "  keep both notes: together they are the evidence"
@@ -376,7 +376,7 @@ def _two_histories(directory: Path, path: str, found: Checkpoint, checkpoint: Ch
 
 
 def _stored(directory: Path) -> Iterator[tuple[str, Tile | Bundle]]:
-    """Every tile and bundle in the directory; files with other names are not ours and stay where they are.
+    """Yield every tile and bundle in the directory; files with other names are not ours and stay where they are.
 
     On the way every directory is flushed, those that blobs stand in too: one that a killed writer made may not be on
     the disk yet.
@@ -427,8 +427,8 @@ AT_ONCE = 8  # files that are flushed at the same time: the disk then writes its
 class NewFiles:
     """Creates files below a directory. After `flush` they survive a power failure, directories and all.
 
-    Files stay open until they are flushed, so that the kernel reports to us, and not to somebody before us, what went
-    wrong with writing them.
+    Files stay open until they are flushed, so that the kernel reports to this process, and not to an earlier one, what
+    went wrong with writing them.
     """
 
     def __init__(self, root: Path) -> None:

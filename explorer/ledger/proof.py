@@ -6,7 +6,7 @@
     <base64>                    the hashes of the inclusion proof, from the leaf's sibling to the child of the root
     ...
                                 an empty line
-    <the checkpoint, a signed note, as it stands in the log>
+    <the checkpoint, a signed note, as in the log>
 
 The extra data is covered by no signature. Where it is the entry, it is believed because its hash leads to the root.
 """
@@ -62,7 +62,7 @@ def parse_proof(content: bytes, *, where: str) -> Proof:
 
 
 def make_proof(ledger: LedgerDirectory, index: int) -> Proof:
-    """The proof that entry `index` is in the ledger, with the entry as extra data.
+    """Return the proof that entry `index` is in the ledger, with the entry as extra data.
 
     Raises `LedgerError` if there is no such entry, or if the ledger is damaged so that the proof would not hold.
     """
@@ -105,9 +105,9 @@ def _is_proof(path: Path) -> bool:
 
 
 def _check_hashes(proof: Proof, entry: bytes) -> None:
-    found = parse_checkpoint(proof.checkpoint.text)
+    checkpoint = parse_checkpoint(proof.checkpoint.text)
     leaf = leaf_hash(entry)
-    check_inclusion(proof.hashes, size=found.size, index=proof.index, leaf=leaf, root=found.root)
+    check_inclusion(proof.hashes, size=checkpoint.size, index=proof.index, leaf=leaf, root=checkpoint.root)
 
 
 def _parse(content: bytes) -> Proof:

@@ -66,7 +66,7 @@ class Findings:
 
 
 def printable(path: str) -> str:
-    """A path as it can be shown: the names of files are somebody else's bytes."""
+    """Return a path as it can be shown: file names come from outside."""
     return path if path.isprintable() else ascii(path)
 
 
@@ -88,7 +88,7 @@ class _Difference(NamedTuple):
 
 
 def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], findings: Findings) -> dict[int, bytes]:
-    """The roots that the entries give at the checkpoint's size and at `sizes`, none of which is larger.
+    """Return the roots that the entries give at the checkpoint's size and at `sizes`, none of which is larger.
 
     Every tile and bundle of the tree, and every partial one that a wider one has superseded, is compared on the way;
     what is wrong is added to `findings`. From a bundle on that cannot be read there are no roots.
@@ -147,23 +147,23 @@ class _Tree:
     def explain(self) -> None:
         """Say of each difference which side was altered, as far as the checkpoint tells."""
         sound = self.roots.get(self._checkpoint.size) == self._checkpoint.root
-        for each in self._differences:
-            more = f" (and {each.more} more in this file)" if each.more else ""
-            if not sound and each.tile.level == 0:
-                self._explain_entry(each, more)
+        for difference in self._differences:
+            more = f" (and {difference.more} more in this file)" if difference.more else ""
+            if not sound and difference.tile.level == 0:
+                self._explain_entry(difference, more)
                 continue
             why = "was altered: it is not what the entries give" if sound else "is not what the entries below it give"
-            hashes = {"expected": each.rebuilt.hex(), "found": each.stored.hex()}
-            self._findings.add(each.tile.path, f"hash {each.slot}{more} {why}", **hashes)
+            hashes = {"expected": difference.rebuilt.hex(), "found": difference.stored.hex()}
+            self._findings.add(difference.tile.path, f"hash {difference.slot}{more} {why}", **hashes)
 
-    def _explain_entry(self, each: _Difference, more: str) -> None:
+    def _explain_entry(self, difference: _Difference, more: str) -> None:
         """Either an entry or its hash in the tile was altered: the one that the checkpoint's root does not cover."""
-        index = each.tile.number * TILE + each.slot
-        bundle = Bundle(each.tile.number, each.tile.width)
-        why = f"does not agree with {each.tile.path}, and neither fits the checkpoint"
-        if self._fits(index, each.stored):
+        index = difference.tile.number * TILE + difference.slot
+        bundle = Bundle(difference.tile.number, difference.tile.width)
+        why = f"does not agree with {difference.tile.path}, and neither fits the checkpoint"
+        if self._fits(index, difference.stored):
             why = "was altered: its hash is not the one in the checkpoint's tree"
-        hashes = {"expected": each.stored.hex(), "found": each.rebuilt.hex()}
+        hashes = {"expected": difference.stored.hex(), "found": difference.rebuilt.hex()}
         self._findings.add(bundle.path, f"entry {index}{more} {why}", **hashes)
 
     def _rise_from_leaves(self, start: int, width: int) -> None:
@@ -204,8 +204,10 @@ class _Tree:
                 self.roots[size] = merkle.root(size, lambda places, size=size: self._edge(places, size))
 
     def _edge(self, places: Sequence[Place], size: int) -> list[bytes]:
-        found = [tile_of(place, size) for place in places]
-        return [merkle.subtree(bytes(slots(bytes(self._rows[tile.level]), first, last))) for tile, first, last in found]
+        wanted = [tile_of(place, size) for place in places]
+        return [
+            merkle.subtree(bytes(slots(bytes(self._rows[tile.level]), first, last))) for tile, first, last in wanted
+        ]
 
     def _compare(self, tile: Tile, rebuilt: bytes, stored: bytes | None, doubtful: set[int]) -> None:
         """Compare a stored tile with what the entries give; slots that are doubtful already are not reported again."""
@@ -242,7 +244,7 @@ class _Tree:
                 self._findings.add(path, f"is not the beginning of {file.path}, which replaced it")
 
     def _fits(self, index: int, leaf: bytes) -> bool:
-        """Whether the stored tiles lead from this leaf to the root of the checkpoint."""
+        """Return whether the stored tiles lead from this leaf to the root of the checkpoint."""
         size, root = self._checkpoint.size, self._checkpoint.root
         try:
             proof = merkle.prove_inclusion(size, index, self._ledger.hashes(size))
@@ -255,7 +257,7 @@ class _Tree:
         return self._read(tile.path, lambda: self._ledger.tile(tile))
 
     def _read(self, path: str, reading: Callable[[], Content]) -> Content | None:
-        """What the reading gives; None, and a finding, where it fails."""
+        """Return what the reading gives; None, and a finding, where it fails."""
         try:
             return reading()
         except LedgerError as error:
@@ -284,24 +286,24 @@ class Inventory:
 
 def take_inventory(directory: Path, *, size: int, findings: Findings) -> Inventory:
     """Look at every file below the directory; what may not be there and blobs that are damaged are findings."""
-    found = Inventory()
+    inventory = Inventory()
     for path in _files(directory, findings):
         if file := parse_path(path):
-            found.beyond += not belongs(file, size)
+            inventory.beyond += not belongs(file, size)
         elif _TEMPORARY.fullmatch(path.rpartition("/")[2]):
-            found.unfinished += 1
+            inventory.unfinished += 1
         elif path.startswith("blobs/"):
-            found.blobs += 1
+            inventory.blobs += 1
             _check_blob(directory, path, findings)
         elif path == UNSIGNED:
-            found.set_aside = True
+            inventory.set_aside = True
         elif not _KNOWN.fullmatch(path):
             findings.add(path, "unexpected: no such file belongs to a ledger")
-    return found
+    return inventory
 
 
 def _files(directory: Path, findings: Findings) -> Iterator[str]:
-    """The paths of all regular files, and `unsigned` for what is in there; links and the like are findings."""
+    """Yield the paths of all regular files, and `unsigned` for what is in there; links and the like are findings."""
     levels = [("", os.scandir(directory))]
     while levels:
         prefix, entries = levels[-1]

@@ -30,7 +30,7 @@ _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def read_file(directory: Path, relative: str, *, max_bytes: int) -> bytes | None:
-    """The content of a file below the directory, or None if there is no such file.
+    """Return the content of a file below the directory, or None if there is no such file.
 
     Raises `LedgerError` that names the file if it is larger than `max_bytes`, not a regular file, a link or reached
     through one.
@@ -64,7 +64,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def list_names(directory: Path, relative: str) -> list[str]:
-    """The names in a directory below the directory, sorted; none if it does not exist.
+    """Return the names in a directory below the directory, sorted; none if it does not exist.
 
     Raises `LedgerError` if it cannot be listed, or is a link or reached through one.
     """
@@ -109,7 +109,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def blob_path(digest: str) -> str:
-    """Where a blob stands below the ledger's directory. Raises `LedgerError` for what is no digest."""
+    """Return the path of a blob below the ledger's directory. Raises `LedgerError` for what is no digest."""
     if not _DIGEST.fullmatch(digest):
         raise LedgerError(f"not a digest: {digest[:80]!r}; expected 64 hexadecimal digits in lower case")
     return f"blobs/sha256/{digest[:2]}/{digest}"
@@ -138,7 +138,7 @@ def write_blob(directory: Path, content: bytes) -> str:
 
 
 def read_blob(directory: Path, digest: str) -> bytes:
-    """The content with this digest. Raises `LedgerError` if it is not there or is not what the digest says."""
+    """Return the content with this digest. Raises `LedgerError` if it is not there or is not what the digest says."""
     content = _read(directory, digest)
     if content is None:
         raise LedgerError(f"{directory / blob_path(digest)}: the blob is missing")
@@ -147,8 +147,8 @@ def read_blob(directory: Path, digest: str) -> bytes:
 
 def _read(directory: Path, digest: str) -> bytes | None:
     content = read_file(directory, blob_path(digest), max_bytes=MAX_BLOB)
-    if content is not None and (found := hashlib.sha256(content).hexdigest()) != digest:
-        raise LedgerError(f"{directory / blob_path(digest)}: the blob is damaged: its digest is {found}")
+    if content is not None and (actual := hashlib.sha256(content).hexdigest()) != digest:
+        raise LedgerError(f"{directory / blob_path(digest)}: the blob is damaged: its digest is {actual}")
     return content
 
 
@@ -161,24 +161,24 @@ _OWN_NAME = re.compile(r".+\+[0-9a-f]{8}\.note")  # as our own cosigners name th
 
 
 def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
-    """The ledger's checkpoint, none of its signatures checked. Raises `LedgerError` that names the file."""
+    """Return the ledger's checkpoint, none of its signatures checked. Raises `LedgerError` that names the file."""
     content = read_file(directory, CHECKPOINT, max_bytes=MAX_NOTE)
     if content is None:
         raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
     try:
-        found = parse(content)
-        return found, parse_checkpoint(found.text)
+        note = parse(content)
+        return note, parse_checkpoint(note.text)
     except (LedgerError, NoteError) as error:
         raise LedgerError(f"{directory / CHECKPOINT}: {error}") from error
 
 
 def note_name(verifier: Verifier) -> str:
-    """The name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
+    """Return the name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
     return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
 
 
 def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str], int]:
-    """The paths of the notes in `witness/` that are read, 100 of them at most, and how many more there are.
+    """Return the paths of the notes in `witness/` that are read, 100 of them at most, and how many more there are.
 
     Those named in `first` come first, then those with names as our own cosigners give them. Raises `LedgerError` if the
     directory cannot be listed.
@@ -189,7 +189,7 @@ def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str],
 
 
 class LedgerDirectory:
-    """A ledger as it was when its checkpoint was first asked for; a writer that goes on does not disturb the reader.
+    """A ledger as it was when its checkpoint was first asked for; a writer at work does not disturb the reader.
 
     Where the file of a partial tile or bundle is gone because the log has grown, the wider one gives what it held.
     Every method raises `LedgerError` that names the file when it is missing, too large or not of its form.
@@ -201,16 +201,19 @@ class LedgerDirectory:
         self._checkpoint: Checkpoint | None = None
 
     def note(self) -> Note:
-        """The signed checkpoint, with the cosignatures that `witness/` holds for the same text. None is checked."""
+        """Return the signed checkpoint, with the cosignatures that `witness/` holds for the same text.
+
+        None is checked.
+        """
         if self._note is None:
-            found = self._read_note(CHECKPOINT)
-            same = [other for other in self.witness_notes().values() if other.text == found.text]
-            merged = with_signatures(found, [signature for other in same for signature in other.signatures])
+            own = self._read_note(CHECKPOINT)
+            same = [other for other in self.witness_notes().values() if other.text == own.text]
+            merged = with_signatures(own, [signature for other in same for signature in other.signatures])
             self._note = Note(text=merged.text, signatures=merged.signatures[:MAX_SIGNATURES])
         return self._note
 
     def checkpoint(self) -> Checkpoint:
-        """What the signed text says."""
+        """Return the checkpoint that the signed text describes."""
         if self._checkpoint is None:
             text = self.note().text
             try:
@@ -220,15 +223,15 @@ class LedgerDirectory:
         return self._checkpoint
 
     def witness_notes(self) -> dict[str, Note]:
-        """The notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw.
+        """Return the notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw.
 
         What is no note is left out, and so is what `list_notes` does not read: `verify` says so.
         """
-        found: dict[str, Note] = {}
+        notes: dict[str, Note] = {}
         for path in list_notes(self.path)[0]:
             with suppress(LedgerError):
-                found[path] = self._read_note(path)
-        return found
+                notes[path] = self._read_note(path)
+        return notes
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """Entries [start, stop) in order, a bundle in memory at a time; `stop` defaults to the checkpoint's size."""
@@ -238,8 +241,8 @@ class LedgerDirectory:
             raise LedgerError(f"no entries {start} to {stop} in a ledger of {size}")
         for number in range(start // TILE, -(-stop // TILE)):
             first = number * TILE
-            found = self.bundle(Bundle(number, min(TILE, size - first)))
-            yield from found[max(start - first, 0) : stop - first]
+            entries = self.bundle(Bundle(number, min(TILE, size - first)))
+            yield from entries[max(start - first, 0) : stop - first]
 
     def hashes(self, size: int) -> merkle.ReadHashes:
         """Return a reader of the hashes that the tiles have for a tree of this size; it reads each tile once a call."""
@@ -256,25 +259,25 @@ class LedgerDirectory:
         return self.hashes(self.checkpoint().size)(places)
 
     def tile(self, tile: Tile) -> bytes:
-        """The hashes of a tile, in one string of `tile.width` * 32 bytes."""
+        """Return the hashes of a tile, in one string of `tile.width` * 32 bytes."""
         path, content, width = self._widest(tile, TILE * HASH_BYTES)
         if len(content) != width * HASH_BYTES:
             raise LedgerError(f"{self.path / path}: {len(content)} bytes, expected {width * HASH_BYTES}")
         return content[: tile.width * HASH_BYTES]
 
     def bundle(self, bundle: Bundle) -> list[bytes]:
-        """The `bundle.width` entries of a bundle."""
+        """Return the `bundle.width` entries of a bundle."""
         path, content, width = self._widest(bundle, MAX_BUNDLE)
         if width == bundle.width:
             return decode_bundle(content, width=width, where=str(self.path / path))
         return split_bundle(content, width=bundle.width, where=str(self.path / path))[0]
 
     def blob(self, digest: str) -> bytes:
-        """The blob with this SHA-256, in hexadecimal digits."""
+        """Return the blob with this SHA-256, in hexadecimal digits."""
         return read_blob(self.path, digest)
 
     def _widest(self, file: Tile | Bundle, max_bytes: int) -> tuple[str, bytes, int]:
-        """The file, or else a wider one that begins with it: path, content and width."""
+        """Return the file, or else a wider one that begins with it: path, content and width."""
         for other in self._candidates(file):
             content = self._content(other.path, max_bytes)
             if content is not None:
@@ -282,7 +285,7 @@ class LedgerDirectory:
         raise LedgerError(f"{self.path / file.path}: missing")
 
     def _content(self, relative: str, max_bytes: int) -> bytes | None:
-        """A file of the ledger, or None if there is no such file."""
+        """Return a file of the ledger, or None if there is no such file."""
         return read_file(self.path, relative, max_bytes=max_bytes)
 
     def _candidates(self, file: Tile | Bundle) -> Iterator[Tile | Bundle]:
@@ -297,7 +300,7 @@ class LedgerDirectory:
                 yield file._replace(width=TILE)
 
     def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
-        """The wider partials there are, narrowest first."""
+        """Return the wider partials there are, narrowest first."""
         names = set(list_names(self.path, file.path.rpartition("/")[0]))
         return [file._replace(width=width) for width in range(file.width + 1, TILE) if str(width) in names]
 

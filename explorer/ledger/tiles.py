@@ -39,7 +39,7 @@ class Tile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it stands below the ledger's directory."""
+        """Path below the ledger's directory."""
         return f"tile/{self.level}/{_spell(self.number, self.width)}"
 
 
@@ -51,45 +51,46 @@ class Bundle(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it stands below the ledger's directory."""
+        """Path below the ledger's directory."""
         return f"tile/entries/{_spell(self.number, self.width)}"
 
 
 def bundles(size: int) -> Iterator[Bundle]:
-    """The bundles that hold the first `size` entries, in order; only the last one can be partial."""
+    """Return the bundles that hold the first `size` entries, in order; only the last one can be partial."""
     return (Bundle(number, width) for number, width in _row(size))
 
 
 def tiles(size: int) -> Iterator[Tile]:
-    """The tiles of a tree of `size` leaves, level by level, in order; only the last one of a level can be partial."""
+    """Yield the tiles of a tree of `size` leaves, level by level, in order; only the last one of a level can be
+    partial."""
     for level in range(level_count(size)):
         yield from (Tile(level, number, width) for number, width in _row(size >> HEIGHT * level))
 
 
 def level_count(size: int) -> int:
-    """How many levels of tiles a tree of `size` leaves has: a level exists once it holds one hash."""
+    """Return how many levels of tiles a tree of `size` leaves has: a level exists once it holds one hash."""
     return -(-size.bit_length() // HEIGHT)
 
 
 def belongs(file: Tile | Bundle, size: int) -> bool:
-    """Whether everything in the file is of the first `size` entries; true for partials that were superseded too."""
+    """Return whether the file holds only some of the first `size` entries; true for superseded partials too."""
     held = size >> HEIGHT * file.level if isinstance(file, Tile) else size
     return file.number * TILE + file.width <= held
 
 
 def parse_path(path: str) -> Tile | Bundle | None:
-    """The tile or bundle that stands at this path, or None where the path is not one's own spelling."""
+    """Return the tile or bundle that stands at this path, or None where the path is not one's own spelling."""
     match = _PATH.fullmatch(path)
     if not match:
         return None
     number = int(match[2].replace("x", "").replace("/", ""))
     width = int(match[3] or TILE)
-    found = Bundle(number, width) if match[1] == "entries" else Tile(int(match[1]), number, width)
-    return found if found.path == path and width > 0 else None
+    file = Bundle(number, width) if match[1] == "entries" else Tile(int(match[1]), number, width)
+    return file if file.path == path and width > 0 else None
 
 
 def tile_of(place: Place, size: int) -> tuple[Tile, int, int]:
-    """The tile of a tree of `size` leaves that the hash at `place` is made of, and its slots [first, last).
+    """Return the tile of a tree of `size` leaves that the hash at `place` is made of, and its slots [first, last).
 
     One slot holds the hash itself; over more slots it is the root. Raises `LedgerError` if the subtree is not
     complete at this size.
@@ -114,14 +115,14 @@ def encode_bundle(entries: Iterable[bytes]) -> bytes:
 
 
 def encode_entry(entry: bytes) -> bytes:
-    """One entry as it stands in a bundle. Raises `LedgerError` if it is longer than 65,535 bytes."""
+    """Return one entry in the form that it has in a bundle. Raises `LedgerError` if it is longer than 65,535 bytes."""
     if len(entry) > MAX_ENTRY:
         raise LedgerError(f"an entry of {len(entry)} bytes; at most {MAX_ENTRY} fit, larger content goes into a blob")
     return struct.pack(">H", len(entry)) + entry
 
 
 def decode_bundle(content: bytes, *, width: int, where: str) -> list[bytes]:
-    """The `width` entries of a bundle. Raises `LedgerError` that names `where` unless it holds exactly these."""
+    """Return the `width` entries of a bundle. Raises `LedgerError` that names `where` unless it holds exactly these."""
     entries, at = split_bundle(content, width=width, where=where)
     if at != len(content):
         raise LedgerError(f"{where}: {len(content) - at} bytes behind entry {width - 1}, the last one")
@@ -129,7 +130,7 @@ def decode_bundle(content: bytes, *, width: int, where: str) -> list[bytes]:
 
 
 def split_bundle(content: bytes, *, width: int, where: str) -> tuple[list[bytes], int]:
-    """The first `width` entries of a bundle that may hold more, and where they end.
+    """Return the first `width` entries of a bundle that may hold more, and where they end.
 
     Raises `LedgerError` that names `where` if it holds fewer.
     """
@@ -145,7 +146,7 @@ def split_bundle(content: bytes, *, width: int, where: str) -> tuple[list[bytes]
 
 
 def _row(held: int) -> Iterator[tuple[int, int]]:
-    """Numbers and widths of the files that hold this many things, 256 a file."""
+    """Yield numbers and widths of the files that hold this many things, 256 a file."""
     if not 0 <= held <= MAX_SIZE:
         raise LedgerError(f"no tree has {held} entries; at most {MAX_SIZE} are possible")
     full, rest = divmod(held, TILE)

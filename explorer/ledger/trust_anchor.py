@@ -46,7 +46,7 @@ class TrustedKey:
     valid_until: int | None = None
 
     def fault(self, time: int) -> str | None:
-        """Why what was signed at this time is not believed, or None."""
+        """Return the reason to reject what was signed at this time, or None."""
         if self.valid_from is not None and time < self.valid_from:
             return f"its key is valid from {utc(self.valid_from)} on, not at {utc(time)}"
         if self.valid_until is not None and time >= self.valid_until:
@@ -73,7 +73,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Anchor:
-    """Whom to believe. `Anchor()` believes nobody; each `with_...` gives an anchor with one definition more.
+    """Trusted keys and the quorum. `Anchor()` trusts nothing; each `with_...` adds one definition.
 
     These raise `LedgerError` for a definition that does not fit those before it.
     """
@@ -86,7 +86,7 @@ class Anchor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is defined so far: witnesses, then groups."""
+        """Return what is defined so far: witnesses, then groups."""
         known = (witness.name for witness in self.witnesses)
         return (*known, *self.strangers, *(group.name for group in self.groups))
 
@@ -96,12 +96,12 @@ class Anchor:
         return tuple(key.verifier for key in (*self.logs, *(witness.key for witness in self.witnesses)))
 
     def with_log(self, key: TrustedKey) -> Self:
-        """A log that may sign."""
+        """Return this anchor with a log that may sign."""
         self._refuse_twice(key)
         return replace(self, logs=(*self.logs, key))
 
     def with_witness(self, name: str, key: TrustedKey) -> Self:
-        """A witness that may cosign."""
+        """Return this anchor with a witness that may cosign."""
         if key.verifier.algorithm is not Algorithm.COSIGNATURE:
             raise LedgerError(
                 f"witness {name!r} has a key for plain signatures; a witness needs a cosignature key (04)"
@@ -111,14 +111,14 @@ class Anchor:
         return replace(self, witnesses=(*self.witnesses, Witness(name=name, key=key)))
 
     def with_stranger(self, name: str) -> Self:
-        """A witness whose key is of a type that is not known here: a name for groups, which never cosigns."""
+        """Return this anchor with a witness whose key is of an unknown type: a name for groups, which never cosigns."""
         self._refuse_name(name)
         if len(self.strangers) >= MAX_KEYS:
             raise LedgerError(f"more than {MAX_KEYS} keys of unknown types")
         return replace(self, strangers=(*self.strangers, name))
 
     def with_group(self, name: str, threshold: int, members: Sequence[str]) -> Self:
-        """A group of witnesses and groups."""
+        """Return this anchor with a group of witnesses and groups."""
         self._refuse_name(name)
         if len(self.groups) >= MAX_KEYS:
             raise LedgerError(f"more than {MAX_KEYS} groups")
@@ -134,7 +134,7 @@ class Anchor:
         return replace(self, groups=(*self.groups, Group(name=name, threshold=threshold, members=tuple(members))))
 
     def with_quorum(self, name: str) -> Self:
-        """What has to have cosigned: a witness, a group, or "none"."""
+        """Return this anchor with what has to have cosigned: a witness, a group, or "none"."""
         if self.quorum is not None:
             raise LedgerError(f"a second quorum, {name!r}; {self.quorum!r} was named before")
         if name != NONE and name not in self.names:
@@ -142,7 +142,7 @@ class Anchor:
         return replace(self, quorum=name)
 
     def met(self, cosigned: set[str]) -> bool:
-        """Whether the witnesses with these names are a quorum."""
+        """Return whether the witnesses with these names are a quorum."""
         if self.quorum is None:
             return False
         having = cosigned | {NONE}
@@ -153,7 +153,7 @@ class Anchor:
 
     @property
     def asked(self) -> str:
-        """What the quorum asks for, in words."""
+        """Return what the quorum asks for, in words."""
         words: dict[str, str] = {}
         for group in self.groups:
             members = [words.get(member, member) for member in group.members]
@@ -178,7 +178,7 @@ class Anchor:
 
 
 def anchor_of(vkeys: Sequence[str]) -> Anchor:
-    """The simplest anchor: any of these logs has to sign, and every key for cosignatures among them to cosign.
+    """Return the simplest anchor: any of these logs has to sign, and every key for cosignatures among them to cosign.
 
     Raises `LedgerError` or `NoteError` for a key that cannot be used.
     """
@@ -196,7 +196,7 @@ def anchor_of(vkeys: Sequence[str]) -> Anchor:
 
 
 def utc(seconds: int) -> str:
-    """A time in words: `2023-11-14T22:13:20Z`.
+    """Return a time in words: `2023-11-14T22:13:20Z`.
 
     >>> utc(1_700_000_000)
     '2023-11-14T22:13:20Z'
@@ -231,28 +231,30 @@ class Judgement:
     ignored: tuple[str, ...]  # whose signature lines were not looked at: their keys are unknown, they prove nothing
 
 
-def judge(found: Note, *, anchor: Anchor, now: int) -> Judgement:
+def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
     """Check every known signature of a checkpoint, and whether the anchor believes it; `now` is in seconds since 1970.
 
     Raises `LedgerError` that says what is missing.
     """
-    checkpoint = parse_checkpoint(found.text)
+    checkpoint = parse_checkpoint(checkpoint_note.text)
     if not anchor.logs or anchor.quorum is None:
         raise LedgerError("nobody is trusted: whoever checks a ledger has to say whose signatures count")
     verified: dict[Verifier, list[int | None]] = {}
-    for each in _verified(found, anchor):
-        verified.setdefault(each.verifier, []).append(each.time)
+    for line in _verified(checkpoint_note, anchor):
+        verified.setdefault(line.verifier, []).append(line.time)
     cosignatures = {
         witness.name: _cosignature(witness, times, now)
         for witness in anchor.witnesses
         if (times := [time for time in verified.get(witness.key.verifier, ()) if time is not None])
     }
-    counted = {name: each.time for name, each in cosignatures.items() if each.fault is None}
+    counted = {name: cosignature.time for name, cosignature in cosignatures.items() if cosignature.fault is None}
     if not anchor.met(set(counted)):
         raise LedgerError(_no_quorum(anchor, cosignatures))
     signed_by = _signed_by(checkpoint.origin, anchor, verified, _latest_time(anchor, counted, now))
     known = {(key.name, key.key_id) for key in verified}
-    unknown = dict.fromkeys(f"{s.name} ({s.key_id.hex()})" for s in found.signatures if (s.name, s.key_id) not in known)
+    unknown = dict.fromkeys(
+        f"{s.name} ({s.key_id.hex()})" for s in checkpoint_note.signatures if (s.name, s.key_id) not in known
+    )
     return Judgement(
         checkpoint=checkpoint,
         signed_by=signed_by,
@@ -261,20 +263,20 @@ def judge(found: Note, *, anchor: Anchor, now: int) -> Judgement:
     )
 
 
-def _verified(found: Note, anchor: Anchor) -> tuple[Verified, ...]:
+def _verified(checkpoint_note: Note, anchor: Anchor) -> tuple[Verified, ...]:
     try:
-        return note.verify(found, anchor.verifiers)
+        return note.verify(checkpoint_note, anchor.verifiers)
     except NoteError as error:
         raise LedgerError(str(error)) from error
 
 
 def _cosignature(witness: Witness, times: Sequence[int], now: int) -> Cosignature:
-    """The earliest one that counts, or else the earliest."""
-    found = [
+    """Return the earliest one that counts, or else the earliest."""
+    candidates = [
         Cosignature(verifier=witness.key.verifier, time=time, fault=_ahead(time, now) or witness.key.fault(time))
         for time in sorted(times)
     ]
-    return next((each for each in found if each.fault is None), found[0])
+    return next((candidate for candidate in candidates if candidate.fault is None), candidates[0])
 
 
 def _ahead(time: int, now: int) -> str | None:
@@ -296,7 +298,10 @@ def _latest_time(anchor: Anchor, counted: dict[str, int], now: int) -> int:
 def _signed_by(
     origin: str, anchor: Anchor, verified: Mapping[Verifier, Sequence[int | None]], latest: int
 ) -> tuple[Verifier, ...]:
-    """The keys of the log whose signature counts. Raises `LedgerError` that says for each why not, if none does."""
+    """Return the keys of the log whose signature counts.
+
+    Raises `LedgerError` that says for each why not, if none does.
+    """
     faults: dict[Verifier, str | None] = {}
     for key in anchor.logs:
         if times := verified.get(key.verifier):
@@ -312,8 +317,10 @@ def _signed_by(
 
 
 def _no_quorum(anchor: Anchor, cosignatures: Mapping[str, Cosignature]) -> str:
-    found = [f"{name} ({each.fault})" if each.fault else name for name, each in cosignatures.items()]
-    return f"the quorum is not met: it asks for {anchor.asked}; cosigned: {', '.join(found) or 'nobody'}"
+    cosigned = [
+        f"{name} ({cosignature.fault})" if cosignature.fault else name for name, cosignature in cosignatures.items()
+    ]
+    return f"the quorum is not met: it asks for {anchor.asked}; cosigned: {', '.join(cosigned) or 'nobody'}"
 
 
 def _name(verifier: Verifier) -> str:
@@ -359,7 +366,7 @@ def parse_policy(content: bytes, *, where: str) -> Anchor:
 
 
 def _define(anchor: Anchor, words: list[str]) -> Anchor:
-    """The anchor with the definition on one line."""
+    """Return the anchor with the definition on one line."""
     if any(len(word) > MAX_WORD for word in words):
         raise LedgerError(f"a word of more than {MAX_WORD} characters")
     match words:
@@ -384,7 +391,7 @@ def _define(anchor: Anchor, words: list[str]) -> Anchor:
 
 
 def _key(vkey: str) -> TrustedKey | None:
-    """The key, or None for one of an unknown type."""
+    """Return the key, or None for one of an unknown type."""
     try:
         return TrustedKey(verifier=Verifier.parse(vkey))
     except UnknownTypeError:

@@ -1,4 +1,4 @@
-"""Verification of a ledger by somebody who trusts neither its writer nor its disk.
+"""Verification of a ledger without trust in its writer or its disk.
 
 Everything is derived again from the entries and compared: every hash of every tile, the root, the signatures against
 the caller's trust anchor, the cosignatures of earlier checkpoints, the checkpoint that the caller holds, every blob.
@@ -11,7 +11,7 @@ file counts if it is in order, and is otherwise listed as of no use, however man
 cannot stop a verification.
 
 Two signed checkpoints of one log that cannot both be true are `Evidence`: both notes together show anyone that the
-log's key signed two histories, and nobody has to be believed for it.
+log's key signed two histories, and need no trust.
 """
 
 import base64
@@ -41,7 +41,7 @@ from explorer.note import MAX_NAME, MAX_NAMED, Note, Verified, Verifier
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """A checkpoint that somebody holds, and the one in the directory that contradicts it."""
+    """A checkpoint that a reader holds, and the one in the directory that contradicts it."""
 
     held: Note
     found: Note
@@ -53,15 +53,15 @@ class Evidence:
 
     @property
     def statement(self) -> str:
-        """What happened, for people."""
-        held, found = parse_checkpoint(self.held.text), parse_checkpoint(self.found.text)
-        done = "rolled back" if held.size > found.size else "rewritten"
+        """Return what happened, for people."""
+        held, present = parse_checkpoint(self.held.text), parse_checkpoint(self.found.text)
+        done = "rolled back" if held.size > present.size else "rewritten"
         return "\n".join(
             [
-                f"the ledger of {found.origin} was {done}",
+                f"the ledger of {present.origin} was {done}",
                 _line(f"checkpoint {self.holder}:", held, self.held_signers),
-                _line("checkpoint on disk:", found, self.found_signers),
-                f"  {self._why(held, found)}",
+                _line("checkpoint on disk:", present, self.found_signers),
+                f"  {self._why(held, present)}",
                 "  keep both notes: together they are the evidence",
             ]
         )
@@ -80,11 +80,11 @@ class Evidence:
         for name, content in files.items():
             write_file(directory / name, content)
 
-    def _why(self, held: Checkpoint, found: Checkpoint) -> str:
-        if held.size > found.size:
-            gone = held.size - found.size
-            return f"entry {found.size} is gone" if gone == 1 else f"{gone} entries are gone, from {found.size} on"
-        if held.size == found.size:
+    def _why(self, held: Checkpoint, present: Checkpoint) -> str:
+        if held.size > present.size:
+            gone = held.size - present.size
+            return f"entry {present.size} is gone" if gone == 1 else f"{gone} entries are gone, from {present.size} on"
+        if held.size == present.size:
             return "one log has signed two trees of the same size"
         if self.root_then is None:
             return "the second does not extend the first"
@@ -94,7 +94,8 @@ class Evidence:
         )
 
     def _consistency(self) -> bytes:
-        """The proof in the form in which witnesses are asked (c2sp.org/tlog-witness): old size, hashes, checkpoint."""
+        """Return the proof in the form in which witnesses are asked (c2sp.org/tlog-witness): old size, hashes,
+        checkpoint."""
         hashes = "".join(f"{base64.b64encode(hash_).decode()}\n" for hash_ in self.proof)
         return f"old {parse_checkpoint(self.held.text).size}\n{hashes}\n".encode() + self.found.content
 
@@ -109,7 +110,7 @@ def _line(what: str, checkpoint: Checkpoint, signers: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """A checkpoint that the log's key signed and that somebody cosigned."""
+    """A checkpoint that the log's key signed and that was cosigned."""
 
     path: str  # below the ledger's directory, for messages
     note: Note
@@ -118,7 +119,7 @@ class Seen:
 
 
 def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
-    """The notes that a known key has signed, and in words those files that vouch for nothing, with the reason.
+    """Return the notes that a known key has signed, and in words those files that vouch for nothing, with the reason.
 
     A file with the name of a known witness that is damaged, of another log or without the signatures that it has to
     have is a finding.
@@ -133,7 +134,7 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
         return [], []
     for path in paths:
         try:
-            found = _read(directory, path, owners.get(path), anchor, origin)
+            witnessed = _read(directory, path, owners.get(path), anchor, origin)
         except (LedgerError, NoteError) as error:
             why = str(error).removeprefix(f"{directory / path}: ")
             if path in owners:
@@ -141,9 +142,9 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
             else:
                 idle.append(f"{printable(path)}: {printable(why)}")
             continue
-        if found is not None:
-            seen.append(found)
-        if found is None or not found.cosigners:
+        if witnessed is not None:
+            seen.append(witnessed)
+        if witnessed is None or not witnessed.cosigners:
             idle.append(f"{printable(path)}: cosigned by nobody who is trusted")
     if more:
         idle.append(f"{WITNESS}/: {more} more notes, which were not read; at most {MAX_WITNESSES} are")
@@ -151,23 +152,23 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
 
 
 def _read(directory: Path, path: str, owner: Verifier | None, anchor: Anchor, origin: str) -> Seen | None:
-    found = note.parse(read_file(directory, path, max_bytes=note.MAX_BYTES) or b"")
-    checkpoint = parse_checkpoint(found.text)
+    left = note.parse(read_file(directory, path, max_bytes=note.MAX_BYTES) or b"")
+    checkpoint = parse_checkpoint(left.text)
     logs = {key.verifier for key in anchor.logs}
     witnesses = {witness.key.verifier for witness in anchor.witnesses}
     keys = {(verifier.name, verifier.key_id) for verifier in anchor.verifiers}
-    known = any((signature.name, signature.key_id) in keys for signature in found.signatures)
-    verified = note.verify(found, anchor.verifiers) if known else ()
-    cosigners = tuple(each for each in verified if each.verifier in witnesses)
-    if owner is not None and owner not in [each.verifier for each in cosigners]:
+    known = any((signature.name, signature.key_id) in keys for signature in left.signatures)
+    verified = note.verify(left, anchor.verifiers) if known else ()
+    cosigners = tuple(line for line in verified if line.verifier in witnesses)
+    if owner is not None and owner not in [line.verifier for line in cosigners]:
         raise LedgerError(f"does not hold the cosignature of {owner.name}")
     if not known:
         return None
     if checkpoint.origin != origin:
         raise LedgerError(f"is of another log, {checkpoint.origin!r}")
-    if not any(each.verifier in logs for each in verified):
+    if not any(line.verifier in logs for line in verified):
         raise LedgerError("no trusted log has signed what it cosigns")
-    return Seen(path=printable(path), note=found, checkpoint=checkpoint, cosigners=cosigners)
+    return Seen(path=printable(path), note=left, checkpoint=checkpoint, cosigners=cosigners)
 
 
 # ----------------------------------------------------------------------------------------------------- the verification
@@ -199,23 +200,23 @@ def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: in
     `now` is in seconds since 1970. Memory does not grow with the log. Raises `LedgerError` where there is no checkpoint
     that could be read, and where `held` is not a checkpoint of this log.
     """
-    found, checkpoint = read_checkpoint(directory)
+    own_note, checkpoint = read_checkpoint(directory)
     findings = Findings()
     claims = [] if held is None else [_held(held, anchor, checkpoint.origin)]
     seen, idle = read_witnesses(directory, anchor=anchor, origin=checkpoint.origin, findings=findings)
     claims += [_Claim(note=s.note, checkpoint=s.checkpoint, holder=f"in {s.path}", path=s.path) for s in seen]
-    judgement = _judge(found, seen, idle, anchor=anchor, now=now, findings=findings)
+    judgement = _judge(own_note, seen, idle, anchor=anchor, now=now, findings=findings)
     roots = _rebuild(directory, checkpoint, claims, findings)
     evidence = _contradictions(
-        directory, found, checkpoint, claims=claims, roots=roots, anchor=anchor, findings=findings
+        directory, own_note, checkpoint, claims=claims, roots=roots, anchor=anchor, findings=findings
     )
     inventory = take_inventory(directory, size=checkpoint.size, findings=findings)
     return Verification(
-        note=found,
+        note=own_note,
         checkpoint=checkpoint,
         judgement=judgement,
         held=claims[0].checkpoint if held else None,
-        older=tuple(each for each in seen if each.checkpoint.size < checkpoint.size and each.cosigners),
+        older=tuple(older for older in seen if older.checkpoint.size < checkpoint.size and older.cosigners),
         blobs=inventory.blobs,
         findings=tuple(findings.kept),
         more=findings.more,
@@ -235,7 +236,7 @@ class _Claim:
 
 
 def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
-    """The caller's checkpoint, which somebody whom the anchor knows has to have signed, whenever that was."""
+    """Return the caller's checkpoint, which needs a signature of a key in the anchor, of any time."""
     try:
         checkpoint = parse_checkpoint(held.text)
         if anchor.logs:
@@ -248,17 +249,23 @@ def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
 
 
 def _judge(
-    found: Note, seen: Sequence[Seen], idle: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
+    own_note: Note, seen: Sequence[Seen], idle: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
 ) -> Judgement | None:
-    """The judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not believed.
+    """Return the judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not
+    believed.
 
     Of the witnesses' notes only cosignatures are taken: the log has to have signed the file `checkpoint` itself.
     """
-    cosigners = {(each.key.verifier.name, each.key.verifier.key_id) for each in anchor.witnesses}
-    same = [signature for each in seen if each.note.text == found.text for signature in each.note.signatures]
+    cosigners = {(one.key.verifier.name, one.key.verifier.key_id) for one in anchor.witnesses}
+    same = [
+        signature
+        for witnessed in seen
+        if witnessed.note.text == own_note.text
+        for signature in witnessed.note.signatures
+    ]
     cosignatures = [signature for signature in same if (signature.name, signature.key_id) in cosigners]
     try:
-        return judge(note.with_signatures(found, cosignatures), anchor=anchor, now=now)
+        return judge(note.with_signatures(own_note, cosignatures), anchor=anchor, now=now)
     except LedgerError as error:
         others = f"; of no use: {'; '.join(idle[:MAX_NAMED])}" if idle else ""
         findings.conclude(CHECKPOINT, f"{error}{others}")
@@ -277,7 +284,7 @@ def _rebuild(directory: Path, checkpoint: Checkpoint, claims: Sequence[_Claim], 
 
 def _contradictions(
     directory: Path,
-    found: Note,
+    own_note: Note,
     checkpoint: Checkpoint,
     *,
     claims: Sequence[_Claim],
@@ -304,7 +311,7 @@ def _contradictions(
             message = f"rewritten: the first {size} entries do not have the root in the checkpoint {claim.holder}"
             findings.conclude(claim.path, message, expected=root.hex(), found=roots[size].hex())
         if evidence is None:
-            evidence = _evidence(directory, claim, found, checkpoint, root_then=roots.get(size), anchor=anchor)
+            evidence = _evidence(directory, claim, own_note, checkpoint, root_then=roots.get(size), anchor=anchor)
     return evidence
 
 
@@ -320,13 +327,13 @@ def _check_by_tiles(directory: Path, claim: _Claim, checkpoint: Checkpoint, find
 
 
 def _evidence(
-    directory: Path, claim: _Claim, found: Note, checkpoint: Checkpoint, *, root_then: bytes | None, anchor: Anchor
+    directory: Path, claim: _Claim, own_note: Note, checkpoint: Checkpoint, *, root_then: bytes | None, anchor: Anchor
 ) -> Evidence | None:
     """Both notes, and the proof that the tree on disk extends another one at the earlier size, if it can be made.
 
-    None unless a log that the anchor knows has signed both: otherwise one of them is somebody else's forgery.
+    None unless a log that the anchor knows has signed both: otherwise one of them may be a forgery.
     """
-    signers = [_signers(each, anchor) for each in (claim.note, found)]
+    signers = [_signers(signed, anchor) for signed in (claim.note, own_note)]
     if not all(signers):
         return None
     proof: tuple[bytes, ...] = ()
@@ -339,7 +346,7 @@ def _evidence(
             proof = ()  # the tiles are damaged too, which the findings say
     return Evidence(
         held=claim.note,
-        found=found,
+        found=own_note,
         holder=claim.holder,
         held_signers=signers[0],
         found_signers=signers[1],
@@ -348,10 +355,10 @@ def _evidence(
     )
 
 
-def _signers(found: Note, anchor: Anchor) -> tuple[str, ...]:
-    """The names of the logs that have signed, whenever that was."""
+def _signers(signed: Note, anchor: Anchor) -> tuple[str, ...]:
+    """Return the names of the logs that have signed, whenever that was."""
     try:
-        return tuple(each.verifier.name for each in note.verify(found, [key.verifier for key in anchor.logs]))
+        return tuple(line.verifier.name for line in note.verify(signed, [key.verifier for key in anchor.logs]))
     except NoteError:
         return ()
 
@@ -360,15 +367,15 @@ def _uncovered(judgement: Judgement | None, idle: Sequence[str], inventory: Inve
     ignored = judgement.ignored if judgement else ()
     more = f" and {len(ignored) - MAX_NAMED} more" if len(ignored) > MAX_NAMED else ""
     names = ", ".join(printable(name[-MAX_NAME:]) for name in ignored[:MAX_NAMED])
-    found = [f"signature lines of unknown keys: {names}{more}"] if ignored else []
-    found += idle
+    words = [f"signature lines of unknown keys: {names}{more}"] if ignored else []
+    words += idle
     if inventory.beyond:
-        found.append(
+        words.append(
             f"{inventory.beyond} tiles and bundles beyond the checkpoint: of a writer at work, of one that was killed, "
             "or left over from a ledger that was rolled back"
         )
     if inventory.set_aside:
-        found.append("unsigned/: what a writer found beyond the checkpoint after it had been killed")
+        words.append("unsigned/: what a writer found beyond the checkpoint after it had been killed")
     if inventory.unfinished:
-        found.append(f"{inventory.unfinished} temporary files of writes that were not finished")
-    return found
+        words.append(f"{inventory.unfinished} temporary files of writes that were not finished")
+    return words

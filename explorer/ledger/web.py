@@ -1,7 +1,7 @@
 """HTTP as ledgers need it, from the standard library: a client that is bounded, and a server for loopback.
 
-The client takes https, with certificates verified, and http for this machine alone unless told otherwise. It follows
-no redirect, reads no more than it is told, and gives up when its time is over, however slowly the other side answers.
+The client takes https, with certificates verified, and http only for this machine unless `plain`. It follows
+no redirect, reads no more than it is asked to, and gives up when its time is over, however slow the answer is.
 
 The server listens on 127.0.0.1 only: a reverse proxy in front of it does TLS, and limits who may ask how often. It
 reads bodies of a known and bounded length, answers every request, and shows no traceback to anybody.
@@ -61,7 +61,10 @@ class Client:
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, method: str, path: str, body: bytes = b"", *, max_bytes: int) -> Answer:
-        """One request. Raises `UnreachableError` where no whole answer came, `LedgerError` for one that is too long."""
+        """Make one request.
+
+        Raises `UnreachableError` where no whole answer came, `LedgerError` for one that is too long.
+        """
         deadline = time.monotonic() + self._timeout
         try:
             return self._ask(method, path, body, max_bytes, deadline)
@@ -106,7 +109,8 @@ class Client:
 
 
 def serve(port: int, respond: Callable[[str, str, bytes], Answer], *, max_body: int = 0) -> ThreadingHTTPServer:
-    """A server on 127.0.0.1 that answers each request with `respond(method, path, body)`; port 0 takes a free one.
+    """Return a server on 127.0.0.1 that answers each request with `respond(method, path, body)`; port 0 takes a free
+    one.
 
     Call its `serve_forever`. Requests are answered side by side, each in a thread of its own. Raises `LedgerError` if
     the port cannot be had.
@@ -129,7 +133,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle is no news; anything else is a fault of ours, and told."""
+        """Ignore a client that went away in the middle; report anything else."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -153,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler, ABC):
         self._get(body=False)
 
     def _get(self, *, body: bool) -> None:
-        """A body that nobody reads would be taken for the next request on this connection."""
+        """Answer a GET or HEAD; an unread body would be taken for the next request on this connection."""
         if self.headers.get("Transfer-Encoding") is not None or self.headers.get("Content-Length", "0") != "0":
             self.close_connection = True
             self._send(Answer(status=400, body=b"a body was not expected\n"), body=body)
@@ -206,12 +210,12 @@ def _unpacked(content: bytes, encoding: str, max_bytes: int) -> bytes:
         return content
     unpacking = zlib.decompressobj(wbits=31)
     try:
-        found = unpacking.decompress(content, max_bytes + 1)
+        unpacked = unpacking.decompress(content, max_bytes + 1)
     except zlib.error as error:
         raise OSError(f"an answer that is not gzip: {error}") from error
-    if not unpacking.eof and len(found) <= max_bytes:
+    if not unpacking.eof and len(unpacked) <= max_bytes:
         raise OSError("an answer in gzip that ends too early")
-    return found
+    return unpacked
 
 
 def _split(url: str, plain: bool) -> SplitResult:

@@ -77,11 +77,11 @@ def parse_request(content: bytes) -> Request:
     if len(lines) > MAX_HASHES:
         raise LedgerError(f"{len(lines)} hashes; at most {MAX_HASHES} are possible")
     try:
-        found = note.parse(rest)
+        checkpoint_note = note.parse(rest)
     except NoteError as error:
         raise LedgerError(str(error)) from error
-    checkpoint = parse_checkpoint(found.text)
-    return Request(old=int(match[1]), hashes=tuple(map(_hash, lines)), note=found, checkpoint=checkpoint)
+    checkpoint = parse_checkpoint(checkpoint_note.text)
+    return Request(old=int(match[1]), hashes=tuple(map(_hash, lines)), note=checkpoint_note, checkpoint=checkpoint)
 
 
 class Witness:
@@ -91,16 +91,16 @@ class Witness:
         self._memory, self._known, self._clock = memory, known, clock
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
-        """The answer to any request."""
+        """Return the answer to any request."""
         if path == f"/{ADD}":
             return self.add(body) if method == "POST" else Answer(status=405, body=b"POST\n", headers={"Allow": "POST"})
         match = _PATH.fullmatch(path)
         if method != "GET" or not match:
             return Answer(status=404, body=b"no such place\n")
-        found = self._memory.named(match[1])
-        if found is None:
+        remembered = self._memory.named(match[1])
+        if remembered is None:
             return Answer(status=404, body=b"no checkpoint of such a log was cosigned here\n")
-        return Answer(status=200, body=found.content, headers={"Cache-Control": "no-cache"})
+        return Answer(status=200, body=remembered.content, headers={"Cache-Control": "no-cache"})
 
     def add(self, body: bytes) -> Answer:
         """Cosign a checkpoint, or say why not."""
@@ -132,7 +132,7 @@ class Witness:
         return Answer(status=200, body=f"{line}\n".encode())
 
     def _logs(self, origin: str, now: int) -> list[Verifier]:
-        """The keys that may sign this log now."""
+        """Return the keys that may sign this log now."""
         return [
             key.verifier
             for key in self._known(origin).logs
@@ -141,7 +141,7 @@ class Witness:
 
 
 def start(witness: Witness, port: int) -> ThreadingHTTPServer:
-    """The witness as a server on 127.0.0.1."""
+    """Return the witness as a server on 127.0.0.1."""
     return web.serve(port, witness.respond, max_body=MAX_BODY)
 
 
@@ -161,12 +161,12 @@ def _check_extends(asked: Request, last: Checkpoint | None) -> None:
 
 def _hash(line: str) -> bytes:
     try:
-        found = base64.b64decode(line, validate=True)
+        decoded = base64.b64decode(line, validate=True)
     except (binascii.Error, ValueError) as error:
         raise LedgerError(f"a hash is not base64: {line[:80]!r}") from error
-    if len(found) != HASH_BYTES or base64.b64encode(found).decode() != line:
+    if len(decoded) != HASH_BYTES or base64.b64encode(decoded).decode() != line:
         raise LedgerError(f"not a hash: {line[:80]!r}; expected {HASH_BYTES} bytes in canonical base64")
-    return found
+    return decoded
 
 
 def _refusal(status: int, why: str) -> Answer:
@@ -197,9 +197,9 @@ def submit(
     Raises `LedgerError` if the tiles do not lead to the checkpoint, if no known log has signed it, and for what the
     witness refuses: in particular where it has seen more entries, or another history.
     """
-    found, checkpoint = read_checkpoint(directory)
+    own_note, checkpoint = read_checkpoint(directory)
     try:
-        note.verify(found, [key.verifier for key in anchor.logs])
+        note.verify(own_note, [key.verifier for key in anchor.logs])
     except NoteError as error:
         raise LedgerError(f"{directory}: {error}") from error
     if not anchor.witnesses:
@@ -208,22 +208,24 @@ def submit(
     if root != checkpoint.root:
         raise LedgerError(f"{directory}: its tiles lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
     old = _seen_here(directory, anchor, checkpoint)
-    told: set[int] = set()
+    tried: set[int] = set()
     for turn in range(TRIES):
         try:
-            answer = client.ask("POST", ADD, _request(directory, found, checkpoint, old).content, max_bytes=MAX_ANSWER)
+            answer = client.ask(
+                "POST", ADD, _request(directory, own_note, checkpoint, old).content, max_bytes=MAX_ANSWER
+            )
         except UnreachableError:
             if turn == TRIES - 1:
                 raise
             sleep(_wait(turn))
             continue
         if answer.status == 200:
-            return _take(directory, found, checkpoint, answer, client, anchor)
+            return _take(directory, own_note, checkpoint, answer, client, anchor)
         if answer.status == 409:
             old = _told(answer, client, checkpoint)
-            if old in told:
+            if old in tried:
                 sleep(_wait(turn))
-            told.add(old)
+            tried.add(old)
         elif answer.status < 500 or turn == TRIES - 1:
             raise LedgerError(f"{client.url}: the witness refused with status {answer.status}: {_words(answer)}")
         else:
@@ -231,15 +233,15 @@ def submit(
     raise LedgerError(f"{client.url}: tried {TRIES} times, and each time the witness had seen another size")
 
 
-def _request(directory: Path, found: Note, checkpoint: Checkpoint, old: int) -> Request:
+def _request(directory: Path, own_note: Note, checkpoint: Checkpoint, old: int) -> Request:
     hashes: tuple[bytes, ...] = ()
     if 0 < old < checkpoint.size:
         hashes = merkle.prove_consistency(old, checkpoint.size, LedgerDirectory(directory).hashes(checkpoint.size))
-    return Request(old=old, hashes=hashes, note=found, checkpoint=checkpoint)
+    return Request(old=old, hashes=hashes, note=own_note, checkpoint=checkpoint)
 
 
 def _seen_here(directory: Path, anchor: Anchor, checkpoint: Checkpoint) -> int:
-    """The size that a witness has cosigned last, as far as its note here tells; only a guess, which it corrects."""
+    """Return the size that a witness cosigned last by its note here: a guess, which the witness corrects."""
     notes = LedgerDirectory(directory).witness_notes()
     sizes = [0]
     for witness in anchor.witnesses:
@@ -251,7 +253,7 @@ def _seen_here(directory: Path, anchor: Anchor, checkpoint: Checkpoint) -> int:
 
 
 def _told(answer: Answer, client: Client, checkpoint: Checkpoint) -> int:
-    """The size in the answer to a request with another one."""
+    """Return the size in the answer to a request with another one."""
     text = answer.body.decode("ascii", errors="replace").removesuffix("\n")
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise LedgerError(f"{client.url}: the witness says that the size is another, and not which: {text[:80]!r}")
@@ -264,21 +266,21 @@ def _told(answer: Answer, client: Client, checkpoint: Checkpoint) -> int:
 
 
 def _take(
-    directory: Path, found: Note, checkpoint: Checkpoint, answer: Answer, client: Client, anchor: Anchor
+    directory: Path, own_note: Note, checkpoint: Checkpoint, answer: Answer, client: Client, anchor: Anchor
 ) -> tuple[Submitted, ...]:
     """Check the cosignatures in the answer, and write a note for each witness that made one."""
     try:
-        lines = note.parse(f"{found.text}\n".encode() + answer.body)
+        lines = note.parse(f"{own_note.text}\n".encode() + answer.body)
         verified = note.verify(lines, [witness.key.verifier for witness in anchor.witnesses])
     except NoteError as error:
         raise LedgerError(f"{client.url}: the answer is not the cosignature of a known witness: {error}") from error
-    taken, known = [], note.of_keys(found, anchor.verifiers)
-    for each in verified:
-        key = each.verifier
+    taken, known = [], note.of_keys(own_note, anchor.verifiers)
+    for cosignature in verified:
+        key = cosignature.verifier
         own = [line for line in lines.signatures if (line.name, line.key_id) == (key.name, key.key_id)]
         path = directory / WITNESS / note_name(key)
         write_file(path, note.with_signatures(known, own).content)
-        taken.append(Submitted(checkpoint=checkpoint, verified=each, path=path))
+        taken.append(Submitted(checkpoint=checkpoint, verified=cosignature, path=path))
     return tuple(taken)
 
 

@@ -1,22 +1,24 @@
 """Provenance: classes of data, who may vouch for them, and which of them may train which layer.
 
-Whom to believe is said by a trust file, which whoever checks brings along. Everything else is signed:
+A trust file says whom to believe; the checker brings it along. Everything else is signed:
 
-    keys, private        private keys in files that nobody else can read
-    envelope             DSSE: bytes, their type, and who signed them
-    trust, roles         the trust file: authorities, their keys and spans, revocations, how many it takes
-    require              whether signatures are enough for a document, and if not, why
-    authorities          how a trust file changes
-    signed, drafts       records as signed documents, and as people write them
-    taxonomy, branches   the tree of classes
-    policy, routing      which class may train which layer, when, how strongly
-    statement            in-toto statements
-    tags, attestation    the class of every example, and who vouches for all of them
-    grants               who may read what
-    commitments, salts   what stands for numbers, and the secrets that open it
-    reading_keys         what a secret gives for one stretch of a class's numbers, and a grant hands on
-    sealing              blobs that only a reading key opens
-    publish              the JSON Schemas of all these records
+    keys, agent              private keys, in files that only their owner can read, or in an SSH agent
+    spellings                how records spell moments, digests, text and class paths
+    envelope, statement      DSSE: bytes, their type, and who signed them; in-toto statements
+    trust                    the trust file: authorities, their keys and spans, revocations, quorums, changes
+    signing                  signed records: documents, claims and drafts; whether their signatures are enough
+    taxonomy                 the tree of classes
+    regions, examples        the parts of a model, of a training and of a class that policies name
+    policy, routing          which class may train which layer, when, how strongly
+    findings, admission      what a policy probably does not mean; its weights in one run
+    tags, tags_file          the class of every example, and the Parquet file that holds them
+    tag_records              records to be tagged
+    tag_attestation          who vouches for all tags of a table
+    description              what a dataset is
+    grants                   who may read what
+    commitments, encryption  salted commitments, and blobs that only a reading key opens
+    model_attestation, observation, deletion_certificate, usage, levels    signed claims about models
+    publish                  the JSON Schemas of all these records
 
 Nothing is believed by default: what a trust file or a policy does not say is refused.
 """

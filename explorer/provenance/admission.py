@@ -1,7 +1,7 @@
 """Admission: what a policy decides for the classes and layers of one run, phase by phase, as tables of weights.
 
 Nothing changes inside a phase, so there is one table for each. It is training's only source of weights, and a ledger
-names it by its digest; whoever holds the policy works it out again and compares. Its bytes are canonical JSON
+names it by its digest; a reader with the policy computes it again and compares. Its bytes are canonical JSON
 (RFC 8785): classes in the order of the run, layers with the adapters after them, weights as `float.hex()`:
 
     {"classes":["open/bsd"],"format":"explorer/admission/v1","layers":["embed","head"],
@@ -66,7 +66,7 @@ class Admission:
         return hashlib.sha256(self.content).hexdigest()
 
     def row(self, class_: str) -> dict[str, float]:
-        """The weight of a class in every layer; 0 everywhere for a class that the run does not know."""
+        """Return the weight of a class in every layer; 0 everywhere for a class that the run does not know."""
         if class_ not in self.classes:
             return dict.fromkeys(self.layers, 0.0)
         return dict(zip(self.layers, self.weights[self.classes.index(class_)].tolist(), strict=True))
@@ -80,7 +80,9 @@ def admit(
     progress: float,
     conditions: Collection[str] = (),
 ) -> Admission:
-    """The table that holds at this share of training, with these conditions switched on. Layers include the adapters.
+    """Return the table that holds at this share of training, with these conditions switched on.
+
+    Layers include the adapters.
 
     Raises `ProvenanceError` for progress outside [0, 1], and for more cells than can be asked about.
     """
@@ -90,12 +92,14 @@ def admit(
         asked = weight(routing, class_=class_, progress=progress, conditions=conditions, layer=layer, band=band)
         return asked.weight
 
-    bands = {each: routing.policy.bands(each) for each in classes}
+    bands = {path: routing.policy.bands(path) for path in classes}
     check_size(routing.policy, sum(map(len, bands.values())) * len(layers))
-    found = {each: np.array([[ask(each, layer, band) for layer in layers] for band in bands[each]]) for each in bands}
-    found = {each: rows.astype(np.float64).reshape(len(bands[each]), len(layers)) for each, rows in found.items()}
-    weights = np.array([found[each].max(axis=0) for each in classes]).reshape(len(classes), len(layers))
-    differ = {each: Banded(bands=bands[each], weights=rows) for each, rows in found.items() if (rows != rows[0]).any()}
+    by_band = {path: np.array([[ask(path, layer, band) for layer in layers] for band in bands[path]]) for path in bands}
+    by_band = {path: rows.astype(np.float64).reshape(len(bands[path]), len(layers)) for path, rows in by_band.items()}
+    weights = np.array([by_band[path].max(axis=0) for path in classes]).reshape(len(classes), len(layers))
+    differ = {
+        path: Banded(bands=bands[path], weights=rows) for path, rows in by_band.items() if (rows != rows[0]).any()
+    }
     for array in (weights, *(banded.weights for banded in differ.values())):
         array.flags.writeable = False
     names = tuple(layer.name for layer in layers)
@@ -103,7 +107,7 @@ def admit(
 
 
 def _rows(banded: Banded) -> list[dict[str, list[str]]]:
-    """The bands and their weights, as canonical values."""
+    """Return the bands and their weights, as canonical values."""
     return [
         {
             **{score: [float(end).hex() for end in band.of(score)] for score in SCORES},
@@ -121,7 +125,7 @@ class Admissions:
         self._known: dict[tuple[Phase, frozenset[str]], Admission] = {}
 
     def at(self, progress: float, conditions: Collection[str] = ()) -> Admission:
-        """The table that holds now; the same object as long as the phase lasts. Raises as `admit` does."""
+        """Return the table that holds now; the same object as long as the phase lasts. Raises as `admit` does."""
         on = frozenset(conditions)
         key = phase_at(self._routing.policy, progress=progress, conditions=on), on
         if key not in self._known:

@@ -32,7 +32,7 @@ from explorer.errors import ProvenanceError
 PREFIX = "ssh-agent:"
 SOCKET = "SSH_AUTH_SOCK"
 MAX_REPLY = 2**18  # as OpenSSH bounds its own messages
-PATIENCE = 120.0  # seconds: an agent may ask somebody to confirm, or to touch a token
+PATIENCE = 120.0  # seconds: an agent may ask its user to confirm, or to touch a token
 _ED25519 = b"ssh-ed25519"
 
 
@@ -54,7 +54,7 @@ class Identity(NamedTuple):
 
 
 class AgentKey(Ed25519PrivateKey):
-    """A private key that signs as others do, and that nobody can take out of its agent."""
+    """A private key that signs as others do and cannot leave its agent."""
 
     def __init__(self, identity: Identity, path: str) -> None:
         self._identity, self._path = identity, path
@@ -94,34 +94,43 @@ class AgentKey(Ed25519PrivateKey):
 
 
 def agent_key(name: str) -> AgentKey:
-    """The key that is named, with or without `PREFIX`. Raises `ProvenanceError` that says which keys there are."""
+    """Return the key that is named, with or without `PREFIX`.
+
+    Raises `ProvenanceError` that says which keys there are.
+    """
     path, wanted = _socket(), _plain(name.removeprefix(PREFIX))
     identities = _identities(path)
     if not identities:
         raise ProvenanceError(f"{PREFIX}{wanted}: the agent has no key, or is locked: `ssh-add FILE`, or `ssh-add -X`")
-    found = [each for each in identities if not wanted or wanted in (_plain(each.fingerprint), _plain(each.comment))]
+    fitting = [
+        identity
+        for identity in identities
+        if not wanted or wanted in (_plain(identity.fingerprint), _plain(identity.comment))
+    ]
     if not wanted:
-        found = [each for each in found if each.kind == _ED25519.decode()] or found
-    there = ", ".join(f"{each.fingerprint} {each.comment!r:.40} ({each.kind})" for each in identities[:5])
-    if len(found) != 1:
-        what = f"{len(found)} keys of the agent fit" if found else "the agent has no such key"
+        fitting = [identity for identity in fitting if identity.kind == _ED25519.decode()] or fitting
+    there = ", ".join(
+        f"{identity.fingerprint} {identity.comment!r:.40} ({identity.kind})" for identity in identities[:5]
+    )
+    if len(fitting) != 1:
+        what = f"{len(fitting)} keys of the agent fit" if fitting else "the agent has no such key"
         raise ProvenanceError(f"{PREFIX}{wanted}: {what}; it has {there}")
-    if found[0].kind != _ED25519.decode():
-        raise ProvenanceError(f"{PREFIX}{wanted}: a key of kind {found[0].kind}; expected {_ED25519.decode()}")
-    if len(_strings(found[0].blob, 2)[1]) != 32:
+    if fitting[0].kind != _ED25519.decode():
+        raise ProvenanceError(f"{PREFIX}{wanted}: a key of kind {fitting[0].kind}; expected {_ED25519.decode()}")
+    if len(_strings(fitting[0].blob, 2)[1]) != 32:
         raise ProvenanceError(f"{PREFIX}{wanted}: not a key: expected 32 bytes")
-    return AgentKey(found[0], path)
+    return AgentKey(fitting[0], path)
 
 
 def agent_public_keys() -> list[bytes]:
-    """The public halves, 32 bytes each, of the Ed25519 keys in the agent; none where no agent is named.
+    """Return the public halves, 32 bytes each, of the Ed25519 keys in the agent; none where no agent is named.
 
     Raises `ProvenanceError` for an agent that does not answer as one does.
     """
     if not os.environ.get(SOCKET):
         return []
-    signing = [each for each in _identities(_socket()) if each.kind == _ED25519.decode()]
-    return [_strings(each.blob, 2)[1] for each in signing]
+    signing = [identity for identity in _identities(_socket()) if identity.kind == _ED25519.decode()]
+    return [_strings(identity.blob, 2)[1] for identity in signing]
 
 
 def _identities(path: str) -> list[Identity]:
@@ -136,7 +145,7 @@ def _identities(path: str) -> list[Identity]:
 
 
 def _asked(path: str, question: bytes) -> tuple[int, bytes]:
-    """The type and the fields of the answer to one question."""
+    """Return the type and the fields of the answer to one question."""
     try:
         with socket.socket(socket.AF_UNIX) as agent:
             agent.settimeout(PATIENCE)
@@ -169,17 +178,17 @@ def _socket() -> str:
 
 
 def _strings(content: bytes, number: int | None = None) -> list[bytes]:
-    """The strings of a message, one after the other. Raises `ProvenanceError` for what is cut short."""
-    found, at = [], 0
+    """Return the strings of a message, one after the other. Raises `ProvenanceError` for what is cut short."""
+    strings, at = [], 0
     while at < len(content):
         end = at + 4 + (struct.unpack_from(">I", content, at)[0] if at + 4 <= len(content) else len(content))
         if end > len(content):
             raise ProvenanceError("the SSH agent's answer is cut short")
-        found.append(content[at + 4 : end])
+        strings.append(content[at + 4 : end])
         at = end
-    if number is not None and len(found) != number:
-        raise ProvenanceError(f"the SSH agent's answer has {len(found)} fields, expected {number}")
-    return found
+    if number is not None and len(strings) != number:
+        raise ProvenanceError(f"the SSH agent's answer has {len(strings)} fields, expected {number}")
+    return strings
 
 
 def _string(content: bytes) -> bytes:
@@ -187,5 +196,5 @@ def _string(content: bytes) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """A name as it comes out of a path."""
+    """Return a name as it comes out of a path."""
     return re.sub("/+", "/", name.strip())

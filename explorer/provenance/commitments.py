@@ -1,9 +1,9 @@
-"""Salted commitments: what stands for content where the content must not stand.
+"""Salted commitments: they take the place of content that must not be shown.
 
     commitment = SHA-256(salt || content), 32 bytes          the salt is 32 bytes and is kept elsewhere
 
-Whoever holds salt and content can show that they belong to the commitment. Without the salt a commitment says nothing:
-nobody can guess the content and try, and the same content under two salts gives two commitments that nothing links. To
+A holder of salt and content can show that they belong to the commitment. Without the salt a commitment says nothing:
+guesses of the content cannot be tried, and nothing links two commitments to the same content under two salts. To
 erase content is to destroy it together with its salt; whatever the commitment is part of stays as it was.
 
 A record has a salt of its own, from the system's randomness. The numbers of a class in a training step have one that
@@ -15,7 +15,7 @@ Salts are kept in a file that its owner alone can read and in which each one can
     24 bytes "explorer/salts/v1" and zeros || number of salts as u64, big-endian || 32 bytes for each slot
 
 The salts of a tag table stand by slot; the secrets of a run's classes stand in the order of the run's genesis. To
-destroy one is to write zeros over it where it stands. A disk that never writes over its blocks (some file systems, most
+destroy one is to write zeros over it in place. A disk that never writes over its blocks (some file systems, most
 flash), a backup and a copy keep what they have: see to them too.
 """
 
@@ -33,31 +33,31 @@ from explorer.provenance.keys import open_private, write_private
 
 SALT_BYTES = 32
 COMMITMENT_BYTES = 32
-DESTROYED = bytes(SALT_BYTES)  # what stands where a salt or a secret was; no generator returns it
+DESTROYED = bytes(SALT_BYTES)  # what takes the place of a salt or a secret; no generator returns it
 
 
 def new_salt() -> bytes:
-    """A salt for one record, or the secret of one class."""
+    """Return a salt for one record, or the secret of one class."""
     return secrets.token_bytes(SALT_BYTES)
 
 
 def commit(salt: bytes, content: bytes) -> bytes:
-    """The commitment to `content`, 32 bytes. Raises `ProvenanceError` for what is no salt."""
+    """Return the commitment to `content`, 32 bytes. Raises `ProvenanceError` for what is no salt."""
     return hashlib.sha256(sound_salt(salt) + content).digest()
 
 
 def check_commitment(commitment: bytes, *, salt: bytes, content: bytes, where: str) -> None:
     """Raise `ProvenanceError` unless the commitment is to `content` under `salt`."""
-    found = commit(salt, content)
-    if not hmac.compare_digest(found, commitment):
+    actual = commit(salt, content)
+    if not hmac.compare_digest(actual, commitment):
         raise ProvenanceError(
-            f"{where}: the content does not belong to its commitment: they give {found.hex()}, expected "
+            f"{where}: the content does not belong to its commitment: they give {actual.hex()}, expected "
             f"{commitment.hex()}; the content was changed, or the salt is another record's"
         )
 
 
 def sound_salt(salt: bytes) -> bytes:
-    """The salt or secret itself. Raises `ProvenanceError` for what is none, or none any more."""
+    """Return the salt or secret itself. Raises `ProvenanceError` for what is none, or none any more."""
     if len(salt) != SALT_BYTES:
         raise ProvenanceError(f"a salt has {SALT_BYTES} bytes, found {len(salt)}")
     if salt == DESTROYED:
@@ -83,13 +83,13 @@ class Salts:
         return len(self.content) // SALT_BYTES
 
     def of(self, slot: int) -> bytes | None:
-        """The salt of a slot, or None if it was destroyed."""
+        """Return the salt of a slot, or None if it was destroyed."""
         salt = self.content[slot * SALT_BYTES : (slot + 1) * SALT_BYTES]
         return None if salt == DESTROYED else salt
 
 
 def new_salts(number: int) -> Salts:
-    """So many salts, from the system's randomness."""
+    """Return so many salts, from the system's randomness."""
     return Salts(content=secrets.token_bytes(number * SALT_BYTES))
 
 
@@ -122,7 +122,7 @@ def destroy_salt(path: Path, slot: int) -> None:
 
 
 def _number(file: BinaryIO, path: Path) -> int:
-    """How many salts the file holds, by its header and by its size."""
+    """Return how many salts the file holds, by its header and by its size."""
     header = file.read(_HEADER.size)
     size = os.fstat(file.fileno()).st_size
     if len(header) == _HEADER.size:

@@ -5,10 +5,10 @@
 
 There are two levels, and no certificate can be made of less. G2, exact by structure: the target's sealed regions are
 dropped, `structure` names their tensors and the roots over all others. G3, exact by replay: `replay` names the state
-that was gone on from and the first step in which the target could have moved anything. What is to be deleted is told by
-class or authority; single records as a salted commitment to their list and how many they are.
+that training continued from and the first step in which the target could have moved anything. The target is named by
+class or authority; single records by a salted commitment to their list and by their number.
 
-Whoever has both ledgers and the new run derives all of that again (`explorer.deletion.verify`), but for what the fields
+A reader of both ledgers and the new run derives all of that again (`explorer.deletion.verify`), but for what the fields
 say that are the signer's word.
 """
 
@@ -219,9 +219,9 @@ def check(value: Certificate, *, where: str) -> None:
     target = value.target
     if bool(target.classes) + bool(target.authorities) + (target.records is not None) != 1:
         raise ProvenanceError(f"{where}: target: expected classes, authorities or records, one of the three")
-    if any(len({*each}) != len(each) for each in (target.classes, target.authorities)):
+    if any(len({*what}) != len(what) for what in (target.classes, target.authorities)):
         raise ProvenanceError(f"{where}: target: {target.words:.200}: one of them twice")
-    if missing := [each for each in ALWAYS if each not in {one.what for one in value.not_reached}]:
+    if missing := [what for what in ALWAYS if what not in {one.what for one in value.not_reached}]:
         raise ProvenanceError(f"{where}: not_reached: leaves out what no deletion reaches: {', '.join(missing)}")
     for index, artefact in enumerate(value.to_destroy):
         path = PurePosixPath(artefact.path)

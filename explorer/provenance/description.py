@@ -7,7 +7,7 @@ What a dataset is, as MLCommons Croissant 1.0 (docs.mlcommons.org/croissant/docs
 dataset search engines and `mlcroissant` read, with the fields of its vocabulary for responsible AI where there are
 facts for them.
 
-The context stands in the document, as the specification gives it: whoever reads one fetches nothing. What is not known
+The context is in the document, as the specification gives it: a reader fetches nothing. What is not known
 is left out; a field without a fact is none.
 """
 
@@ -83,7 +83,7 @@ class Description:
 
 
 def read_description(document: Document) -> Description:
-    """The description that a document says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the description that a document says. Raises `SpecError` that names file, line, key and fault."""
     try:
         return from_json(Description, document.value, where=document.where, error=SpecError)
     except SpecError as fault:
@@ -177,8 +177,11 @@ def croissant(
     files: Sequence[File],
     records: Sequence[Records],
 ) -> dict[str, Any]:
-    """The document. `facts` are further properties by their names in schema.org, or behind `rai:`; those that are None
-    or empty are left out."""
+    """Return the document.
+
+    `facts` are further properties by their names in schema.org, or behind `rai:`; those that are None or empty are left
+    out.
+    """
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -186,34 +189,34 @@ def croissant(
         "name": name,
         "description": description,
         **{key: value for key, value in facts.items() if value not in (None, "", [], ())},
-        "distribution": [_file(at, each) for at, each in enumerate(files)],
-        "recordSet": [_records(each) for each in records if each.rows or each.file is not None],
+        "distribution": [_file(at, described) for at, described in enumerate(files)],
+        "recordSet": [_records(described) for described in records if described.rows or described.file is not None],
     }
 
 
-def _file(at: int, each: File) -> dict[str, Any]:
+def _file(at: int, file: File) -> dict[str, Any]:
     made = {
         "@type": "cr:FileObject",
         "@id": f"file-{at}",
-        "name": each.path.rpartition("/")[2],
-        "contentUrl": each.path,
-        "encodingFormat": each.encoding,
-        "sha256": each.sha256,
+        "name": file.path.rpartition("/")[2],
+        "contentUrl": file.path,
+        "encodingFormat": file.encoding,
+        "sha256": file.sha256,
     }
-    return made | ({"description": each.description} if each.description else {})
+    return made | ({"description": file.description} if file.description else {})
 
 
-def _records(each: Records) -> dict[str, Any]:
+def _records(records: Records) -> dict[str, Any]:
     made: dict[str, Any] = {
         "@type": "cr:RecordSet",
-        "@id": each.name,
-        "name": each.name,
-        "description": each.description,
-        "key": {"@id": f"{each.name}/{each.key}"},
-        "field": [_field(each, column) for column in each.columns],
+        "@id": records.name,
+        "name": records.name,
+        "description": records.description,
+        "key": {"@id": f"{records.name}/{records.key}"},
+        "field": [_field(records, column) for column in records.columns],
     }
-    if each.file is None:
-        rows = [{f"{each.name}/{key}": value for key, value in row.items()} for row in each.rows]
+    if records.file is None:
+        rows = [{f"{records.name}/{key}": value for key, value in row.items()} for row in records.rows]
         return made | {"data": rows}
     return made
 

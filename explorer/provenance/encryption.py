@@ -11,7 +11,7 @@ numbers and sketches stand in the blobs of the state that closes it), and the en
     the salt of a commitment to the numbers of a step    HKDF-Expand(R, "explorer/salt/v1" 00 step as u64, 32)
     the keys that seal a blob                            below
 
-so that whoever has R can read those numbers and hold them against their commitments, and learns nothing of another
+so that a holder of R can read those numbers and check them against their commitments, and learns nothing of another
 class, kind or stretch: none follows from another, and the secret follows from none. A replay arrives at the same keys.
 To destroy the secret of a class is to destroy all of its keys that were never handed on.
 
@@ -48,14 +48,17 @@ _READING, _SALT = b"explorer/reading-key/v1", b"explorer/salt/v1"
 
 
 def reading_key(secret: bytes, *, kind: str, class_path: str, first: int) -> bytes:
-    """The key to a class's numbers of this kind from this step on. Raises `ProvenanceError` for what is no secret."""
+    """Return the key to a class's numbers of this kind from this step on.
+
+    Raises `ProvenanceError` for what is no secret.
+    """
     if kind not in KINDS:
         raise ProvenanceError(f"no reading key: {unknown('kind', kind, KINDS)}")
     return expand(sound_salt(secret), _READING, kind.encode(), class_path.encode(), step_bytes(first))
 
 
 def salt_of(key: bytes, step: int) -> bytes:
-    """The salt of the commitment that the entry of this step makes to the numbers."""
+    """Return the salt of the commitment that the entry of this step makes to the numbers."""
     return expand(key, _SALT, step_bytes(step))
 
 
@@ -65,7 +68,7 @@ def expand(key: bytes, *parts: bytes) -> bytes:
 
 
 def step_bytes(step: int) -> bytes:
-    """A step as 8 bytes, big-endian. Raises `ProvenanceError` for a number that no step has."""
+    """Return a step as 8 bytes, big-endian. Raises `ProvenanceError` for a number that no step has."""
     if not 0 <= step < 2**63:
         raise ProvenanceError(f"no key for step {step}: steps are counted from 0")
     return struct.pack(">Q", step)
@@ -81,14 +84,17 @@ _NONCE = bytes(12)  # every key seals one plaintext
 
 
 def seal(key: bytes, plaintext: bytes, *, kind: str, name: str, first: int) -> bytes:
-    """The sealed form of a blob. `key` is the reading key of its class, kind and first step."""
+    """Return the sealed form of a blob. `key` is the reading key of its class, kind and first step."""
     iv = _iv(key, name, plaintext)
     return MAGIC + iv + AESGCM(_blob_key(key, iv)).encrypt(_NONCE, plaintext, _aad(kind, name, first))
 
 
 def open_sealed(key: bytes, content: bytes, *, kind: str, name: str, first: int) -> bytes:
-    """The plaintext. Raises `ProvenanceError` for what is not sealed, was cut short, and for content that is not what
-    was sealed with this key under this name."""
+    """Return the plaintext.
+
+    Raises `ProvenanceError` for what is not sealed, was cut short, and for content that is not what was sealed with
+    this key under this name.
+    """
     if not is_sealed(content):
         raise ProvenanceError(f"{name}: not sealed: it does not begin with {MAGIC.decode().strip()}")
     if len(content) < OVERHEAD:
@@ -107,7 +113,7 @@ def open_sealed(key: bytes, content: bytes, *, kind: str, name: str, first: int)
 
 
 def is_sealed(content: bytes) -> bool:
-    """Whether this claims to be a sealed blob."""
+    """Return whether this claims to be a sealed blob."""
     return content.startswith(MAGIC)
 
 

@@ -4,12 +4,12 @@ A signature covers PAE(type, payload), lengths in bytes:
 
     DSSEv1 29 http://example.com/HelloWorld 11 hello world
 
-and stands in JSON:
+and is written in JSON:
 
     {"payload": base64, "payloadType": text, "signatures": [{"keyid": text, "sig": base64}]}
 
 Base64 is read in its standard and its URL-safe alphabet. What is verified is what is used: the payload is decoded once
-and never written anew. A key id is a hint that nobody vouches for; every signature is tried with every key. Names that
+and never encoded again. A key id is a hint without proof; every signature is tried with every key. Names that
 DSSE does not know are passed over, as its specification asks: no signature covers them, and nothing here uses them.
 
 The library's own `Envelope.verify` counts key ids, so that one key under two ids meets a threshold of two; it cannot
@@ -64,7 +64,7 @@ class Envelope:
 
     @property
     def content(self) -> bytes:
-        """The envelope as it stands in a file: canonical JSON and a newline."""
+        """The content of its file: canonical JSON and a newline."""
         return (
             canonical(
                 {
@@ -87,25 +87,26 @@ def parse_envelope(content: bytes, *, where: str) -> Envelope:
     kind = _text(value, "payloadType", where)
     if not 0 < len(kind) <= MAX_TYPE or not kind.isascii() or not kind.isprintable():
         raise ProvenanceError(f"{where}: payloadType: expected 1 to {MAX_TYPE} printable ASCII characters")
-    found = value.get("signatures")
-    if not isinstance(found, list):
+    listed = value.get("signatures")
+    if not isinstance(listed, list):
         raise ProvenanceError(f"{where}: signatures: expected a list")
-    if not 0 < len(found) <= MAX_SIGNATURES:
-        raise ProvenanceError(f"{where}: signatures: expected 1 to {MAX_SIGNATURES}, found {len(found)}")
+    if not 0 < len(listed) <= MAX_SIGNATURES:
+        raise ProvenanceError(f"{where}: signatures: expected 1 to {MAX_SIGNATURES}, found {len(listed)}")
     return Envelope(
         payload=_decode(value, "payload", where),
         payload_type=kind,
-        signatures=tuple(_signature(one, f"{where}: signatures[{index}]") for index, one in enumerate(found)),
+        signatures=tuple(_signature(one, f"{where}: signatures[{index}]") for index, one in enumerate(listed)),
     )
 
 
 def sign_envelope(payload: bytes, payload_type: str, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
-    """An envelope that each of the keys has signed."""
+    """Return an envelope that each of the keys has signed."""
     return add_signatures(Envelope(payload=payload, payload_type=payload_type, signatures=()), keys)
 
 
 def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
-    """The same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats itself.
+    """Return the same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats
+    itself.
 
     Raises `ProvenanceError` for more signatures than are read.
     """
@@ -120,9 +121,9 @@ def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Env
 
 
 def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes]:
-    """Those of the public keys (32 bytes each) that have signed this payload as this type.
+    """Return those of the public keys (32 bytes each) that have signed this payload as this type.
 
-    Nobody has signed with a weak key, since anybody could have.
+    Signatures of weak keys do not count, since anyone could have made them.
     """
     signed = envelope.signed
     return frozenset(
@@ -143,12 +144,13 @@ def write_envelope(path: Path, envelope: Envelope) -> None:
 
 
 def key_id(public_key: bytes) -> str:
-    """The id under which a key signs: 64 hexadecimal digits, as `securesystemslib` derives it from the public key."""
+    """Return the id under which a key signs: 64 hexadecimal digits, as `securesystemslib` derives it from the public
+    key."""
     return _library_key(public_key).keyid
 
 
 def _type_at(path: Path) -> str | None:
-    """The type of the envelope that stands there; None for anything else."""
+    """Return the type of the envelope in a file; None for anything else."""
     if not path.is_file():
         return None
     try:
@@ -163,7 +165,7 @@ def _library_key(public_key: bytes) -> SSlibKey:
 
 
 def _matches(signed: bytes, sig: bytes, public_key: bytes) -> bool:
-    if is_weak(public_key) or is_weak(sig[:32]):  # R stands before S
+    if is_weak(public_key) or is_weak(sig[:32]):  # R comes before S
         return False
     key = _library_key(public_key)
     try:

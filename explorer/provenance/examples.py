@@ -1,6 +1,6 @@
-"""Examples of one class told apart by a score, so that a rule of a policy can be about some of them.
+"""Examples of one class divided by a score, so that a rule of a policy can be about some of them.
 
-In each step the examples of a class that are read are ranked by their score, by nobody else's numbers:
+In each step the examples of a class that are read are ranked by their score, without numbers of other classes:
 
     loss        the loss of the example, by the model as it is when the step begins
     entropy     the entropy of the model's prediction, in nats, mean over places or tokens
@@ -39,7 +39,7 @@ class Examples:
     entropy: Interval | None = None
 
     def holds(self, band: "Band") -> bool:
-        """Whether the band lies within the intervals. It crosses none of their ends."""
+        """Return whether the band lies within the intervals. It crosses none of their ends."""
         return all(wanted is None or inside(band.of(score)[0], wanted) for score, wanted in self.named().items())
 
     def named(self) -> dict[str, Interval | None]:
@@ -70,31 +70,32 @@ ALL = Band()
 
 
 def bands_of(rules: Iterable[Examples | None]) -> tuple[Band, ...]:
-    """The bands into which these rules divide the examples of a class; one of all where none of them names a score."""
-    named = [each for each in rules if each is not None]
-    losses = partition(each.loss for each in named if each.loss is not None)
-    entropies = partition(each.entropy for each in named if each.entropy is not None)
+    """Return the bands into which these rules divide the examples of a class; one of all where none of them names a
+    score."""
+    named = [examples for examples in rules if examples is not None]
+    losses = partition(examples.loss for examples in named if examples.loss is not None)
+    entropies = partition(examples.entropy for examples in named if examples.entropy is not None)
     return tuple(Band(loss=loss, entropy=entropy) for loss, entropy in itertools.product(losses, entropies))
 
 
 def scores_of(bands: Iterable[Band]) -> tuple[str, ...]:
-    """The scores that it takes to tell these bands apart, in the order of `SCORES`."""
+    """Return the scores that it takes to tell these bands apart, in the order of `SCORES`."""
     several = tuple(bands)
     return tuple(score for score in SCORES if any(band.of(score) != WHOLE for band in several))
 
 
 def placed(bands: tuple[Band, ...], scores: Mapping[str, NDArray[np.float32]]) -> NDArray[np.int64]:
-    """The band of each example, N, by the scores of all N in the order of their slots."""
+    """Return the band of each example, N, by the scores of all N in the order of their slots."""
     positions = {score: _positions(values) for score, values in scores.items()}
     count = len(next(iter(positions.values())))
-    found = np.full(count, -1, np.int64)
+    band_of = np.full(count, -1, np.int64)
     for at, band in enumerate(bands):
         here = np.ones(count, np.bool_)
         for score, values in positions.items():
             here &= np.array([inside(value, band.of(score)) for value in values.tolist()], np.bool_)
-        found[here] = at
-    assert (found >= 0).all(), "bands divide all examples"
-    return found
+        band_of[here] = at
+    assert (band_of >= 0).all(), "bands divide all examples"
+    return band_of
 
 
 def check_examples(examples: Examples | None, where: str) -> None:

@@ -34,19 +34,23 @@ def of_policy(routing: Routing) -> tuple[Finding, ...]:
 
 
 def of_matrix(matrix: Matrix) -> tuple[Finding, ...]:
-    """What is void, rules that never decide, and sealed classes that train shared layers too."""
-    found = void(matrix.routing, matrix.layers)
-    return (*found, *_rules_that_never_decide(matrix, {each.key for each in found}), *_sealed_and_shared(matrix))
+    """Return what is void, rules that never decide, and sealed classes that train shared layers too."""
+    void_findings = void(matrix.routing, matrix.layers)
+    return (
+        *void_findings,
+        *_rules_that_never_decide(matrix, {finding.key for finding in void_findings}),
+        *_sealed_and_shared(matrix),
+    )
 
 
 def void(routing: Routing, layers: Sequence[Layer]) -> tuple[Finding, ...]:
-    """The rules and sealed regions that say less than they seem to: a pattern that fits no layer of the model, a rule
-    that fits none in any phase, a rule for sealed layers alone. With such a policy no run of that model starts."""
+    """Return the rules and sealed regions that say less than they seem to: a pattern that fits no layer of the model, a
+    rule that fits none in any phase, a rule for sealed layers alone. With such a policy no run of that model starts."""
     own = [layer for layer in layers if ADAPTER not in layer.name]
     policy = routing.policy
     return (
-        *(each for at, rule in enumerate(policy.rules) for each in _void_rule(rule, at, own, policy.sealed)),
-        *(each for at, region in enumerate(policy.sealed) for each in _void_region(region, at, own)),
+        *(finding for at, rule in enumerate(policy.rules) for finding in _void_rule(rule, at, own, policy.sealed)),
+        *(finding for at, region in enumerate(policy.sealed) for finding in _void_region(region, at, own)),
     )
 
 
@@ -104,18 +108,18 @@ def _patterns_without_layer(key: Key, patterns: Sequence[str], layers: Sequence[
 
 
 def _nearest(pattern: str, layers: Sequence[Layer]) -> str:
-    """The names of layers that are most like a pattern: by its beginning, and as a whole."""
+    """Return the names of layers that are most like a pattern: by its beginning, and as a whole."""
     names = [name for layer in layers for name in layer.names]
     stem = pattern.strip(f"{WILDCARD}.")
     cut = {name[: len(stem) + 1].rstrip("."): name for name in reversed(names)}
-    near = [cut[each] for each in difflib.get_close_matches(stem, cut, n=NEAREST)]
+    near = [cut[match] for match in difflib.get_close_matches(stem, cut, n=NEAREST)]
     near += difflib.get_close_matches(stem, names, n=NEAREST)
     shown = list(dict.fromkeys(near))[:NEAREST]
     return f"; nearest: {', '.join(shown)}" if shown else f"; {_shown(layers)}"
 
 
 def _shown(layers: Sequence[Layer]) -> str:
-    """The first layers and the last, with their depths."""
+    """Return the first layers and the last, with their depths."""
     chosen = [*layers[:2], *layers[max(2, len(layers) - 1) :]]
     return "the model has " + ", ".join(f"{layer.name} ({layer.depth:.3g})" for layer in chosen)
 
@@ -131,18 +135,18 @@ def _rules_that_never_decide(matrix: Matrix, known: Container[Key]) -> Iterator[
 
 
 def _decided_instead(matrix: Matrix, index: int) -> set[str]:
-    """What decides the cells that this rule matches."""
-    rule, found = matrix.routing.policy.rules[index], set[str]()
+    """Return what decides the cells that this rule matches."""
+    rule, reasons = matrix.routing.policy.rules[index], set[str]()
     layers = [place for place, layer in enumerate(matrix.layers) if rule.holds_layer(layer)]
     for table in matrix.tables:
         if rule.holds_phase(table.phase.progress[0], table.phase.conditions):
             rows = (row for path, row in zip(matrix.classes, table.rows, strict=True) if rule.holds_class(path))
-            found |= {row[place].reason for row in rows for place in layers}
-    return found
+            reasons |= {row[place].reason for row in rows for place in layers}
+    return reasons
 
 
 def _sealed_and_shared(matrix: Matrix) -> Iterator[Finding]:
-    """A class whose traces are in shared layers is in every later forward pass of everybody."""
+    """Yield sealed classes that train shared layers too, and so take part in every later forward pass."""
     for at, region in enumerate(matrix.routing.policy.sealed):
         admitted = {
             cell.reason

@@ -64,7 +64,7 @@ class Grant:
 
     @property
     def words(self) -> str:
-        """What it covers, for people."""
+        """Return what it covers, for people."""
         covered = f"classes {', '.join(self.classes)}; entries {', '.join(self.entries)}; runs {', '.join(self.runs)}"
         return f"grant {self.id} of {self.owner} covers {covered}; until {self.expires}"
 
@@ -99,7 +99,7 @@ def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust,
 
 
 def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
-    """A signed grant that holds now. Raises `ProvenanceError` that says why it does not."""
+    """Return a signed grant that holds now. Raises `ProvenanceError` that says why it does not."""
     signed = open_document(content, GRANT, trust=trust, now=now, where=where)
     names = [authority.name for authority in signed.authorities]
     if signed.value.owner not in names:
@@ -108,7 +108,7 @@ def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[
 
 
 def claimed_grant(envelope: Envelope, *, where: str) -> Grant:
-    """What an envelope says, whether anybody signed it or not. Raises `ProvenanceError` for what is no grant."""
+    """Return what an envelope says, whether anybody signed it or not. Raises `ProvenanceError` for what is no grant."""
     if envelope.payload_type != GRANT.payload_type:
         raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {GRANT.payload_type!r}")
     value = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
@@ -116,5 +116,5 @@ def claimed_grant(envelope: Envelope, *, where: str) -> Grant:
 
 
 def grant_digest(envelope: Envelope) -> str:
-    """The digest under which a ledger names a grant: of its payload."""
+    """Return the digest under which a ledger names a grant: of its payload."""
     return hashlib.sha256(envelope.payload).hexdigest()

@@ -1,4 +1,4 @@
-"""Key files: a private key as PKCS#8 PEM, encrypted with a passphrase unless told otherwise.
+"""Key files: a private key as PKCS#8 PEM, encrypted with a passphrase by default.
 
 Those that sign are Ed25519 keys (RFC 8032); those of readers open too (below).
 A key file can be read by its owner alone, from the moment it exists. It is written once and never over another.
@@ -8,7 +8,7 @@ OWASP's Password Storage Cheat Sheet asks of this function. `cryptography` write
 the bytes are put together here; it reads them, and so does OpenSSL. Files with fewer rounds, of earlier versions, are
 read; `encrypt_again` writes them with more.
 
-A key that signs may also stay in an SSH agent: then a name such as `ssh-agent:trainer` stands where a path would, or
+A key that signs may also stay in an SSH agent: then a name such as `ssh-agent:trainer` takes the place of a path, or
 alone in a key file, for verbs that look for `trainer.pem` (`explorer.provenance.agent`).
 
 Readers' keys: one Ed25519 key, which signs what its holder asks for, and the X25519 key that follows from it, to
@@ -16,14 +16,14 @@ which a secret is wrapped so that only its holder can open it.
 
 The X25519 key (RFC 7748) has the scalar that Ed25519 itself takes from the same seed, SHA-512(seed)[:32], so that
 its public key u follows from the Ed25519 public key y: u = (1 + y) / (1 - y) mod 2^255 - 19. A grant names u alone;
-whoever checks a signature computes u from the key that signed. age and libsodium convert keys this way; that
+a check of a signature computes u from the key that signed. age and libsodium convert keys this way; that
 signing and this kind of wrapping may share a key is shown in Thormarker, "On using the same key pair for Ed25519 and an
 X25519 based KEM", 2021, IACR ePrint 2021/509. Files of earlier versions hold an X25519 key alone: it opens what was
 wrapped to it, and signs nothing.
 
 Wrapping is HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM; what is wrapped
 is 32 bytes of encapsulated key and the ciphertext with its tag. `info` says what the secret is for: opened with any
-other, it is refused. Nobody signs by wrapping: whoever knows a public key can wrap anything to it.
+other, it is refused. Wrapping proves no sender: a public key is enough to wrap anything to it.
 """
 
 import base64
@@ -92,18 +92,18 @@ def write_private(path: Path, *content: bytes) -> None:
 
 def replace_private(path: Path, *content: bytes) -> None:
     """Write a file of mode 0600 whole or not at all, in the place of one that may be there; it is on the disk when this
-    returns. A link that stands there is replaced, and not followed. Raises `ProvenanceError` if the disk refuses."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    returns. A link in its place is replaced, and not followed. Raises `ProvenanceError` if the disk refuses."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
-    write_private(beside, *content)
+    write_private(draft, *content)
     try:
-        beside.replace(path)
+        draft.replace(path)
         flush_directory(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise ProvenanceError(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -140,7 +140,7 @@ PUBLIC_BYTES = 32
 MAX_FILE = 10_000
 MAX_PASSPHRASE = 1_000  # bytes
 ROUNDS = 600_000  # of PBKDF2; an unlock takes 0.12 s of one core
-MAX_ROUNDS = 10_000_000  # that are computed for somebody else's file
+MAX_ROUNDS = 10_000_000  # that are computed for a file from outside
 
 PrivateKey = TypeVar("PrivateKey", Ed25519PrivateKey, X25519PrivateKey)
 
@@ -156,22 +156,22 @@ _AFTER_PBKDF2 = re.compile(re.escape(_PBKDF2) + rb"\x30[\x00-\x7f]\x04([\x00-\x7
 
 
 def new_key() -> Ed25519PrivateKey:
-    """A new key from the system's randomness."""
+    """Return a new key from the system's randomness."""
     return Ed25519PrivateKey.generate()
 
 
 def public_bytes(key: Ed25519PrivateKey) -> bytes:
-    """The 32 bytes of its public key."""
+    """Return the 32 bytes of its public key."""
     return key.public_key().public_bytes_raw()
 
 
 def public_text(key: Ed25519PrivateKey) -> str:
-    """Its public key as base64, as it stands in a trust file."""
+    """Its public key as base64, as a trust file has it."""
     return base64.b64encode(public_bytes(key)).decode()
 
 
 def parse_public(text: str) -> bytes:
-    """The 32 bytes of a public key in base64. Raises `ProvenanceError` for any other length or spelling."""
+    """Return the 32 bytes of a public key in base64. Raises `ProvenanceError` for any other length or spelling."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -191,7 +191,7 @@ def write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey, passphrase:
 
 
 def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
-    """Write a key file anew under another passphrase, or the same one: with as many rounds as are asked for today.
+    """Write a key file again under another passphrase, or the same one: with as many rounds as are asked for today.
 
     Raises what `read_private` raises, and `ProvenanceError` if the disk refuses; then the file is as it was.
     """
@@ -200,28 +200,32 @@ def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
 
 
 def rounds(path: Path) -> int | None:
-    """How many rounds of PBKDF2 protect a key file; None for one that is not encrypted, or in another way."""
+    """Return how many rounds of PBKDF2 protect a key file; None for one that is not encrypted, or in another way."""
     return None if is_in_agent(path) else _rounds(_read(path))
 
 
 def is_encrypted(path: Path) -> bool:
-    """Whether a key file needs a passphrase. Raises `ProvenanceError` for what is not a key file of ours to read."""
+    """Return whether a key file needs a passphrase.
+
+    Raises `ProvenanceError` for what is not a key file of ours to read.
+    """
     return not is_in_agent(path) and _ENCRYPTED in _read(path)
 
 
 def is_in_agent(path: Path) -> bool:
-    """Whether a path is the name of a key in an SSH agent, and no file."""
+    """Return whether a path is the name of a key in an SSH agent, and no file."""
     return str(path).startswith(PREFIX)
 
 
 def agent_name(path: Path) -> str | None:
-    """The key in an SSH agent that a path is the name of, or that its file names; None for a file with a key in it."""
+    """Return the key in an SSH agent that a path is the name of, or that its file names; None for a file with a key in
+    it."""
     name = str(path) if is_in_agent(path) else _read(path).decode(errors="replace")
     return name.strip() if name.startswith(PREFIX) else None
 
 
 def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
-    """A key that signs: from its file (see `read_private`), or in the SSH agent that the path or the file names."""
+    """Return a key that signs: from its file (`read_private`), or in the SSH agent that the path or the file names."""
     name = agent_name(path)
     return read_private(path, passphrase, Ed25519PrivateKey) if name is None else agent_key(name)
 
@@ -245,9 +249,9 @@ def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519Pr
         raise ProvenanceError(f"{path}: the key is encrypted; its passphrase is needed")
     if not encrypted and passphrase is not None:
         raise ProvenanceError(f"{path}: the key is not encrypted, yet a passphrase was given")
-    found = _rounds(content)
-    if found is not None and found > MAX_ROUNDS:
-        raise ProvenanceError(f"{path}: asks for {found} rounds of PBKDF2; at most {MAX_ROUNDS} are computed")
+    rounds = _rounds(content)
+    if rounds is not None and rounds > MAX_ROUNDS:
+        raise ProvenanceError(f"{path}: asks for {rounds} rounds of PBKDF2; at most {MAX_ROUNDS} are computed")
     secret = None if passphrase is None else _checked_passphrase(passphrase)
     try:
         key = _unlocked(content, secret)
@@ -262,12 +266,12 @@ def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519Pr
 
 @functools.lru_cache(maxsize=8)
 def _unlocked(content: bytes, secret: bytes | None) -> PrivateKeyTypes:
-    """The key in a file. Kept while the process lives: many verbs open one key several times."""
+    """Return the key in a file. Kept while the process lives: many verbs open one key several times."""
     return load_pem_private_key(content, secret)
 
 
 def _content(key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> bytes:
-    """A key file."""
+    """Return a key file."""
     if passphrase is None:
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     salt, start = secrets.token_bytes(16), secrets.token_bytes(16)
@@ -292,16 +296,17 @@ def _rounds(content: bytes) -> int | None:
     try:
         raw = base64.b64decode(match[1])
     except binascii.Error:
-        return None  # whoever opens it says so
-    found = _AFTER_PBKDF2.search(raw)
-    if found is None:
+        return None  # opening it says so
+    salt_head = _AFTER_PBKDF2.search(raw)
+    if salt_head is None:
         return None
-    number = raw[found.end() + found[1][0] :]  # behind the salt: the tag of a whole number, its length, its bytes
+    # Behind the salt: the tag of a whole number, its length, its bytes.
+    number = raw[salt_head.end() + salt_head[1][0] :]
     return int.from_bytes(number[2 : 2 + number[1]], "big") if number[:1] == b"\x02" and len(number) > 1 else None
 
 
 def _der(tag: int, *parts: bytes) -> bytes:
-    """A value in the distinguished encoding of ASN.1 (X.690), shorter than 256 bytes."""
+    """Return a value in the distinguished encoding of ASN.1 (X.690), shorter than 256 bytes."""
     content = b"".join(parts)
     size = len(content)
     length = (
@@ -362,12 +367,12 @@ class ReaderKey:
 
 
 def new_reader_key() -> Ed25519PrivateKey:
-    """A new key from the system's randomness, as it is written to a file."""
+    """Return a new key from the system's randomness, as it is written to a file."""
     return Ed25519PrivateKey.generate()
 
 
 def reader_key(key: Ed25519PrivateKey | X25519PrivateKey) -> ReaderKey:
-    """The two keys of a reader, from the one in the file."""
+    """Return the two keys of a reader, from the one in the file."""
     if isinstance(key, X25519PrivateKey):
         return ReaderKey(opens=key, signs=None)
     scalar = hashlib.sha512(key.private_bytes_raw()).digest()[:32]  # X25519 clamps it, as Ed25519 does
@@ -380,7 +385,7 @@ def read_reader_key(path: Path, passphrase: str | None) -> ReaderKey:
 
 
 def reader_of(signing_key: bytes) -> str:
-    """The X25519 public key, as it stands in a grant, of the reader who signs with this Ed25519 public key."""
+    """Return the X25519 public key, as a grant has it, of the reader who signs with this Ed25519 public key."""
     y = int.from_bytes(signing_key, "little") & (2**255 - 1)
     if not 1 < y < _PRIME:
         raise ProvenanceError("not the public key of a reader: a point that has no counterpart for X25519")
@@ -388,12 +393,12 @@ def reader_of(signing_key: bytes) -> str:
 
 
 def reader_public_text(key: X25519PrivateKey) -> str:
-    """Its public key as base64, as it stands in a grant."""
+    """Its public key as base64, as a grant has it."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
 def is_weak_reader(public_key: str) -> bool:
-    """Whether everybody could open what is wrapped to this key, a point of small order, or it is not canonical."""
+    """Return whether anyone could open what is wrapped to this key (a point of small order), or it is not canonical."""
     raw = parse_public(public_key)
     if int.from_bytes(raw, "little") >= 2**255 - 19:  # the same point has a smaller name (RFC 7748, 5)
         return True
@@ -415,8 +420,11 @@ def wrap(secret: bytes, public_key: str, *, info: bytes) -> bytes:
 
 
 def unwrap(wrapped: bytes, key: X25519PrivateKey, *, info: bytes, where: str) -> bytes:
-    """The secret. Raises `ProvenanceError` for what was changed, cut short, or wrapped to another key or with another
-    `info`; which of these it was cannot be told."""
+    """Return the secret.
+
+    Raises `ProvenanceError` for what was changed, cut short, or wrapped to another key or with another `info`; which of
+    these it was cannot be told.
+    """
     try:
         return _SUITE.decrypt(wrapped, key, info)
     except (InvalidTag, ValueError) as error:

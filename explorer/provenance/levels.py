@@ -31,13 +31,13 @@ _FORM = "a share of training such as 1% of training, or steps such as 500 steps"
 _COST = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(%|steps?)( of training)?")
 
 
-def reaches(found: str, asked: str) -> bool:
-    """Whether a deletion at one level is as strong as another level asks.
+def reaches(level: str, asked: str) -> bool:
+    """Return whether a deletion at one level is as strong as another level asks.
 
     >>> reaches("G3", "G2"), reaches("G2", "G3"), reaches("G1", "G2")
     (True, True, False)
     """
-    return STRENGTH[found] >= STRENGTH[asked]
+    return STRENGTH[level] >= STRENGTH[asked]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Cost:
     steps: int | None = None
 
     def allows(self, steps: float, *, of: float) -> bool:
-        """Whether so many steps `of` a training are within the limit."""
+        """Return whether so many steps `of` a training are within the limit."""
         if self.steps is not None:
             return steps <= self.steps
         assert self.share is not None
@@ -63,15 +63,15 @@ class Cost:
 
 
 def read_cost(written: str, *, where: str) -> Cost:
-    """The limit that is written. Raises `ProvenanceError` that names `where` and what is expected.
+    """Return the limit that is written. Raises `ProvenanceError` that names `where` and what is expected.
 
     >>> read_cost("1% of training", where="at_most")
     Cost(share=0.01, steps=None)
     """
-    found = _COST.fullmatch(written.strip())
-    if found is None:
+    match = _COST.fullmatch(written.strip())
+    if match is None:
         raise ProvenanceError(f"{where}: found {written!r:.80}; expected {_FORM}")
-    number, unit, of = found.groups()
+    number, unit, of = match.groups()
     if unit == "%":
         if of is None or not 0 <= float(number) <= 100:
             raise ProvenanceError(f"{where}: found {written!r:.80}; expected 0% to 100% of training")
@@ -82,7 +82,7 @@ def read_cost(written: str, *, where: str) -> Cost:
 
 
 def replay_words(steps: float, *, of: float) -> str:
-    """What a deletion repeats.
+    """Return what a deletion repeats.
 
     >>> replay_words(800, of=800), replay_words(0, of=800)
     ('800 of 800 steps to replay, 100% of training', 'nothing to replay')

@@ -3,7 +3,7 @@
     subject    model.safetensors and model.json, by their SHA-256
     predicate  the run and its ledger, with the signed checkpoint verbatim, cosignatures included; what determined the
                run, by digest; which class trained which layer how often; what deleting each class would take; what was
-               deleted already; the models that it goes on from; issued and expires
+               deleted already; the models that it continues; issued and expires
 
     {"run": "resnet8-digits-fast-ssr1-s0-3f9c2a7d",
      "ledger": {"origin": "example.com/trainer/resnet8-...", "size": 1204, "root": "5f..."},
@@ -17,7 +17,7 @@
 
 "Trained" means: in so many steps the class had examples, the policy admitted it to the layer, and the layer was
 updated. A class without such a step in a layer did not train it; one that has them trained it at most so often, since
-what decides during a run can only hold back. Every claim follows from the run's ledger, so that whoever has the ledger
+what decides during a run can only hold back. Every claim follows from the run's ledger, so that a reader of the ledger
 can compute it again (`explorer.release.model_claims`).
 """
 
@@ -71,7 +71,7 @@ class Trained:
     layer: Ascii
     steps: Whole
     examples: Whole
-    share: float | None  # of the layer's summed gradient; None: it could be told from no number that all may see
+    share: float | None  # of the layer's summed gradient; None: no public number gives it
 
 
 @record

@@ -1,15 +1,15 @@
-"""What somebody who evaluates, fine-tunes or deploys a model says about it: an in-toto statement, signed by them.
+"""Statements of evaluators, fine-tuners and deployers about a model: in-toto statements that they sign.
 
     subject    model.safetensors, by its SHA-256
     predicate  {"role": "evaluator", "run": ..., "ledger": {origin, size, root}, "attestation": its digest,
                 "metrics": {"accuracy": 0.93}, "note": "held-out set of May", "admitted": {"open/mit": 1},
                 "issued": ..., "expires": ...}
 
-The file beside the model is named for the digest of what was signed. Who may say what follows from the trust file: an
+The file next to the model is named for the digest of what was signed. Who may say what follows from the trust file: an
 evaluator signs as `evaluator`, a fine-tuner trains and signs as `trainer`, and a deployer bears the risk and signs as
-`model-risk`. What it says is its signer's word and no more, of the model as it was attested then: beside another
+`model-risk`. What it says is its signer's word and no more, of the model as it was attested then: with another
 attestation, with another card perhaps, it counts for nothing. `admitted` says with which weight the observer lets a
-class of the model through; it is for whoever goes on from the model.
+class of the model through; it is for runs that continue from the model.
 """
 
 from collections.abc import Collection

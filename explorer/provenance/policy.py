@@ -9,7 +9,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     issued: 2026-01-01T00:00:00Z
     expires: 2031-01-01T00:00:00Z
     taxonomy: {name: licences, version: 1, digest: 3b1f...}   # `explorer taxonomy show` prints it
-    quarantine: refuse            # what the loader does with examples nobody vouches for; weight-zero keeps them in
+    quarantine: refuse            # what the loader does with examples without valid tags; weight-zero keeps them in
     conditions: [settled]         # what recorded decisions can switch on later
     sealed: []                    # see `explorer.provenance.regions`
     confidential: [personal]      # branches whose numbers a run's ledger keeps encrypted
@@ -117,12 +117,12 @@ class Rule:
         return _holds(self.classes, path)
 
     def holds_layer(self, layer: Layer) -> bool:
-        """Whether the rule is about the layer, under any of its names."""
+        """Return whether the rule is about the layer, under any of its names."""
         named = self.layers is None or any(matches(pattern, name) for pattern in self.layers for name in layer.names)
         return named and (self.depth is None or inside(layer.depth, self.depth))
 
     def holds_band(self, band: Band) -> bool:
-        """Whether the rule is about these examples. The band is one of those of the class."""
+        """Return whether the rule is about these examples. The band is one of those of the class."""
         return self.examples is None or self.examples.holds(band)
 
     def holds_phase(self, progress: float, conditions: frozenset[str]) -> bool:
@@ -152,11 +152,11 @@ class RoutingPolicy:
         return digest(to_json(self))
 
     def bands(self, path: str) -> tuple[Band, ...]:
-        """The bands into which the rules divide the examples of a class; one of all of them where none does."""
+        """Return the bands into which the rules divide the examples of a class; one of all of them where none does."""
         return bands_of(rule.examples for rule in self.rules if rule.examples is not None and rule.holds_class(path))
 
     def is_confidential(self, path: str) -> bool:
-        """Whether the numbers of a class are to be encrypted."""
+        """Return whether the numbers of a class are to be encrypted."""
         return _holds(self.confidential, path)
 
 
@@ -201,7 +201,7 @@ POLICY = Kind(name="policy", record=RoutingPolicy, role=Role.MODEL_RISK, check=c
 
 
 def read_policy(document: Document) -> RoutingPolicy:
-    """The policy that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the policy that a draft says. Raises `SpecError` that names file, line, key and fault."""
     return read_draft(POLICY, document)
 
 
@@ -225,19 +225,21 @@ def rule_words(rule: Rule) -> str:
 
 
 def region_words(region: SealedRegion) -> str:
-    """Whose a region is, and what is in it."""
+    """Return whose a region is, and what is in it."""
     held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
     return f"sealed for {region.branch}: {held}"
 
 
 def confidential_words(branches: Sequence[str]) -> str:
-    """Whose numbers are encrypted."""
+    """Return whose numbers are encrypted."""
     whose = "every class" if WILDCARD in branches else ", ".join(branches)
     return f"the numbers of {whose} are encrypted, and with them those over several classes at once"
 
 
 def _examples(examples: Examples) -> str:
-    return ", ".join(f"{score} {written(each)}" for score, each in examples.named().items() if each is not None)
+    return ", ".join(
+        f"{score} {written(interval)}" for score, interval in examples.named().items() if interval is not None
+    )
 
 
 def _list(names: Sequence[str] | None) -> str:

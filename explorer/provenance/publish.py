@@ -1,6 +1,6 @@
-"""The published JSON Schemas of provenance: `schemas/<name>.v1.json` beside this file, made from the records.
+"""The published JSON Schemas of provenance: `schemas/<name>.v1.json`, made from the records.
 
-After a record has changed, `python -m explorer.provenance.publish` writes them anew; a test compares the two.
+After a record has changed, `python -m explorer.provenance.publish` writes them again; a test compares the two.
 """
 
 import json
@@ -37,12 +37,12 @@ SCHEMAS: dict[str, type[Any]] = {
 
 
 def file_of(name: str) -> Path:
-    """Where a schema is published."""
+    """Return where a schema is published."""
     return DIRECTORY / f"{name}.v1.json"
 
 
 def content_of(name: str) -> bytes:
-    """A schema as it is published."""
+    """Return a schema as it is published."""
     schema = json_schema(SCHEMAS[name], name=f"provenance/{name}.v1.json")
     return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
 

@@ -49,7 +49,7 @@ WHOLE: Interval = (0.0, 1.0)
 
 
 def inside(value: float, interval: Interval) -> bool:
-    """Whether the interval holds the value; NaN and what lies outside [0, 1] are in none.
+    """Return whether the interval holds the value; NaN and what lies outside [0, 1] are in none.
 
     >>> inside(0.5, (0, 0.5)), inside(0.5, (0.5, 1)), inside(1, (0.5, 1))
     (False, True, True)
@@ -59,7 +59,7 @@ def inside(value: float, interval: Interval) -> bool:
 
 
 def partition(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The coarsest intervals that cover [0, 1] and cross no end of the given ones.
+    """Return the coarsest intervals that cover [0, 1] and cross no end of the given ones.
 
     >>> partition([(0.25, 1.0)])
     ((0.0, 0.25), (0.25, 1.0))
@@ -69,7 +69,7 @@ def partition(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def written(interval: Interval) -> str:
-    """The interval as mathematicians write it.
+    """Return the interval as mathematicians write it.
 
     >>> written((0, 0.5)), written((0.5, 1))
     ('[0, 0.5)', '[0.5, 1]')
@@ -79,7 +79,7 @@ def written(interval: Interval) -> str:
 
 
 def exact(value: float) -> str:
-    """The shortest text that is this number and no other: 0.9999999 is not 1, which would be a guarantee.
+    """Return the shortest text that is this number and no other: 0.9999999 is not 1, which would be a guarantee.
 
     >>> exact(1.0), exact(0.9999999), exact(0.25)
     ('1', '0.9999999', '0.25')
@@ -131,7 +131,7 @@ def depths_of(names: Sequence[str], shared: Mapping[str, tuple[str, ...]] = Mapp
 
 
 def recorded_layers(names: Sequence[str], shared: Mapping[str, tuple[str, ...]]) -> tuple[Layer, ...]:
-    """The layers of a run as its ledger names them: adapters are at the depth of their layers.
+    """Return the layers of a run as its ledger names them: adapters are at the depth of their layers.
 
     Raises `ProvenanceError` for the adapter of a layer that is not there.
     """
@@ -143,7 +143,9 @@ def recorded_layers(names: Sequence[str], shared: Mapping[str, tuple[str, ...]])
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the pattern fits the whole name. `*` is any run of characters, dots and nothing included; else literal.
+    """Return whether the pattern fits the whole name.
+
+    `*` is any run of characters, dots and nothing included; else literal.
 
     The time is linear in the name for each star, so that no pattern is dear.
 
@@ -158,15 +160,15 @@ def matches(pattern: str, name: str) -> bool:
         return False
     start, end = len(first), len(name) - len(last)
     for piece in middle:  # the leftmost place leaves the most room for those that follow
-        found = name.find(piece, start, end)
-        if found < 0:
+        place = name.find(piece, start, end)
+        if place < 0:
             return False
-        start = found + len(piece)
+        start = place + len(piece)
     return True
 
 
 def write_layers(layers: Sequence[Layer]) -> str:
-    """The content of a file of layers: a line for each, its names with spaces between them.
+    """Return the content of a file of layers: a line for each, its names with spaces between them.
 
     >>> write_layers(depths_of(["embed", "body"], {"embed": ("head",)}))
     'embed head\\nbody\\n'
@@ -175,8 +177,9 @@ def write_layers(layers: Sequence[Layer]) -> str:
 
 
 def read_layers(path: Path) -> tuple[Layer, ...]:
-    """The layers in a file, from input to output: one on each line, or a JSON list. The first word is the layer's name,
-    others are further names of its tensors.
+    """Return the layers in a file, from input to output: one on each line, or a JSON list.
+
+    The first word is the layer's name, others are further names of its tensors.
 
     Raises `ProvenanceError` that names the file and the fault.
     """
@@ -233,26 +236,27 @@ class SealedRegion:
 
 
 def region_of(regions: Sequence[SealedRegion], name: str) -> SealedRegion | None:
-    """The region that this layer is part of; None for a shared layer, and for an adapter that no region asks for."""
+    """Return the region that this layer is part of; None for a shared layer, and for an adapter that no region asks
+    for."""
     shared, _, adapter = name.partition(ADAPTER)
     if not adapter:
-        return next((each for each in regions if each.module and _lies_in(name, each.module)), None)
+        return next((region for region in regions if region.module and _lies_in(name, region.module)), None)
     if region_of(regions, shared) is not None:  # a module that its adapter's owner never enters
         return None
-    return next((each for each in regions if each.name == adapter and _adapts(each, shared)), None)
+    return next((region for region in regions if region.name == adapter and _adapts(region, shared)), None)
 
 
 def with_adapters(regions: Sequence[SealedRegion], layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The model's layers, followed by the adapters that each region puts on them."""
-    adapters = (Layer(f"{each.name}{ADAPTER}{region.name}", each.depth) for region in regions for each in layers)
+    """Return the model's layers, followed by the adapters that each region puts on them."""
+    adapters = (Layer(f"{layer.name}{ADAPTER}{region.name}", layer.depth) for region in regions for layer in layers)
     return (*layers, *(adapter for adapter in adapters if region_of(regions, adapter.name)))
 
 
 def check_regions(regions: Sequence[SealedRegion], where: str) -> None:
     """Check each region and that no two overlap. Raises `ProvenanceError` that begins with `where`."""
-    for index, each in enumerate(regions):
-        adapters = each.layers is not None and each.rank is not None and each.module is None
-        module = each.layers is None and each.rank is None and each.module is not None
+    for index, region in enumerate(regions):
+        adapters = region.layers is not None and region.rank is not None and region.module is None
+        module = region.layers is None and region.rank is None and region.module is not None
         if not adapters and not module:
             raise ProvenanceError(
                 f"{where}: sealed[{index}]: expected layers and rank for adapters, or module, and not both"

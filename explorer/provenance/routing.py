@@ -50,7 +50,7 @@ class Decision:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the weight is a guarantee, 0 or 1; a fraction is attenuation."""
+        """Return whether the weight is a guarantee, 0 or 1; a fraction is attenuation."""
         return self.weight in (0, 1)
 
 
@@ -72,13 +72,13 @@ def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
     Raises `ProvenanceError` that begins with `where` when the policy was written for another taxonomy or names a class
     that this one lacks.
     """
-    wanted, found = policy.taxonomy, taxonomy.digest
-    if (wanted.name, wanted.version, wanted.digest) != (taxonomy.name, taxonomy.version, found):
+    wanted, actual = policy.taxonomy, taxonomy.digest
+    if (wanted.name, wanted.version, wanted.digest) != (taxonomy.name, taxonomy.version, actual):
         raise ProvenanceError(
             f"{where}: taxonomy: the policy was written for {wanted.name} version {wanted.version}, "
-            f"sha256 {wanted.digest}; found {taxonomy.name} version {taxonomy.version}, sha256 {found}"
+            f"sha256 {wanted.digest}; found {taxonomy.name} version {taxonomy.version}, sha256 {actual}"
         )
-    classes = frozenset(each.path for each in taxonomy.classes)
+    classes = frozenset(class_.path for class_ in taxonomy.classes)
     for index, region in enumerate(policy.sealed):
         _check_known(region.branch, classes, f"{where}: sealed[{index}].branch")
     named = {f"confidential[{place}]": branch for place, branch in enumerate(policy.confidential)}
@@ -91,7 +91,7 @@ def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
 
 
 def policy_for(taxonomy: Taxonomy) -> Kind[RoutingPolicy]:
-    """The kind of document that a policy for this taxonomy is: read or signed, one for another is refused."""
+    """Return the kind of document that a policy for this taxonomy is: read or signed, one for another is refused."""
 
     def check(policy: RoutingPolicy, where: str) -> None:
         check_policy(policy, where)
@@ -109,7 +109,7 @@ def weight(
     layer: Layer,
     band: Band | None = None,
 ) -> Decision:
-    """How strongly an example of this class may train this layer now. Never raises; see the module's docstring.
+    """Return how strongly an example of this class may train this layer now. Never raises; see the module's docstring.
 
     `progress` is the share of training done, `conditions` are those switched on. `band` is the one of
     `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands. Of a layer with
@@ -126,15 +126,18 @@ def weight(
         return _refused(f"unknown phase: no condition {min(on - set(routing.policy.conditions))!r}")
     bands = routing.policy.bands(class_) if band is None else (band,)
     decided = (
-        _under(routing.policy, class_, progress, on, Layer(name, layer.depth), each)
+        _under(routing.policy, class_, progress, on, Layer(name, layer.depth), one_band)
         for name in layer.names
-        for each in bands
+        for one_band in bands
     )
     return min(decided, key=lambda decision: decision.weight)
 
 
 def admits(routing: Routing, class_: str) -> bool:
-    """Whether some layer may ever be trained by the class. False is sure: it is denied everywhere, at all times."""
+    """Return whether some layer may ever be trained by the class.
+
+    False is sure: it is denied everywhere, at all times.
+    """
     if class_ == QUARANTINE or class_ not in routing.classes:
         return False
     if any(covers(region.branch, class_) for region in routing.policy.sealed):
@@ -143,7 +146,7 @@ def admits(routing: Routing, class_: str) -> bool:
 
 
 def admitted_by_rule(policy: RoutingPolicy, class_: str) -> bool:
-    """The same of layers outside of sealed regions."""
+    """Return whether a rule may ever let the class train a layer outside of sealed regions."""
     for rule in policy.rules:
         if rule.holds_class(class_):
             if rule.weight > 0:
@@ -154,14 +157,14 @@ def admitted_by_rule(policy: RoutingPolicy, class_: str) -> bool:
 
 
 def confidential(routing: Routing | None, classes: Iterable[str]) -> frozenset[str]:
-    """Those of the classes whose numbers the policy wants encrypted; none without a policy."""
+    """Return those of the classes whose numbers the policy wants encrypted; none without a policy."""
     return frozenset() if routing is None else frozenset(filter(routing.policy.is_confidential, classes))
 
 
 def _under(
     policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer, band: Band
 ) -> Decision:
-    """The decision for a layer under one name."""
+    """Return the decision for a layer under one name."""
     region = region_of(policy.sealed, layer.name)
     if region is not None:
         return _sealed(region, class_)
@@ -211,24 +214,24 @@ class Phase:
 
 
 def phases(policy: RoutingPolicy) -> tuple[Phase, ...]:
-    """All phases. One begins only where a rule begins or ends; those without any condition come first."""
+    """Return all phases. One begins only where a rule begins or ends; those without any condition come first."""
     asked = sorted(_asked(policy))
-    found: list[Phase] = []
+    all_phases: list[Phase] = []
     for count in range(len(asked) + 1):
         for on in map(frozenset, itertools.combinations(asked, count)):
-            found += [Phase(progress=interval, conditions=on) for interval in _stretches(policy, on)]
-    return tuple(found)
+            all_phases += [Phase(progress=interval, conditions=on) for interval in _stretches(policy, on)]
+    return tuple(all_phases)
 
 
 def phase_at(policy: RoutingPolicy, *, progress: float, conditions: Collection[str] = ()) -> Phase:
-    """The phase in which training stands; conditions that no rule asks for make no difference.
+    """Return the phase of training at this progress; conditions that no rule asks for make no difference.
 
     Raises `ProvenanceError` for progress outside [0, 1].
     """
     if not inside(progress, WHOLE):
         raise ProvenanceError(f"found progress {progress}: expected a share of training, in [0, 1]")
     on = frozenset(conditions) & _asked(policy)
-    interval = next(each for each in _stretches(policy, on) if inside(progress, each))
+    interval = next(stretch for stretch in _stretches(policy, on) if inside(progress, stretch))
     return Phase(progress=interval, conditions=on)
 
 
@@ -237,7 +240,7 @@ def _asked(policy: RoutingPolicy) -> frozenset[str]:
 
 
 def _stretches(policy: RoutingPolicy, on: frozenset[str]) -> tuple[Interval, ...]:
-    """The stretches of training under these conditions."""
+    """Return the stretches of training under these conditions."""
     active = [rule for rule in policy.rules if rule.condition is None or rule.condition in on]
     return partition(rule.progress for rule in active if rule.progress is not None)
 
@@ -273,16 +276,16 @@ def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
 
     Raises `ProvenanceError` when that is too much to write down.
     """
-    policy, found = routing.policy, []
-    named = [(each, band) for each in sorted(routing.classes) for band in policy.bands(each)]
+    policy, tables = routing.policy, []
+    named = [(path, band) for path in sorted(routing.classes) for band in policy.bands(path)]
     check_size(policy, len(layers) * len(policy.sealed))
     stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
     check_size(policy, len(stretches) * len(named) * len(all_layers))
     for phase in stretches:
-        rows = tuple(_row(routing, phase, each, band, all_layers) for each, band in named)
-        found.append(Table(phase=phase, rows=rows))
-    classes, bands = tuple(each for each, _ in named), tuple(band for _, band in named)
-    return Matrix(routing=routing, classes=classes, bands=bands, layers=all_layers, tables=tuple(found))
+        rows = tuple(_row(routing, phase, path, band, all_layers) for path, band in named)
+        tables.append(Table(phase=phase, rows=rows))
+    classes, bands = tuple(path for path, _ in named), tuple(band for _, band in named)
+    return Matrix(routing=routing, classes=classes, bands=bands, layers=all_layers, tables=tuple(tables))
 
 
 def _row(routing: Routing, phase: Phase, class_: str, band: Band, layers: Sequence[Layer]) -> tuple[Decision, ...]:

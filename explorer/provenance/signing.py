@@ -43,7 +43,10 @@ SHOWN = 16  # digits of a key id in messages
 
 
 def check_signed(envelope: Envelope, *, trust: Trust, where: str) -> frozenset[bytes]:
-    """The public keys of a trust file that have signed these bytes. Raises `ProvenanceError` if there is none."""
+    """Return the public keys of a trust file that have signed these bytes.
+
+    Raises `ProvenanceError` if there is none.
+    """
     if not trust.authorities:
         raise ProvenanceError(f"{where}: the trust file {trust.name!r} lists no authority and so refuses everything")
     signed = signers(envelope, (key.raw for one in trust.authorities for key in one.keys))
@@ -63,7 +66,8 @@ def require(
     branches: Collection[str] = (),
     where: str,
 ) -> tuple[Authority, ...]:
-    """The authorities that vouch for a document, by name: enough of this role, each entitled to all of `branches`.
+    """Return the authorities that vouch for a document, by name: enough of this role, each entitled to all of
+    `branches`.
 
     `issued` and `expires` are what the document says of itself, `now` is in seconds since 1970, and `where` names the
     document in messages. Raises `ProvenanceError` with a message of its own for each fault: a trust file that is empty
@@ -102,9 +106,9 @@ def check_signer(
     branches: Collection[str] = (),
     where: str,
 ) -> Authority:
-    """Whose key this is, if it may sign such a document now; for whoever is about to sign.
+    """Return whose key this is, if it may sign such a document now; for use before signing.
 
-    Raises `ProvenanceError` as `require` does, and for a clock that stands outside the key's span: a clock set back
+    Raises `ProvenanceError` as `require` does, and for a clock outside the key's span: a clock set back
     must not make a document that looks older than its key.
     """
     _threshold(trust, role, where)
@@ -138,19 +142,19 @@ def _check_span(issued: str, expires: str, now: int, where: str) -> None:
 
 
 def _nobody(envelope: Envelope, trust: Trust) -> str:
-    """Why no signature counts. A key id is a hint, good enough to say whose signature it claims to be."""
+    """Return why no signature counts. A key id is a hint, good enough to say whose signature it claims to be."""
     known = {key_id(key.raw): one.name for one in trust.authorities for key in one.keys}
     for signature in envelope.signatures:
         if signature.keyid in known:
             name = known[signature.keyid]
             return f"forged or changed: the signature that claims to be of {name} does not match the content"
-    found = ", ".join(signature.keyid[:SHOWN] or "no id" for signature in envelope.signatures[:4])
+    named = ", ".join(signature.keyid[:SHOWN] or "no id" for signature in envelope.signatures[:4])
     trusted = ", ".join(sorted({one.name for one in trust.authorities}))
-    return f"signed by no key of the trust file {trust.name!r}: found key {found!r}; trusted are {trusted}"
+    return f"signed by no key of the trust file {trust.name!r}: found key {named!r}; trusted are {trusted}"
 
 
 def _fault(authority: Authority, key: AuthorityKey, *, role: Role, at: int, branches: Collection[str]) -> str | None:
-    """Why a signature by this key does not count for a document issued `at`."""
+    """Return why a signature by this key does not count for a document issued `at`."""
     who, when = f"{_key(key.raw)} of {authority.name}", format_time(at)
     if authority.role is not role:
         return f"wrong role: {authority.name} has the role {authority.role}; needed is {role}"
@@ -351,7 +355,7 @@ Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened(Generic[Value]):
-    """A document from a file: signed by these authorities, or a draft that nobody has signed."""
+    """A document from a file: signed by these authorities, or an unsigned draft."""
 
     value: Value
     where: str
@@ -390,7 +394,7 @@ def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], 
 
 
 def read_draft(kind: Kind[Value], document: Document) -> Value:
-    """The record that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the record that a draft says. Raises `SpecError` that names file, line, key and fault."""
     try:
         value = from_json(kind.record, document.value, where=document.where, error=SpecError)
         kind.check(value, document.where)
@@ -408,5 +412,8 @@ def check_span(document: Dated, where: str) -> None:
 
 
 def _looks_signed(content: bytes) -> bool:
-    """Whether this is meant as an envelope. A wrong guess is harmless: neither reader accepts what is for the other."""
+    """Return whether this is meant as an envelope.
+
+    A wrong guess is harmless: neither reader accepts what is for the other.
+    """
     return content.lstrip()[:1] == b"{" and b'"payloadType"' in content

@@ -34,7 +34,7 @@ def parse_time(text: str) -> int:
 
 
 def format_time(seconds: int) -> str:
-    """The spelling of a moment. Raises `ProvenanceError` outside the years 1 to 9999.
+    """Return the spelling of a moment. Raises `ProvenanceError` outside the years 1 to 9999.
 
     >>> format_time(1767225600)
     '2026-01-01T00:00:00Z'
@@ -109,7 +109,7 @@ ClassPath = Annotated[str, Field(pattern=CLASS_PATTERN, max_length=MAX_PATH)]
 
 
 def covers(branch: str, path: str) -> bool:
-    """Whether `path` is the branch or lies below it.
+    """Return whether `path` is the branch or lies below it.
 
     >>> covers("open", "open/permissive/mit"), covers("open", "open"), covers("open", "openish")
     (True, True, False)
@@ -118,7 +118,7 @@ def covers(branch: str, path: str) -> bool:
 
 
 def lineage(path: str) -> tuple[str, ...]:
-    """Every branch that the path lies in, from the widest to itself.
+    """Return every branch that the path lies in, from the widest to itself.
 
     >>> lineage("open/permissive/mit")
     ('open', 'open/permissive', 'open/permissive/mit')

@@ -65,17 +65,17 @@ class Statement:
         )
 
     def is_about(self, sha256: str) -> bool:
-        """Whether one of its subjects has this digest."""
+        """Return whether one of its subjects has this digest."""
         return any(one.sha256 == sha256 for one in self.subjects)
 
 
 def type_of(claim: str) -> str:
-    """The predicate type of a claim of the project's own, such as "model/v1"."""
+    """Return the predicate type of a claim of the project's own, such as "model/v1"."""
     return f"{TYPES}{claim}"
 
 
 def make_statement(subjects: Sequence[Subject], *, predicate_type: str, predicate: dict[str, Any]) -> Statement:
-    """A statement. Raises `ProvenanceError` for one that could not be read again."""
+    """Return a statement. Raises `ProvenanceError` for one that could not be read again."""
     made = Statement(subjects=tuple(subjects), predicate_type=predicate_type, predicate=predicate)
     return parse_statement(made.payload, predicate_type=predicate_type, where="the statement")
 
@@ -85,9 +85,9 @@ def parse_statement(payload: bytes, *, predicate_type: str, where: str) -> State
     value = parse_json(payload, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     if not isinstance(value, dict) or value.get("_type") != STATEMENT:
         raise ProvenanceError(f'{where}: not an in-toto statement: expected "_type": "{STATEMENT}"')
-    found = value.get("predicateType")
-    if not isinstance(found, str) or predicate_type not in (found, FORMER.get(found)):
-        raise ProvenanceError(f"{where}: predicateType: found {found!r:.200}, expected {predicate_type!r}")
+    type_found = value.get("predicateType")
+    if not isinstance(type_found, str) or predicate_type not in (type_found, FORMER.get(type_found)):
+        raise ProvenanceError(f"{where}: predicateType: found {type_found!r:.200}, expected {predicate_type!r}")
     subjects = value.get("subject")
     if not isinstance(subjects, list) or not 0 < len(subjects) <= MAX_SUBJECTS:
         raise ProvenanceError(f"{where}: subject: expected a list of 1 to {MAX_SUBJECTS}")
@@ -96,7 +96,7 @@ def parse_statement(payload: bytes, *, predicate_type: str, where: str) -> State
         raise ProvenanceError(f"{where}: predicate: expected a JSON object")
     return Statement(
         subjects=tuple(_subject(one, f"{where}: subject[{at}]") for at, one in enumerate(subjects)),
-        predicate_type=found,
+        predicate_type=type_found,
         predicate=predicate,
     )
 

@@ -2,14 +2,14 @@
 
     subject    the table's file, by its SHA-256, and the Merkle root over its rows (tags.py), in this order
     predicate  the taxonomy's digest; how many records; who vouches for how many of which class, and where the first of
-               them stands; the description of the dataset; issued and expires (tags.py)
+               them is; the description of the dataset; issued and expires (tags.py)
 
 The list of authorities in the predicate gives them the numbers that stand in the tags, so that every tag is bound to a
-class of that taxonomy and to a name. The trust file is not pinned: whom to believe is for whoever checks to say.
+class of that taxonomy and to a name. The trust file is not pinned: the checker decides whom to believe.
 
 A table is believed if
 
-1.  somebody whom the trust file lists has signed the envelope, and the statement is of this form;
+1.  a key that the trust file lists has signed the envelope, and the statement is of this form;
 2.  it was made for the taxonomy at hand, and every class in it is one of that taxonomy's;
 3.  every authority named for a tag has signed, has the role `data-governance`, may vouch for the classes of its tags
     and was not revoked, and so many such authorities have signed as the trust file's quorum asks for;
@@ -26,7 +26,7 @@ Who may vouch for the tags of a table: each authority for those that name it, in
 The trust file's quorum counts too: for the classes of every authority that is named, so many authorities entitled to
 them must have signed. Anyone may put a record into the quarantine, which never trains.
 
-Whoever asks either gets the first fault as an error (`check_vouchers`), or every doubt by authority and class, so that
+A caller gets either the first fault as an error (`check_vouchers`), or every doubt by authority and class, so that
 the tags in doubt can be set aside (`weigh_vouchers`).
 """
 
@@ -82,36 +82,36 @@ _ONE = Quorum(documents={Role.DATA_GOVERNANCE: 1}, checkpoints={})
 
 
 def check_vouchers(envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str) -> tuple[Authority, ...]:
-    """The authorities that signed for what they may vouch for, by name.
+    """Return the authorities that signed for what they may vouch for, by name.
 
     Raises `ProvenanceError`, with the slot of a tag, if one that a tag names has not, and if they are too few.
     """
     signed = check_signed(envelope, trust=trust, where=where)
-    found: dict[str, Authority] = {}
+    believed: dict[str, Authority] = {}
     for voucher in table.vouchers:
-        found |= _believed(envelope, voucher, table, signed=signed, trust=trust, now=now, where=where)
-    return tuple(found[name] for name in sorted(found))
+        believed |= _believed(envelope, voucher, table, signed=signed, trust=trust, now=now, where=where)
+    return tuple(believed[name] for name in sorted(believed))
 
 
 def weigh_vouchers(
     envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str
 ) -> tuple[tuple[Authority, ...], Doubts]:
-    """The authorities that are believed for some class, by name, and what is not believed, class by class.
+    """Return the authorities that are believed for some class, by name, and what is not believed, class by class.
 
-    Raises `ProvenanceError` if nobody in the trust file has signed: then not one word of it is anybody's.
+    Raises `ProvenanceError` if no key of the trust file has signed: then nothing in it can be attributed.
     """
     signed = check_signed(envelope, trust=trust, where=where)
-    found: dict[str, Authority] = {}
+    believed: dict[str, Authority] = {}
     doubts: Doubts = {}
     for voucher in table.vouchers:
         for path, counted in voucher.classes.items():
             alone = replace(voucher, classes={path: counted})
             try:
-                found |= _believed(envelope, alone, table, signed=signed, trust=trust, now=now, where=where)
+                believed |= _believed(envelope, alone, table, signed=signed, trust=trust, now=now, where=where)
             except ProvenanceError as error:
                 reason = _reason(alone, table, path, signed=signed, trust=trust)
                 doubts[voucher.authority, path] = Doubt(reason=reason, words=str(error))
-    return tuple(found[name] for name in sorted(found)), doubts
+    return tuple(believed[name] for name in sorted(believed)), doubts
 
 
 def sign_for(
@@ -148,11 +148,14 @@ def _believed(
     now: int,
     where: str,
 ) -> dict[str, Authority]:
-    """The authorities that vouch for these tags, by name. Raises `ProvenanceError` where they are not believed."""
+    """Return the authorities that vouch for these tags, by name.
+
+    Raises `ProvenanceError` where they are not believed.
+    """
     authority, classes, here = _named(voucher, trust, where)
     if signed.isdisjoint(key.raw for key in authority.keys):
         raise ProvenanceError(f"{here}: {authority.name} has not signed, or its signature does not match")
-    found: dict[str, Authority] = {}
+    vouchers: dict[str, Authority] = {}
     alone = replace(trust, authorities=(authority,), quorum=_ONE)
     for believed in (alone, trust):  # first the one that is named, then as many as it takes
         vouching = require(
@@ -165,12 +168,12 @@ def _believed(
             branches=classes,
             where=here,
         )
-        found |= {one.name: one for one in vouching}
-    return found
+        vouchers |= {one.name: one for one in vouching}
+    return vouchers
 
 
 def _reason(voucher: Voucher, table: TagTable, path: str, *, signed: frozenset[bytes], trust: Trust) -> Reason:
-    """The kind of a refusal, from the widest to the narrowest."""
+    """Return the kind of a refusal, from the widest to the narrowest."""
     authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
     if authority is None:
         return Reason.UNKNOWN_AUTHORITY
@@ -186,7 +189,8 @@ def _reason(voucher: Voucher, table: TagTable, path: str, *, signed: frozenset[b
 
 
 def _named(voucher: Voucher, trust: Trust, where: str) -> tuple[Authority, tuple[str, ...], str]:
-    """Who that is, for which classes it has to be entitled, and the words for a tag that it has to be entitled to."""
+    """Return who that is, for which classes it has to be entitled, and the words for a tag that it has to be entitled
+    to."""
     classes = tuple(path for path in voucher.classes if path != QUARANTINE)
     authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
     foreign = [path for path in classes if authority is not None and not authority.vouches_for(path)]
@@ -221,7 +225,7 @@ class VerifiedTags:
 
 
 def read_attestation(path: Path) -> bytes:
-    """The content of an attestation's file. Raises `ProvenanceError` if it cannot be read or is too large."""
+    """Return the content of an attestation's file. Raises `ProvenanceError` if it cannot be read or is too large."""
     return read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
 
 
@@ -279,7 +283,7 @@ def add_signature(
 
 
 def still_to_sign(envelope: Envelope, *, trust: Trust, where: str) -> tuple[str, ...]:
-    """The authorities that a tag names and that have not signed."""
+    """Return the authorities that a tag names and that have not signed."""
     signed = check_signed(envelope, trust=trust, where=where)
     _, table = _read(envelope, where)
     done = {owner[0].name for owner in map(trust.owner, signed) if owner}
@@ -301,9 +305,9 @@ def verify_tags(
 def weigh_tags(
     path: Path, attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, now: int, where: str
 ) -> VerifiedTags:
-    """Like `verify_tags`, but tags that nobody to be believed vouches for are named in `doubts` and not refused.
+    """Like `verify_tags`, but tags without a believed voucher are listed in `doubts` and not refused.
 
-    What is forged is refused here too: of a table that is not the one signed, nobody can say which tags are true.
+    What is forged is refused here too: of a table that is not the one signed, no tag can be relied on.
     """
     envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
     authorities, doubts = weigh_vouchers(envelope, table, trust=trust, now=now, where=where)
@@ -311,7 +315,7 @@ def weigh_tags(
 
 
 def _open(attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, where: str) -> tuple[Envelope, Statement, TagTable]:
-    """What somebody in the trust file has signed about this taxonomy's classes."""
+    """Return what a key of the trust file has signed about this taxonomy's classes."""
     envelope = parse_envelope(attestation, where=where)
     check_signed(envelope, trust=trust, where=where)
     statement, table = _read(envelope, where)
@@ -367,12 +371,12 @@ def _check_classes(table: TagTable, taxonomy: Taxonomy, where: str) -> None:
 
 
 def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Taxonomy) -> Tags:
-    """The table that was signed. Raises `ProvenanceError` for any other."""
+    """Return the table that was signed. Raises `ProvenanceError` for any other."""
     signed_file, signed_root = (subject.sha256 for subject in statement.subjects)
     with TagFile(path) as file:
-        if (found := file.sha256()) != signed_file:
+        if (digest := file.sha256()) != signed_file:
             raise ProvenanceError(
-                f"{path}: not the file that was signed: its SHA-256 is {found}, signed is {signed_file}"
+                f"{path}: not the file that was signed: its SHA-256 is {digest}, signed is {signed_file}"
             )
         tags = read_tags(file, codes=taxonomy.codes, authorities=table.authorities)
     if tags.root.hex() != signed_root:
@@ -399,7 +403,7 @@ class Absent:
     records: tuple[int, ...] = ()  # rows of the tag table
 
     def examples(self, tags: VerifiedTags, *, count: int) -> NDArray[np.bool_]:
-        """Whether each of so many training examples is left out. Those without a tag are of no class.
+        """Return whether each of so many training examples is left out. Those without a tag are of no class.
 
         Raises `RecipeError` for a class, an authority or a row that the table does not know.
         """

@@ -30,7 +30,7 @@ _KEYS = ("text", "file", "class", "source", "authority")
 
 
 class Record(NamedTuple):
-    """One record: what it is, and what is said about it."""
+    """One record: its content and its tag."""
 
     content: bytes
     class_path: str
@@ -40,14 +40,14 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """How many records belong to their tags, and of how many nobody can tell any more."""
+    """Numbers of records that belong to their tags, and of those that can no longer be checked."""
 
     matching: int
     destroyed: int  # their salts are gone
 
 
 def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record]:
-    """The records of a file, in order. Raises `ProvenanceError` that names file, line and fault."""
+    """Yield the records of a file, in order. Raises `ProvenanceError` that names file, line and fault."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -60,10 +60,10 @@ def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record
 
 
 def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
-    """The rows of a table, each with a new salt, which is added to `salts`.
+    """Yield the rows of a table, each with a new salt, which is added to `salts`.
 
-    Raises `ProvenanceError` for a class or an authority whose name could stand in no taxonomy or trust file: nobody
-    could sign the table.
+    Raises `ProvenanceError` for a class or an authority whose name fits no taxonomy or trust file: no
+    authority could sign the table.
     """
     sound = set[tuple[str, str]]()  # a table has many records and few names
     for slot, record in enumerate(records):
@@ -76,8 +76,8 @@ def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
 
 
 def write_tagged(table: Path, salts: Path, records: Iterable[Record]) -> int:
-    """Write the table of these records and its salts, both or none, and return how many there are. Nobody believes it
-    before it is signed. Raises `ProvenanceError` where there is one of them already."""
+    """Write the table of these records and its salts, both or none, and return how many there are. It counts
+    for nothing before it is signed. Raises `ProvenanceError` where there is one of them already."""
     for path in (table, salts):
         if os.path.lexists(path):  # a link into the void too
             raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
@@ -104,8 +104,8 @@ def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes:
         if slot >= len(tags):
             raise ProvenanceError(f"{where}: the table ends before it, with {len(tags)} tags")
         if codes.get(record.class_path) != tags.classes[slot]:
-            found = next(path for path, code in codes.items() if code == tags.classes[slot])
-            raise ProvenanceError(f"{where}: class {record.class_path!r}, and its tag says {found!r}")
+            tagged = next(path for path, code in codes.items() if code == tags.classes[slot])
+            raise ProvenanceError(f"{where}: class {record.class_path!r}, and its tag says {tagged!r}")
         salt = salts.of(slot)
         if salt is None:
             destroyed += 1
@@ -146,18 +146,18 @@ def _record(line: bytes, path: Path, where: str, authority: str | None) -> Recor
 
 
 def _text(value: dict[str, Any], key: str, where: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str):
+    text = value.get(key)
+    if not isinstance(text, str):
         raise ProvenanceError(f"{where}: {key}: expected text" if key in value else f"{where}: {key} is missing")
     try:
-        found.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise ProvenanceError(f"{where}: {key}: holds a lone surrogate") from error
-    return found
+    return text
 
 
 def _content(directory: Path, name: str, where: str) -> bytes:
-    """The content of a file below the directory, all links followed."""
+    """Return the content of a file below the directory, all links followed."""
     root = os.path.realpath(directory)
     try:
         real = os.path.realpath(directory / name)

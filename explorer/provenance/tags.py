@@ -11,7 +11,7 @@ tree (RFC 6962) every row is one leaf. Its first part is the tag, 40 bytes; numb
 
     3babad1e0b76fa115b356314a9e861bb6eb8d9a82b0ca02d8c57120e09d743a3
 
-Whoever knows the root, the taxonomy and the list of authorities therefore knows every value of every column.
+The root, the taxonomy and the list of authorities therefore determine every value of every column.
 """
 
 import hashlib
@@ -82,14 +82,14 @@ class TagTable:
         return dict(sorted(counts.items()))
 
 
-def difference(found: tuple[Voucher, ...], signed: TagTable) -> str | None:
+def difference(counted: tuple[Voucher, ...], signed: TagTable) -> str | None:
     """In words, the first count of a table that is not the one signed; None where all are."""
-    for mine, theirs in zip(found, signed.vouchers, strict=True):
+    for mine, theirs in zip(counted, signed.vouchers, strict=True):
         for path in sorted({*mine.classes, *theirs.classes}):
             have, said = mine.classes.get(path), theirs.classes.get(path)
             if have != said:
                 return f"{mine.authority} vouches for {_words(have)} of {path}, signed are {_words(said)}"
-    records = sum(count.records for voucher in found for count in voucher.classes.values())
+    records = sum(count.records for voucher in counted for count in voucher.classes.values())
     return None if records == signed.records else f"it has {records} records, signed are {signed.records}"
 
 
@@ -123,17 +123,17 @@ class Tags:
 
 
 def tag(class_code: int, authority: int, commitment: bytes) -> bytes:
-    """A tag, 40 bytes."""
+    """Return a tag, 40 bytes."""
     return class_code.to_bytes(4, "big") + authority.to_bytes(2, "big") + bytes(2) + commitment
 
 
 def leaf(slot: int, tag: bytes, source: str = "") -> bytes:
-    """The leaf hash of a row."""
+    """Return the leaf hash of a row."""
     return merkle.leaf_hash(slot.to_bytes(8, "big") + tag + source.encode())
 
 
 def read_authorities(file: TagFile) -> tuple[str, ...]:
-    """All names of authorities in a table, in the order of their numbers."""
+    """Return all names of authorities in a table, in the order of their numbers."""
     names: set[str] = set()
     for batch in file.batches():
         names |= {batch.authorities.values[at] for at in np.unique(batch.authorities.index)}
@@ -143,7 +143,7 @@ def read_authorities(file: TagFile) -> tuple[str, ...]:
 
 
 def read_tags(file: TagFile, *, codes: Mapping[str, int], authorities: Sequence[str]) -> Tags:
-    """All tags of a table and their root, by the numbers of a taxonomy's classes and a list of authorities.
+    """Return all tags of a table and their root, by the numbers of a taxonomy's classes and a list of authorities.
 
     Raises `ProvenanceError` with slot and reason for a class or an authority that is not among these.
     """
@@ -163,7 +163,7 @@ def read_tags(file: TagFile, *, codes: Mapping[str, int], authorities: Sequence[
 
 
 def count(tags: Tags, *, authorities: Sequence[str], codes: Mapping[str, int]) -> tuple[Voucher, ...]:
-    """Who vouches for how many tags of which class, and where the first of them stands."""
+    """Return who vouches for how many tags of which class, and the slot of the first of them."""
     paths = {code: path for path, code in codes.items()}
     pairs = tags.authorities.astype(np.uint64) << np.uint64(32) | tags.classes
     values, firsts, counts = np.unique(pairs, return_index=True, return_counts=True)
@@ -174,7 +174,7 @@ def count(tags: Tags, *, authorities: Sequence[str], codes: Mapping[str, int]) -
 
 
 def _numbers(file: TagFile, batch: Batch, column: Column, known: Mapping[str, int], what: str) -> npt.NDArray[np.int64]:
-    """The number of the value of every row."""
+    """Return the number of the value of every row."""
     numbers = np.array([known.get(name, -1) for name in column.values], np.int64)[column.index]
     strange = np.flatnonzero(numbers < 0)
     if len(strange):
@@ -187,7 +187,7 @@ def _numbers(file: TagFile, batch: Batch, column: Column, known: Mapping[str, in
 def _leaves(
     batch: Batch, classes: npt.NDArray[np.uint32], authorities: npt.NDArray[np.uint16]
 ) -> npt.NDArray[np.uint8]:
-    """The leaf hashes of a batch, rows x 32."""
+    """Return the leaf hashes of a batch, rows x 32."""
     rows = np.zeros(len(classes), _LEAF)
     rows["slot"] = np.arange(batch.first, batch.first + len(classes), dtype=np.uint64)
     rows["class"], rows["authority"] = classes, authorities
@@ -202,12 +202,12 @@ def _leaves(
 
 
 def _root(leaves: npt.NDArray[np.uint8]) -> bytes:
-    """The root over leaf hashes: a tree over complete subtrees splits where the tree over their leaves does."""
+    """Return the root over leaf hashes: a tree over complete subtrees splits where the tree over their leaves does."""
     return merkle.root_of(_subtree(leaves[at : at + _SUBTREE].tobytes()) for at in range(0, len(leaves), _SUBTREE))
 
 
 def _subtree(leaves: bytes) -> bytes:
-    """The root over one subtree, which only the last one of a table may leave incomplete."""
+    """Return the root over one subtree, which only the last one of a table may leave incomplete."""
     if len(leaves) < _SUBTREE * 32:
         return merkle.root_of(leaves[at : at + 32] for at in range(0, len(leaves), 32))
     while len(leaves) > 32:

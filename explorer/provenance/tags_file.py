@@ -7,7 +7,7 @@ Four columns, in this order, no nulls and no compression, so that a small file c
     source      string                  where the example came from, at most 500 bytes; may be empty
     authority   string                  the authority that vouches for the row, by its name in the trust file
 
-A table cannot forget: whatever stands in `source` stays. It names a supplier, a file, a site, and never a person.
+A table cannot forget: text in `source` stays for good. It names a supplier, a file, a site, and never a person.
 """
 
 import hashlib
@@ -98,7 +98,7 @@ def write_table(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _arrow(rows: list[Row], first: int) -> pa.RecordBatch:
-    """The rows as Arrow has them, made from bytes: `pa.array` would load pandas."""
+    """Return the rows as Arrow has them, made from bytes: `pa.array` would load pandas."""
     commitments, *texts = zip(*rows, strict=True)
     for at, commitment in enumerate(commitments):
         if len(commitment) != 32:
@@ -142,21 +142,21 @@ class TagFile:
         self._file.close()
 
     def sha256(self) -> str:
-        """The digest of the file's bytes, in hexadecimal."""
+        """Return the digest of the file's bytes, in hexadecimal."""
         self._file.seek(0)
         return hashlib.file_digest(self._file, "sha256").hexdigest()
 
     def rows(self) -> int:
-        """How many rows the file says it has."""
+        """Return how many rows the file says it has."""
         return self._parquet().metadata.num_rows
 
     def batches(self) -> Iterator[Batch]:
-        """The rows in order. Raises `ProvenanceError` that names the file and the fault."""
+        """Yield the rows in order. Raises `ProvenanceError` that names the file and the fault."""
         parquet = self._parquet()
-        found = parquet.iter_batches(batch_size=BATCH, use_threads=False)
+        arrow_batches = parquet.iter_batches(batch_size=BATCH, use_threads=False)
         first = 0
         said = parquet.metadata.num_rows
-        while (batch := self._next(found, first)) is not None:
+        while (batch := self._next(arrow_batches, first)) is not None:
             first += len(batch.classes.index)
             if first > said:
                 break
@@ -177,11 +177,11 @@ class TagFile:
     def _refuse_compressed(self) -> None:
         """pyarrow ends the process when it is asked for a codec that it does not know; so it is not asked."""
         try:
-            found = codecs(self._file)
+            used = codecs(self._file)
         except (ProvenanceError, OSError) as error:
             raise self._damaged(error) from error
-        if found - {UNCOMPRESSED}:
-            raise ProvenanceError(f"{self.path}: compressed (codec {max(found)}); a tag table is not")
+        if used - {UNCOMPRESSED}:
+            raise ProvenanceError(f"{self.path}: compressed (codec {max(used)}); a tag table is not")
 
     def _next(self, batches: Iterator[pa.RecordBatch], first: int) -> Batch | None:
         try:
@@ -206,9 +206,9 @@ class TagFile:
 def _check_shape(parquet: pq.ParquetFile, path: Path) -> None:
     """Columns and sizes, as the footer says them. Raises `ProvenanceError`."""
     metadata, schema = parquet.metadata, parquet.schema_arrow
-    found = [(field.name, str(field.type)) for field in schema]
-    if found != _EXPECTED:
-        names = (", ".join(f"{name} {kind}" for name, kind in columns) for columns in (found[:20], _EXPECTED))
+    stored = [(field.name, str(field.type)) for field in schema]
+    if stored != _EXPECTED:
+        names = (", ".join(f"{name} {kind}" for name, kind in columns) for columns in (stored[:20], _EXPECTED))
         raise ProvenanceError(f"{path}: not a tag table: found columns {next(names):.500}, expected {next(names)}")
     if not 0 < metadata.num_rows <= MAX_ROWS:
         raise ProvenanceError(f"{path}: {metadata.num_rows} rows; a tag table has 1 to {MAX_ROWS}")
@@ -250,7 +250,9 @@ _CODEC = (4, 1, 3, 4)  # FileMetaData.row_groups[].columns[].meta_data.codec, by
 
 
 def codecs(file: BinaryIO) -> set[int]:
-    """The numbers of all codecs in the footer; 0 is none. Raises `ProvenanceError` for what is no Parquet footer.
+    """Return the numbers of all codecs in the footer; 0 is none.
+
+    Raises `ProvenanceError` for what is no Parquet footer.
 
     A Parquet file ends in its metadata, their length as u32, little-endian, and "PAR1"; the metadata are a struct in
     the compact protocol of Thrift (github.com/apache/thrift, thrift-compact-protocol.md; github.com/apache/
@@ -289,7 +291,7 @@ class _Footer:
             yield from self._value(header & 0x0F, (*path, field))
 
     def _value(self, kind: int, path: tuple[int, ...]) -> Iterator[int]:
-        if kind in (_TRUE, _FALSE):  # the value of a field of truth stands in its header
+        if kind in (_TRUE, _FALSE):  # the value of a boolean field is in its header
             return
         if kind in (_I16, _I32, _I64):
             number = _zigzag(self._varint())

@@ -32,7 +32,7 @@ from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
 
 FORMAT = "explorer/taxonomy/v1"
-QUARANTINE = "quarantine"  # built in: holds what nobody vouches for, and never trains
+QUARANTINE = "quarantine"  # built in: holds examples without valid tags, and never trains
 MAX_CLASSES = 10_000
 MAX_DEFINITION = 2_000
 
@@ -78,11 +78,14 @@ class Taxonomy:
     @property
     def codes(self) -> dict[str, int]:
         """The number of every class: the quarantine is 0, the others follow in the order of their paths."""
-        return {path: code for code, path in enumerate([QUARANTINE, *sorted(each.path for each in self.classes)])}
+        return {path: code for code, path in enumerate([QUARANTINE, *sorted(class_.path for class_ in self.classes)])}
 
     def branch(self, prefix: str) -> tuple[str, ...]:
-        """The class of this path and all below it, sorted. Raises `ProvenanceError` where there is no such class."""
-        paths = sorted(each.path for each in self.classes)
+        """Return the class of this path and all below it, sorted.
+
+        Raises `ProvenanceError` where there is no such class.
+        """
+        paths = sorted(class_.path for class_ in self.classes)
         if prefix not in paths:
             raise ProvenanceError(f"taxonomy {self.name!r}: {unknown('class', prefix, paths)}")
         return tuple(path for path in paths if covers(prefix, path))
@@ -95,18 +98,18 @@ def check_taxonomy(taxonomy: Taxonomy, where: str) -> None:
     """
     check_span(taxonomy, where)
     first: dict[str, int] = {}
-    for index, each in enumerate(taxonomy.classes):
+    for index, class_ in enumerate(taxonomy.classes):
         here = f"{where}: classes[{index}].path"
-        if covers(QUARANTINE, each.path):
+        if covers(QUARANTINE, class_.path):
             raise ProvenanceError(f"{here}: {QUARANTINE!r} is built in and cannot be defined")
-        if each.path in first:
-            raise ProvenanceError(f"{here}: {each.path!r} stands twice, first in classes[{first[each.path]}]")
-        first[each.path] = index
-    for index, each in enumerate(taxonomy.classes):
-        above = each.path.rpartition("/")[0]
+        if class_.path in first:
+            raise ProvenanceError(f"{here}: {class_.path!r} stands twice, first in classes[{first[class_.path]}]")
+        first[class_.path] = index
+    for index, class_ in enumerate(taxonomy.classes):
+        above = class_.path.rpartition("/")[0]
         if above and above not in first:
             raise ProvenanceError(
-                f"{where}: classes[{index}].path: {each.path!r} lies below {above!r}, which is not defined"
+                f"{where}: classes[{index}].path: {class_.path!r} lies below {above!r}, which is not defined"
             )
 
 
@@ -114,5 +117,5 @@ TAXONOMY = Kind(name="taxonomy", record=Taxonomy, role=Role.DATA_GOVERNANCE, che
 
 
 def read_taxonomy(document: Document) -> Taxonomy:
-    """The taxonomy that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the taxonomy that a draft says. Raises `SpecError` that names file, line, key and fault."""
     return read_draft(TAXONOMY, document)

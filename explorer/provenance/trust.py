@@ -8,11 +8,11 @@
                   "not_before": "2026-01-01T00:00:00Z", "not_after": "2027-01-01T00:00:00Z", "revoked": null}]}],
      "quorum": {"documents": {"data-governance": 1}, "checkpoints": {"trainer": 1, "data-governance": 1}}}
 
-It is an anchor: nobody signs it, whoever checks brings it along, and a run's ledger names its digest. What it does not
+It is an anchor: it has no signature, the checker brings it along, and a run's ledger names its digest. What it does not
 say is refused: a role without quorum accepts nothing, an authority without branches vouches for no class, and a file
 without authorities refuses everything.
 
-**Quorum** counts authorities, each once, however many of its keys have signed; no public key stands in the file twice.
+**Quorum** counts authorities, each once, however many of its keys have signed; no public key occurs in the file twice.
 For `documents`, so many authorities of the role must have signed the same one. For `checkpoints`, so many trainers must
 have signed, and so many authorities of the other roles that it names must have cosigned; naming none refuses them all.
 
@@ -20,7 +20,7 @@ have signed, and so many authorities of the other roles that it names must have 
 an old key signed in its time stays valid until it expires.
 
 **Revocation** holds from a moment: what was issued before stays valid, what came after is refused. `issued` is the
-signer's own word: whoever holds a stolen key can date a document back. To believe nothing of a stolen key, revoke it
+signer's own word: a stolen key can date a document back. To believe nothing of a stolen key, revoke it
 as of its `not_before`. A document that a ledger named in a checkpoint cosigned before the theft is older than the theft
 on other people's word; that is how one shows that it was not dated back.
 
@@ -116,7 +116,7 @@ class Authority:
     keys: Annotated[tuple[AuthorityKey, ...], Field(min_length=1)]
 
     def vouches_for(self, path: str) -> bool:
-        """Whether a class or branch lies in one of its branches."""
+        """Return whether a class or branch lies in one of its branches."""
         return any(covers(branch, path) for branch in self.branches)
 
 
@@ -143,9 +143,9 @@ class Trust:
         return canonical.digest(to_json(self))
 
     def owner(self, public_key: bytes) -> tuple[Authority, AuthorityKey] | None:
-        """Whose key this is (32 bytes)."""
-        found = ((one, key) for one in self.authorities for key in one.keys if key.raw == public_key)
-        return next(found, None)
+        """Return whose key this is (32 bytes)."""
+        owners = ((one, key) for one in self.authorities for key in one.keys if key.raw == public_key)
+        return next(owners, None)
 
 
 def read_trust(path: Path) -> Trust:
@@ -164,7 +164,7 @@ def parse_trust(content: bytes, *, where: str) -> Trust:
 
 
 def trust_content(trust: Trust, *, where: str) -> bytes:
-    """A trust file's content. Raises `ProvenanceError` for what could not be read again."""
+    """Return a trust file's content. Raises `ProvenanceError` for what could not be read again."""
     content = (json.dumps(to_json(trust), indent=1) + "\n").encode()
     parse_trust(content, where=where)
     return content
@@ -208,7 +208,7 @@ LEAST_ID = 4  # digits of a key id that are enough to name a key
 
 
 def new_trust(name: str) -> Trust:
-    """A trust file without authorities: it refuses everything. What a name cannot have becomes a hyphen."""
+    """Return a trust file without authorities: it refuses everything. What a name cannot have becomes a hyphen."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "trust"
     return Trust(format=FORMAT, name=name, authorities=(), quorum=Quorum(documents={}, checkpoints={}))
 
@@ -252,7 +252,7 @@ def with_quorum(trust: Trust, role: Role, *, documents: int | None, checkpoints:
 
 
 def find(trust: Trust, name: str) -> Authority:
-    """The authority of this name. Raises `ProvenanceError` that says which there are."""
+    """Return the authority of this name. Raises `ProvenanceError` that says which there are."""
     for authority in trust.authorities:
         if authority.name == name:
             return authority
@@ -260,7 +260,7 @@ def find(trust: Trust, name: str) -> Authority:
 
 
 def cosigner(authority: Authority, key: AuthorityKey) -> Verifier | None:
-    """The key as cosigned checkpoints know it. A trainer has none: it signs, under the name of the ledger."""
+    """Return the key as cosigned checkpoints know it. A trainer has none: it signs, under the name of the ledger."""
     if authority.role is Role.TRAINER:
         return None
     return Verifier(name=authority.name, algorithm=Algorithm.COSIGNATURE, public_key=key.raw)
@@ -268,9 +268,10 @@ def cosigner(authority: Authority, key: AuthorityKey) -> Verifier | None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep other processes from changing files beside `path`. Raises `ProvenanceError` while one of them does.
+    """Keep other processes from changing files in the directory of `path`.
 
-    It does so for a link too: a change would replace the link, and the file that others read would stay as it was.
+    Raises `ProvenanceError` while one of them does, and for a link: a change would replace the link, and the file that
+    others read would stay as it was.
     """
     if path.is_symlink():
         raise ProvenanceError(f"{path}: a link; name the file itself")

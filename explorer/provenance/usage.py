@@ -9,7 +9,7 @@ of its own, with its line and no other. The statement is the same for all: an in
 
 Both trees are RFC 6962. What a leaf holds, before it is hashed as one (`explorer.merkle.leaf_hash`):
 
-    of `runs`     the canonical JSON (RFC 8785) of what is said of a run, in the order of the ledgers' origins
+    of `runs`     the canonical JSON (RFC 8785) of a run's facts, in the order of the ledgers' origins
     of `lines`    SHA-256(salt || canonical JSON of the line), in the order of the parties, and after the last of them
                   that of the total; salts are 32 random bytes each
 
@@ -117,7 +117,7 @@ class UsageRun:
     outcome: Literal["finished", "stopped", "unfinished"]
     steps: Whole  # done, in their latest execution
     counted: Whole  # of these, in the period
-    shared: Whole  # of the counted ones: those over which shares of gradient are told
+    shared: Whole  # of the counted ones: those whose shares of gradient are known
     superseded: Whole  # steps that were executed again later; they are in no other number
     tokens: Whole | None  # of an example; None: not text, or no recipe says it
     gaps: Annotated[tuple[Gap, ...], Field(max_length=100)]
@@ -135,18 +135,18 @@ class Superseded:
 class Use:
     """What a run used of one party, over the counted steps."""
 
-    run: Digest  # SHA-256 of what is said of the run
+    run: Digest  # SHA-256 of the run's facts
     first: Whole | None  # the entry of the first step that used any; None: no step did
     last: Whole | None  # and of the last one
     steps: Whole  # in which an example of the party trained
     examples: Whole  # that trained: slots of batches, so that an example counts each time
     denied: Whole  # that were in batches and trained nothing
-    unclear: Whole  # that were in batches, and whether they trained cannot be told
+    unclear: Whole  # that were in batches, without a record whether they trained
     tokens: Whole | None  # of the examples that trained; at most, where methods shorten them
     layers: Annotated[tuple[Ascii, ...], Field(max_length=100_000)]  # that they trained
-    share: float | None  # of the summed gradient, over layers and steps; may be negative. None: told of no step
+    share: float | None  # of the summed gradient, over layers and steps; may be negative. None: known for no step
     apportioned: Whole  # of the steps, those in which the class's share was split by number of examples: an estimate
-    superseded: Superseded | None  # None: cannot be told of this party
+    superseded: Superseded | None  # None: unknown for this party
 
 
 @record
@@ -165,7 +165,7 @@ class Line:
     def tokens(self) -> int | None:
         """Of these; None: a run with examples of the party does not say how many."""
         counted = [use.tokens for use in self.uses if use.examples or use.tokens is not None]
-        return None if not counted or None in counted else sum(each or 0 for each in counted)
+        return None if not counted or None in counted else sum(tokens or 0 for tokens in counted)
 
     @property
     def steps(self) -> int:
@@ -174,7 +174,7 @@ class Line:
 
     @property
     def idle(self) -> bool:
-        """Whether no batch had an example of the party, as far as that is on record."""
+        """Return whether no batch had an example of the party, as far as that is on record."""
         again = (use.superseded.steps for use in self.uses if use.superseded is not None)
         return not any((*(use.examples + use.denied + use.unclear for use in self.uses), *again))
 
@@ -187,7 +187,7 @@ class RunTotal:
     slots: Whole
     quarantined: Whole  # whose examples have no valid tag: never read
     absent: Whole  # left empty, because the run's recipe leaves their examples out
-    unplaced: Whole  # of which cannot be told whose they were
+    unplaced: Whole  # of unknown parties
 
 
 @record
@@ -275,27 +275,27 @@ class WholeFile:
 
 
 def new_salt() -> str:
-    """A salt for one line."""
+    """Return a salt for one line."""
     return secrets.token_bytes(SALT_BYTES).hex()
 
 
 def line_leaf(content: Line | Total, salt: str) -> bytes:
-    """The leaf hash of a line or of the total."""
+    """Return the leaf hash of a line or of the total."""
     return merkle.leaf_hash(commit(bytes.fromhex(salt), canonical(to_json(content))))
 
 
 def run_leaf(content: UsageRun) -> bytes:
-    """The leaf hash of a run."""
+    """Return the leaf hash of a run."""
     return merkle.leaf_hash(canonical(to_json(content)))
 
 
 def run_digest(content: UsageRun) -> str:
-    """The name of a run in the lines: SHA-256 of its canonical JSON."""
+    """Return the name of a run in the lines: SHA-256 of its canonical JSON."""
     return hashlib.sha256(canonical(to_json(content))).hexdigest()
 
 
 def tree_over(leaves: Sequence[bytes]) -> Tree:
-    """The tree over these leaf hashes."""
+    """Return the tree over these leaf hashes."""
     return Tree(count=len(leaves), root=merkle.root_of(leaves).hex())
 
 
@@ -324,10 +324,10 @@ def open_usage(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
 def read_file(content: bytes, *, where: str) -> PartyFile | WholeFile:
     """Read the file of a party or the whole statement; nothing of it is believed. Raises `ProvenanceError`."""
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
-    found = value.get("format") if isinstance(value, dict) else None
-    if found not in (PARTY, WHOLE):
-        raise ProvenanceError(f"{where}: not a statement of use: format: found {found!r:.80}, expected {PARTY!r}")
-    return from_json(PartyFile if found == PARTY else WholeFile, value, where=where, error=ProvenanceError)
+    format_ = value.get("format") if isinstance(value, dict) else None
+    if format_ not in (PARTY, WHOLE):
+        raise ProvenanceError(f"{where}: not a statement of use: format: found {format_!r:.80}, expected {PARTY!r}")
+    return from_json(PartyFile if format_ == PARTY else WholeFile, value, where=where, error=ProvenanceError)
 
 
 def check_period(period: Period | None, *, where: str) -> None:
@@ -338,7 +338,7 @@ def check_period(period: Period | None, *, where: str) -> None:
 
 def check_place(tree: Tree, leaf: bytes, *, index: int, proof: Sequence[str], where: str) -> None:
     """Raise `ProvenanceError` unless the leaf hash is number `index` of a tree."""
-    hashes = [bytes.fromhex(each) for each in proof]
+    hashes = [bytes.fromhex(digits) for digits in proof]
     try:
         merkle.check_inclusion(hashes, size=tree.count, index=index, leaf=leaf, root=bytes.fromhex(tree.root))
     except LedgerError as error:

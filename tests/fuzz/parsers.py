@@ -461,12 +461,12 @@ def _costs(place: Path) -> dict[str, Parser]:
         "prices": Parser(
             read=lambda raw: parse_prices(raw, where="p", own=True),
             seeds=(b"".join(prices.read_bytes().splitlines(keepends=True)[:4]),),
-            reads=("costing.table.parse_prices", "costing.table.load_prices"),
+            reads=("costing.prices.parse_prices", "costing.prices.load_prices"),
         ),
         "catalogue of prices": Parser(
             read=lambda raw: parse_catalogue(raw, name="c", provider="aws", retrieved="2026-11"),
             seeds=(catalogue,),
-            reads=("costing.catalogue.parse_catalogue",),
+            reads=("costing.prices.parse_catalogue",),
         ),
         "profile": Parser(
             read=in_a_file(read_carried, place),
