@@ -174,14 +174,18 @@ def check_consistency(
                 f"two roots at size {new_size}: {old_root.hex()} and {new_root.hex()}; one of them is of another log"
             )
         return
+    # RFC 9162 leaves the old root out of the proof where it is a complete subtree, a power of two.
     path = _hashes(proof)
     if not path:
         raise LedgerError(f"the consistency proof from {old_size} to {new_size} is empty")
     if old_size & (old_size - 1) == 0:
         path = [old_root, *path]
+    # Walk up from the last leaf of the old tree: first past the levels on which it is a right child; the proof begins
+    # with the subtree there.
     position, last = old_size - 1, new_size - 1
     while position & 1:
         position, last = position >> 1, last >> 1
+    # Hashes to the left belong to both trees, those to the right to the new one only.
     old = new = path[0]
     for step in path[1:]:
         if last == 0:

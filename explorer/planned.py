@@ -74,6 +74,8 @@ def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, S
     machines = _machines(plan, [described[name] for name in standing_of])
     recipes = {entry.get("effective"): entry for entry in plan["runs"]}
     elsewhere = {(entry.get("effective"), entry["ssr"], entry["seed"]) for entry in plan["runs"]}
+    # The order matters: a run of the plan, a run apart from sweeps, one that the plan lists under another id, one of
+    # this machine that the plan no longer has; what is left is of another machine, where ids and step times differ.
     for name, run in described.items():
         if name in standing_of:
             continue

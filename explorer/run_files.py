@@ -451,6 +451,7 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
     """
     if not profile.phases:
         raise RunError(f"{where}: the profile has no phase: expected the time of a step in one at least")
+    # The times of each phase, with the rounds and ratios that they come from.
     for name, phase in profile.phases.items():
         if not 0 < phase.low <= phase.seconds <= phase.high:
             raise RunError(
@@ -473,6 +474,7 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
                 f"{where}: phase {name!r:.80}: found {len(phase.ratios)} ratios of processor time; expected"
                 f" {phase.windows}, none below 0, or none"
             )
+    # Inference is timed in the same windows as the phases.
     rounds, windows = profile.inference_rounds, {phase.windows for phase in profile.phases.values()}
     if rounds and not (
         len(rounds) in windows and 0 < min(rounds) <= profile.inference_seconds <= max(rounds) < math.inf
@@ -483,6 +485,7 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
         )
     if profile.builds < 1:
         raise RunError(f"{where}: builds: found {profile.builds}, expected 1 or more")
+    # Times without rounds: only their range can be checked.
     besides = {name: getattr(profile, f"{name}_seconds") for name in ("inference", "evaluation", "checkpoint")}
     if profile.validation is not None:
         besides |= {"predicted": profile.validation.predicted, "measured": profile.validation.measured}

@@ -154,10 +154,10 @@ def decode_segment(
     rows = {index: iter(decode_class(content, layers=layers)) for index, content in contents.items()}
     joints = split_joint(joint, layers=layers, counts=[len(classes) for classes in steps])
     for classes, of_all in zip(steps, joints, strict=True):
-        contents = [next(rows.get(index, iter(())), None) for index in classes]
-        if any(row is None for row in contents):
+        of_classes = [next(rows.get(index, iter(())), None) for index in classes]
+        if any(row is None for row in of_classes):
             raise LedgerError(f"numbers of a segment: a class of {classes!r:.80} has fewer steps than the leaves say")
-        by_class = np.array(contents, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
+        by_class = np.array(of_classes, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
         yield _step(classes, by_class, decode_joint(of_all, layers=layers, classes=len(classes)))
     if any(next(left, None) is not None for left in rows.values()):
         raise LedgerError("numbers of a segment: a class has more steps than the leaves say")

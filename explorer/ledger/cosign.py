@@ -55,6 +55,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
     if not first:
         memory.check_begun()
     with memory.alone():
+        # The tree has to extend what the key signed last, which is why verification gets it as the held checkpoint.
         memory.check_clock(now)
         held = memory.last(read_checkpoint(directory)[1].origin)
         verification = verify(directory, anchor=_believing(anchor, signer), held=held, now=now)

@@ -37,6 +37,7 @@ def export(directory: Path, target: Path) -> int:
     checkpoint = ledger.checkpoint()
     size = checkpoint.size
     before = _before(target, ledger)
+    # Everything is derived from the entries. Bundles first, with the tiles that they fill; then the partial tiles.
     written = 0
     edge = Edge()
     for bundle in bundles(size):
@@ -50,6 +51,7 @@ def export(directory: Path, target: Path) -> int:
         made = [(tile, content)]
         made += [(file, content[: file.width * HASH_BYTES]) for file in _narrower(ledger, tile)]
         written += sum(_write_new(target, file, content) for file, content in made)
+    # The checkpoint last: until then a reader of the target sees its earlier state.
     if (root := edge.root()) != checkpoint.root:
         raise LedgerError(f"{directory}: its entries lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
     write_file(target / CHECKPOINT, ledger.note().content)

@@ -170,6 +170,7 @@ class Log:
         for file, content in partials:
             if file.path not in self._partials.get(file._replace(width=TILE), ()):  # the edge of a level may stay
                 self._files.create(file.path, content)
+        # Tiles before the checkpoint over them, and the checkpoint before partials that older ones needed go.
         self._files.flush()
         if read_file(self._directory, CHECKPOINT, max_bytes=note.MAX_BYTES) != self._signed.content:
             raise LedgerError(f"{self._directory / CHECKPOINT}: changed by somebody else while the ledger was in use")
@@ -262,12 +263,14 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
     been compared with its signed root. Raises `LedgerError` if it does not agree, and if this key has signed another
     history, as a witness's note or a checkpoint that was not yet in place shows.
     """
+    # A signed checkpoint first: it decides which files are beyond the tree.
     _finish_signing(directory, verifier)
     content = _read(directory, CHECKPOINT)
     if content is None:
         raise LedgerError(f"{directory}: no ledger is kept here: the file {CHECKPOINT!r} is missing")
     checkpoint = _own_checkpoint(content, verifier, where=str(directory / CHECKPOINT))
     _refuse_rolled_back(directory, checkpoint, verifier)
+    # Nothing is moved before the tree has been compared with its signed root.
     load_edge(directory, checkpoint)
     beyond: list[str] = []
     partials: list[Tile | Bundle] = []
@@ -310,6 +313,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
         if signed is None or present is None:
             _set_aside(directory, [name])
             continue
+        # The tree of the larger checkpoint has to be on the disk and to extend the smaller one.
         checkpoint = _own_checkpoint(present, verifier, where=str(directory / CHECKPOINT))
         old, new = sorted((checkpoint, signed), key=lambda state: state.size)
         try:
@@ -322,6 +326,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
                 )
         except LedgerError as error:
             raise _two_histories(directory, name, signed, checkpoint, why=f"  {error}\n") from error
+        # The file first, then its name: a crash in between leaves the old checkpoint, and this runs again.
         if signed.size > checkpoint.size:
             flush(directory / name)
             _move(directory / name, directory / CHECKPOINT)

@@ -304,6 +304,7 @@ def take_inventory(directory: Path, *, size: int, findings: Findings) -> Invento
 
 def _files(directory: Path, findings: Findings) -> Iterator[str]:
     """Yield the paths of all regular files, and `unsigned` for what is in there; links and the like are findings."""
+    # A stack in place of recursion: directories may be nested to any depth.
     levels = [("", os.scandir(directory))]
     while levels:
         prefix, entries = levels[-1]

@@ -239,6 +239,7 @@ def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
     checkpoint = parse_checkpoint(checkpoint_note.text)
     if not anchor.logs or anchor.quorum is None:
         raise LedgerError("nobody is trusted: whoever checks a ledger has to say whose signatures count")
+    # All times of a key are kept: of several cosignatures by one key, any that counts is enough.
     verified: dict[Verifier, list[int | None]] = {}
     for line in _verified(checkpoint_note, anchor):
         verified.setdefault(line.verifier, []).append(line.time)
@@ -247,10 +248,12 @@ def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
         for witness in anchor.witnesses
         if (times := [time for time in verified.get(witness.key.verifier, ()) if time is not None])
     }
+    # The quorum before the log's keys: its times say when a log's signature was there at the latest.
     counted = {name: cosignature.time for name, cosignature in cosignatures.items() if cosignature.fault is None}
     if not anchor.met(set(counted)):
         raise LedgerError(_no_quorum(anchor, cosignatures))
     signed_by = _signed_by(checkpoint.origin, anchor, verified, _latest_time(anchor, counted, now))
+    # Lines of unknown keys prove nothing, and are listed apart from those that count.
     known = {(key.name, key.key_id) for key in verified}
     unknown = dict.fromkeys(
         f"{s.name} ({s.key_id.hex()})" for s in checkpoint_note.signatures if (s.name, s.key_id) not in known

@@ -132,6 +132,7 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
     except LedgerError as error:
         findings.add(WITNESS, str(error))
         return [], []
+    # Only a note under the name of a known witness can be a finding: anyone may write other files here.
     for path in paths:
         try:
             witnessed = _read(directory, path, owners.get(path), anchor, origin)
@@ -200,16 +201,19 @@ def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: in
     `now` is in seconds since 1970. Memory does not grow with the log. Raises `LedgerError` where there is no checkpoint
     that could be read, and where `held` is not a checkpoint of this log.
     """
+    # Earlier checkpoints that the tree has to extend: the caller's first, so that it is the evidence of a fork.
     own_note, checkpoint = read_checkpoint(directory)
     findings = Findings()
     claims = [] if held is None else [_held(held, anchor, checkpoint.origin)]
     seen, idle = read_witnesses(directory, anchor=anchor, origin=checkpoint.origin, findings=findings)
     claims += [_Claim(note=s.note, checkpoint=s.checkpoint, holder=f"in {s.path}", path=s.path) for s in seen]
+    # Signatures, then the tree, then both together. Nothing stops at the first fault: a reader sees them all.
     judgement = _judge(own_note, seen, idle, anchor=anchor, now=now, findings=findings)
     roots = _rebuild(directory, checkpoint, claims, findings)
     evidence = _contradictions(
         directory, own_note, checkpoint, claims=claims, roots=roots, anchor=anchor, findings=findings
     )
+    # Last, since a damaged tree is worse than a file too many, and the number of findings is limited.
     inventory = take_inventory(directory, size=checkpoint.size, findings=findings)
     return Verification(
         note=own_note,

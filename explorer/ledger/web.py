@@ -85,6 +85,7 @@ class Client:
         headers = {"Accept-Encoding": "gzip, identity"}
         self._connection.request(method, f"{self._parts.path}/{path}", body or None, headers)
         response = self._connection.getresponse()
+        # Bounded while it arrives: a length in the headers is only a claim, and so is its absence.
         read = bytearray()
         while chunk := response.read1(CHUNK):
             read += chunk

@@ -108,6 +108,7 @@ class Witness:
             asked = parse_request(body)
         except LedgerError as error:
             return _refusal(400, str(error))
+        # The refusals in the order of c2sp.org/tlog-witness: unknown log, unsigned checkpoint, impossible old size.
         now = self._clock()
         logs = self._logs(asked.checkpoint.origin, now)
         if not logs:
@@ -118,6 +119,7 @@ class Witness:
             return _refusal(403, str(error))
         if asked.old > asked.checkpoint.size:
             return _refusal(400, f"old size {asked.old} is larger than the checkpoint's, {asked.checkpoint.size}")
+        # From here on one request at a time: looking, signing and remembering are one step.
         with self._memory.alone():
             self._memory.check_clock(now)
             held = self._memory.last(asked.checkpoint.origin)
@@ -204,9 +206,12 @@ def submit(
         raise LedgerError(f"{directory}: {error}") from error
     if not anchor.witnesses:
         raise LedgerError("no witness is known whose cosignature could be taken: name its key")
+    # A damaged tree is noticed here, before the witness remembers a checkpoint that no proof can extend.
     root = merkle.root(checkpoint.size, LedgerDirectory(directory).hashes(checkpoint.size))
     if root != checkpoint.root:
         raise LedgerError(f"{directory}: its tiles lead to root {root.hex()}, signed is {checkpoint.root.hex()}")
+    # The witness corrects the guess with 409. A size that it has named before means that another client is cosigning in
+    # between, so that waiting helps; a new size is tried at once.
     old = _seen_here(directory, anchor, checkpoint)
     tried: set[int] = set()
     for turn in range(TRIES):

@@ -96,6 +96,7 @@ def admit(
     check_size(routing.policy, sum(map(len, bands.values())) * len(layers))
     by_band = {path: np.array([[ask(path, layer, band) for layer in layers] for band in bands[path]]) for path in bands}
     by_band = {path: rows.astype(np.float64).reshape(len(bands[path]), len(layers)) for path, rows in by_band.items()}
+    # The largest weight of its bands: what a class may do at most, for readers without the bands.
     weights = np.array([by_band[path].max(axis=0) for path in classes]).reshape(len(classes), len(layers))
     differ = {
         path: Banded(bands=bands[path], weights=rows) for path, rows in by_band.items() if (rows != rows[0]).any()

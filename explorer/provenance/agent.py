@@ -102,6 +102,7 @@ def agent_key(name: str) -> AgentKey:
     identities = _identities(path)
     if not identities:
         raise ProvenanceError(f"{PREFIX}{wanted}: the agent has no key, or is locked: `ssh-add FILE`, or `ssh-add -X`")
+    # By fingerprint or comment; without a name, the only key that can sign here.
     fitting = [
         identity
         for identity in identities

@@ -249,6 +249,7 @@ def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519Pr
         raise ProvenanceError(f"{path}: the key is encrypted; its passphrase is needed")
     if not encrypted and passphrase is not None:
         raise ProvenanceError(f"{path}: the key is not encrypted, yet a passphrase was given")
+    # Before the file is opened: the number of rounds is the writer's choice, and each costs time.
     rounds = _rounds(content)
     if rounds is not None and rounds > MAX_ROUNDS:
         raise ProvenanceError(f"{path}: asks for {rounds} rounds of PBKDF2; at most {MAX_ROUNDS} are computed")

@@ -115,6 +115,7 @@ def weight(
     `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands. Of a layer with
     several names the strictest decides.
     """
+    # Whatever is not known is denied, before any rule is looked at.
     on = frozenset(conditions)
     if class_ == QUARANTINE:
         return _refused("the quarantine never trains")
@@ -130,6 +131,7 @@ def weight(
         for name in layer.names
         for one_band in bands
     )
+    # A tensor with several names follows the strictest: a denial under any name denies.
     return min(decided, key=lambda decision: decision.weight)
 
 

@@ -77,6 +77,7 @@ def require(
     signed = check_signed(envelope, trust=trust, where=where)
     needed = _threshold(trust, role, where)
     _check_span(issued, expires, now, where)
+    # By name, since an authority counts once, however many of its keys have signed.
     good: dict[str, Authority] = {}
     faults: list[str] = []
     for authority, key in filter(None, map(trust.owner, sorted(signed))):
@@ -156,6 +157,7 @@ def _nobody(envelope: Envelope, trust: Trust) -> str:
 def _fault(authority: Authority, key: AuthorityKey, *, role: Role, at: int, branches: Collection[str]) -> str | None:
     """Return why a signature by this key does not count for a document issued `at`."""
     who, when = f"{_key(key.raw)} of {authority.name}", format_time(at)
+    # From the widest fault to the narrowest, so that the message names what has to change first.
     if authority.role is not role:
         return f"wrong role: {authority.name} has the role {authority.role}; needed is {role}"
     foreign = sorted(branch for branch in branches if not authority.vouches_for(branch))
@@ -255,6 +257,7 @@ class Kind(Generic[Value]):
             content = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
             value = from_json(self.record, content, where=where, error=ProvenanceError)
             form, about = canonical(to_json(value)), ()
+        # One form only: otherwise one record would have several digests.
         if form != envelope.payload:
             raise ProvenanceError(
                 f"{where}: not in canonical form (RFC 8785, every key written out), which its digest names"
@@ -315,6 +318,7 @@ def cosign_document(
     value, _ = kind.decode(envelope, where)
     if now >= parse_time(value.expires):
         raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
+    # Each key signs in its own role where others may sign too, and in the one role of the kind otherwise.
     needed = kind.role_of(value)
     roles: list[Role] = []
     for key in keys:
@@ -330,6 +334,7 @@ def cosign_document(
 
 def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int, where: str) -> Signed[Value]:
     """Read a signed record of this kind. Raises `ProvenanceError` unless the trust file says that it is believed."""
+    # In this order: no byte of the payload is parsed before a trusted key is known to have signed it.
     envelope = parse_envelope(content, where=where)
     check_signed(envelope, trust=trust, where=where)
     value, about = kind.decode(envelope, where)

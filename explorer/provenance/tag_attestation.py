@@ -156,6 +156,7 @@ def _believed(
     if signed.isdisjoint(key.raw for key in authority.keys):
         raise ProvenanceError(f"{here}: {authority.name} has not signed, or its signature does not match")
     vouchers: dict[str, Authority] = {}
+    # The authority that the tag names has to be entitled itself; then the quorum of the whole trust file counts.
     alone = replace(trust, authorities=(authority,), quorum=_ONE)
     for believed in (alone, trust):  # first the one that is named, then as many as it takes
         vouching = require(
@@ -242,6 +243,7 @@ def attest(
 ) -> Envelope:
     """Sign a table with keys that may vouch for it now. Raises `ProvenanceError` for a table that is none, for unknown
     classes, and for a key that may not sign for the tags that name its authority."""
+    # What is signed is derived from the table's rows, never from what the caller says of them.
     with TagFile(path) as file:
         names = read_authorities(file)
         tags = read_tags(file, codes=taxonomy.codes, authorities=names)
