@@ -30,8 +30,8 @@ COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
 
 
 def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list[Block | str]:
-    """The verdicts on a sweep's recipes, for time: on each machine a sentence and a table. Quality is the sweep's own
-    metric unless another is named. Empty where there is nothing to compare."""
+    """Return the verdicts on a sweep's recipes, for time: per machine a sentence and a table. Quality is the sweep's
+    own metric unless another is named. Empty where there is nothing to compare."""
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
     found = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
@@ -61,7 +61,7 @@ def _blocks(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Itera
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
-    """The time a recipe needs, the ratio, its interval, how often resampled seeds reach the target, the verdict."""
+    """Return a recipe's time, the ratio, its interval, the share of resampled seeds that reach it, the verdict."""
     result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
     parts = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
@@ -73,7 +73,7 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
 
 
 def _note(first: EqualQuality, setting: Setting) -> str:
-    """How to read the table."""
+    """Return the note below the table: how to read it."""
     family = max(first.family, 1)
     adjusted = f", adjusted for {family} comparisons (Bonferroni)" if family > 1 else ""
     return (
@@ -83,7 +83,7 @@ def _note(first: EqualQuality, setting: Setting) -> str:
 
 
 def control_blocks(where: Path, found: Table) -> Iterator[str]:
-    """What is left of gains beside the controls, if any were run: a sentence for each recipe."""
+    """Yield what is left of gains against the controls, if any were run: a sentence for each recipe."""
     control, sweep = found.columns.index("control"), found.columns.index("sweep")
     for name in sorted({row[sweep] for row in found.rows if row[control]}):
         yield f"\ncontrols of {name}:"

@@ -46,17 +46,15 @@ def _version(asked: bool) -> None:
 def main() -> None:
     """Run the command line. Exit status 0 only when what was asked holds; errors go to standard error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that is not UTF-8, a terminal that knows ASCII alone
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that is not UTF-8, a terminal that knows only ASCII
     try:
         _run()
     except ExplorerError as error:
         _fail(error)
     except KeyboardInterrupt:
-        print(
-            "explorer: interrupted; what is finished is kept, and the same command goes on from there", file=sys.stderr
-        )
+        print("explorer: interrupted; finished work is kept; run the same command again to continue", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
         _give_up_output()
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output, or what no part has put into words of its own

@@ -26,9 +26,7 @@ from explorer.store.frames import with_confirming
 from explorer.store.published import database
 from explorer.views.explorer import ask_words
 
-Sweep = Annotated[
-    str | None, typer.Argument(metavar="[SWEEP]", help="Whose recipes. Default: the only sweep there is.")
-]
+Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="The sweep. Default: the only one there is.")]
 
 
 def ask(
@@ -38,37 +36,47 @@ def ask(
         typer.Option(
             "--quality",
             metavar="Q",
-            help="At least (at most where lower is better): 0.93 or 93%. Default: the baseline's.",
+            help="Minimum quality, or maximum where lower is better: 0.93 or 93%. Default: the baseline's.",
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Of which metric.")] = None,
-    max_time: Annotated[
-        str | None, typer.Option("--max-time", metavar="TIME", help="Training time: 90s, 15min, 2h.")
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", metavar="NAME", help="Metric of quality. Default: the metric of the sweep."),
     ] = None,
-    max_cost: Annotated[str | None, typer.Option("--max-cost", metavar="USD", help="US dollars of training.")] = None,
+    max_time: Annotated[
+        str | None, typer.Option("--max-time", metavar="TIME", help="Maximum training time: 90s, 15min, 2h.")
+    ] = None,
+    max_cost: Annotated[
+        str | None, typer.Option("--max-cost", metavar="USD", help="Maximum cost of training in US dollars.")
+    ] = None,
     max_inference: Annotated[
         str | None,
-        typer.Option("--max-inference", metavar="TIME|RATIO", help="An example: 3ms; or beside the baseline: 1.02x."),
+        typer.Option(
+            "--max-inference",
+            metavar="TIME|RATIO",
+            help="Maximum inference time per example (3ms), or relative to the baseline (1.02x).",
+        ),
     ] = None,
     deletable: Annotated[
         list[str] | None,
         typer.Option(
             "--deletable",
             metavar="CLASS=LEVEL",
-            help="G2: exactly. 'open/mit=G2, at most 1% of training' limits what is trained again. May be repeated.",
+            help="Level required of a class: open/mit=G2, or 'open/mit=G3, at most 1% of training'; repeatable.",
         ),
     ] = None,
     max_deletion: Annotated[
-        str | None, typer.Option("--max-deletion", metavar="TIME", help="Of deleting each of these classes.")
+        str | None, typer.Option("--max-deletion", metavar="TIME", help="Maximum time to delete each of these classes.")
     ] = None,
     hardware: Annotated[
-        str | None, typer.Option("--hardware", metavar="NAME", help="On this alone. Default: all.")
+        str | None,
+        typer.Option("--hardware", metavar="NAME", help="Only results on this hardware. Default: all hardware."),
     ] = None,
     runs: Runs = RUNS,
 ) -> Answer:
-    """The best recipe under limits on quality, time, money, inference and deletability, with the evidence.
+    """Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.
 
-    Nothing is extrapolated, and what is not known is said and never guessed. Exit status 0 only if a recipe holds every
+    Nothing is extrapolated, and unknown values are named, never guessed. Exit status 0 only if a recipe holds every
     limit, its uncertainty included.
     """
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)

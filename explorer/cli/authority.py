@@ -47,28 +47,36 @@ NEXT = {
 }
 COSIGNERS = (Role.DATA_GOVERNANCE, Role.MODEL_RISK, Role.AUDITOR)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as example.com/data-governance.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the authority, such as example.com/data-governance.")
+]
 
 
 def new(
     name: Name,
-    role: Annotated[Role, typer.Option("--role", help="What it may sign.")],
+    role: Annotated[Role, typer.Option("--role", help="Role: what the authority may sign.")],
     key_file: Annotated[
         Path,
         typer.Option(
-            "--key", metavar="KEY", help="Where to write the new key; or one that is in an SSH agent: ssh-agent:NAME."
+            "--key",
+            metavar="KEY",
+            help="File to write the new key to, or an existing key in an SSH agent: ssh-agent:NAME.",
         ),
     ],
     trust: TrustFile,
     branch: Annotated[
         list[str] | None,
-        typer.Option("--branch", metavar="PATH", help="A branch of the taxonomy it may vouch for; may be repeated."),
+        typer.Option("--branch", metavar="PATH", help="A branch of the taxonomy that it may vouch for; repeatable."),
     ] = None,
     not_before: Annotated[
-        str | None, typer.Option("--not-before", metavar="TIME", help="Such as 2026-01-01T00:00:00Z. Default: now.")
+        str | None,
+        typer.Option(
+            "--not-before", metavar="TIME", help="Start of validity, such as 2026-01-01T00:00:00Z. Default: now."
+        ),
     ] = None,
     not_after: Annotated[
-        str | None, typer.Option("--not-after", metavar="TIME", help=f"Default: {DAYS} days after it begins.")
+        str | None,
+        typer.Option("--not-after", metavar="TIME", help=f"End of validity. Default: {DAYS} days after the start."),
     ] = None,
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
     passphrase_file: PassphraseFile = None,
@@ -120,23 +128,23 @@ def new(
 
 
 def passphrase(
-    key: Annotated[Path, typer.Argument(metavar="KEY", help="A key file, of a key that signs or of a reader's.")],
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="A key file: of a signing key or of a reader's key.")],
     passphrase_file: PassphraseFile = None,
     new_passphrase_file: Annotated[
         Path | None,
         typer.Option(
             "--new-passphrase-file",
             metavar="FILE",
-            help=f"Holds the new passphrase, or the same. Default: ${NEW_PASSPHRASE}, else it is asked for.",
+            help=f"File with the new passphrase. Default: ${NEW_PASSPHRASE}, else a prompt.",
         ),
     ] = None,
 ) -> Answer:
-    """Encrypt a key file again: with another passphrase, and with as many rounds as new key files have.
+    """Encrypt a key file again, with a new passphrase and the current number of rounds.
 
     Key files of earlier versions resist guessing badly. Copies and backups of the old file keep its passphrase.
     """
     before, known = keys.rounds(key), known_passphrase(key, passphrase_file)
-    keys.read_any(key, known)  # a wrong passphrase is told before a new one is asked for
+    keys.read_any(key, known)  # a wrong passphrase fails before a new one is asked for
     keys.encrypt_again(key, known, new_passphrase(key, new_passphrase_file, variable=NEW_PASSPHRASE))
     rounds = keys.rounds(key)
     was = "it was not encrypted" if before is None and known is None else f"it had {before or 'another function'}"
@@ -149,7 +157,7 @@ def passphrase(
 def list_(
     trust: Annotated[Path, typer.Argument(metavar="TRUST", help="A trust file.")],
 ) -> Answer:
-    """Whom a trust file believes, for what, from when until when, and how many of them it takes."""
+    """List the authorities of a trust file: roles, branches, keys, validity, quorums."""
     found, now = read_trust(trust), clock()
     return Answer(page=lambda: _listing_lines(found, now), record=lambda: _listing(found, now))
 
@@ -172,17 +180,17 @@ def _listing_lines(found: Trust, now: int) -> Iterator[str]:
 def revoke(
     name: Name,
     trust: TrustFile,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is shown to whoever is refused.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, shown where the key is rejected.")],
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="ID", help="Its id, the id's beginning, or the public key. Default: the only."),
+        typer.Option("--key", metavar="ID", help="Key id, a prefix of it, or the public key. Default: the only key."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="What was issued then or later is refused. Default: now."),
+        typer.Option("--at", metavar="TIME", help="Reject what was issued at or after this time. Default: now."),
     ] = None,
 ) -> Answer:
-    """Believe a key no longer. What it signed before stays valid.
+    """Revoke a key. What it signed before stays valid.
 
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
@@ -193,22 +201,22 @@ def revoke(
         revocation = Revocation(at=moment, reason=reason)
         after = with_revocation(before, name, key=key, revocation=revocation)
         write_trust(trust, after)
-    words = f"revoked as of {moment}: {name} in {trust}; hand the new trust file to everybody who checks"
+    words = f"revoked as of {moment}: {name} in {trust}; distribute the new trust file"
     return Answer(page=lambda: [words], record=lambda: _listing(after, clock()))
 
 
 def quorum(
-    role: Annotated[Role, typer.Argument(metavar="ROLE", help="Which authorities to count.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="Role of the authorities to count.")],
     trust: TrustFile,
     documents: Annotated[
-        int | None, typer.Option("--documents", metavar="N", help="So many must have signed the same document.")
+        int | None, typer.Option("--documents", metavar="N", help="Signatures that a document needs.")
     ] = None,
     checkpoints: Annotated[
         int | None,
-        typer.Option("--checkpoints", metavar="N", help="So many must have (co)signed a checkpoint."),
+        typer.Option("--checkpoints", metavar="N", help="Signatures or cosignatures that a checkpoint needs."),
     ] = None,
 ) -> Answer:
-    """Say how many authorities of a role it takes. A role without quorum is never enough."""
+    """Set how many authorities of a role must sign. A role without quorum is never enough."""
     with alone(trust):
         before = read_trust(trust)
         after = with_quorum(before, role, documents=documents, checkpoints=checkpoints)
@@ -236,7 +244,7 @@ def _added_lines(authority: Authority, key: AuthorityKey) -> list[str]:
 
 
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
-    """An authority with the one key that is asked about."""
+    """Return the record of an authority with one of its keys."""
     authority = find(trust, name)
     made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}

@@ -17,7 +17,7 @@ from explorer.views.explorer.snapshot import read_snapshot
 
 
 def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None) -> Answer:
-    """Show, for each hardware of a sweep, predicted beside measured times, and the interaction of each pair.
+    """Show, for each hardware of a sweep, predicted and measured times, and the interaction of each pair.
 
     Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
     """

@@ -25,7 +25,7 @@ from explorer.sweep.spec import read_spec
 def confirm(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep that found the recipe.")],
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="The recipe to confirm.")],
-    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="How many fresh seeds.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Number of fresh seeds.")] = 3,
     plan: Annotated[bool, typer.Option("--plan", help="Only write the specification and show what it takes.")] = False,
     runs: Runs = RUNS,
     data: Data = None,
@@ -35,8 +35,8 @@ def confirm(
         bool, typer.Option("--json", help="Print JSON: the plan, or a line for every event and for the verdict.")
     ] = False,
 ) -> Answer | None:
-    """Run a recipe and its baseline on seeds that had no part in choosing it. The same command goes on after an
-    interruption. Exit status 0 only if the fresh seeds alone confirm it."""
+    """Run a recipe and its baseline on seeds that had no part in choosing it. The same command continues after an
+    interruption. Exit status 0 only if the fresh seeds confirm it by themselves."""
     planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
     if plan:
         return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
@@ -53,7 +53,7 @@ def confirm(
 
 
 def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> tuple[Plan, Path]:
-    """The plan of the confirmation and its specification, which is written once all of it is known to be right."""
+    """Plan the confirmation, and write its specification once all of it is checked."""
     recorded = started(runs, sweep)
     content = confirmation(runs, sweep, recipe, seeds=seeds)
     path, text = runs / f"{content['name']}.yaml", written(content, recipe=recipe, of=sweep)
@@ -87,7 +87,7 @@ def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs:
 
 
 def _verdict(runs: Path, sweep: str, recipe: str) -> Verdict | None:
-    """The verdict on the recipe in the sweep that found it, with what fresh seeds say."""
+    """Return the verdict on the recipe in its sweep, with the result on fresh seeds."""
     where = database(runs)
     found = sweep_verdicts(frames.results(where, sweep=sweep), with_confirming(where, sweep))
     return next((each for each in found if each.comparison.recipe == recipe and each.confirmation), None)

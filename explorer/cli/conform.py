@@ -18,14 +18,14 @@ from explorer.runlog.run_ledger import RunLedger
 SHOWN = 5  # lines of one kind; --json has more
 
 NOBODY = """\
-Nobody vouches for this: the run's own trust file was used, and a forger's would agree with his run just as well. Say
-whom to believe, from a source other than this directory: --trust FILE."""
+Not verified against an independent trust file: the run's own was used, and a forger's would agree with a forged run
+just as well. Give a trust file from a source other than this directory: --trust FILE."""
 
 
 def conform(
     run: RunDirectory,
     trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")
     ] = None,
 ) -> Answer:
     """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
@@ -57,7 +57,7 @@ def _record(found: Conformance) -> dict[str, Any]:
 def _page(found: Conformance, run: Path) -> Iterator[str]:
     badge = found.badge
     yield f"{run}: {found.words}"
-    signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "signed by nobody who is believed"
+    signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "no trusted signature"
     state = "verified" if badge.verified else "not verified"
     yield f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"
     if badge.anchored:

@@ -31,17 +31,15 @@ def data_(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            "--param", metavar="KEY=VALUE", help="A parameter of the dataset, as a recipe has it; repeatable."
-        ),
+        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the dataset, as in a recipe; repeatable."),
     ] = None,
     data: Data = None,
     croissant: Annotated[
         Path | None,
-        typer.Option("--croissant", metavar="FILE", help="Write the card as MLCommons Croissant (JSON-LD), too."),
+        typer.Option("--croissant", metavar="FILE", help="Also write the card as MLCommons Croissant (JSON-LD)."),
     ] = None,
 ) -> Answer:
-    """The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over.
+    """List the datasets, or show the card of one: size, licence, classes, sources, skipped examples.
 
     Of a dataset that needs parameters and gets none, what it takes.
     """
@@ -67,22 +65,20 @@ def tags_dataset(
         str,
         typer.Argument(metavar="DATASET|FILE", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
-    salts: Annotated[
-        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
-    ],
-    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Who vouches for all of them.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")],
+    salts: Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")],
+    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Authority of all records.")],
     data: Data = None,
 ) -> Answer:
-    """Make the tag table of a dataset's training examples, from what the dataset itself says about them.
+    """Make the tag table of a dataset's training examples from its own provenance.
 
-    Nobody believes it before it is signed: whoever signs vouches for what the dataset says.
+    It counts once it is signed: the signer vouches for what the dataset says.
     """
     return write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority))
 
 
 def _chosen(name: str, written: list[str]) -> DataSource:
-    """The dataset of a name and parameters, or that of a file."""
+    """Return the dataset of a name and parameters, or of a file."""
     if name.endswith(FILES):
         if written:
             raise RecipeError(f"--param is for a dataset by name; {name} has its parameters")
@@ -93,7 +89,7 @@ def _chosen(name: str, written: list[str]) -> DataSource:
         if not sign or not key:
             raise RecipeError(f"--param: found {each!r:.80}, expected KEY=VALUE, such as size=32")
         if key in parameters:
-            raise RecipeError(f"--param: {key!r:.80} stands twice")
+            raise RecipeError(f"--param: {key!r:.80} is given twice")
         parameters[key] = parse_document(value, where=f"--param {key}").value
     return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset")
 
@@ -106,7 +102,7 @@ def _all() -> Answer:
 
 
 def _needed(described: dict[str, Any]) -> Iterator[Block | str]:
-    """What a dataset is that takes parameters without which there is no card."""
+    """Describe a dataset that needs parameters for its card."""
     yield f"{described['name']}: {described['summary']}\n\n{described['description']}\n"
     rows = [
         (p["name"], "required" if p["required"] else str(p["default"]), p["meaning"]) for p in described["parameters"]
@@ -134,7 +130,7 @@ def _card(card: Card) -> Iterator[Block | str]:
         rows.append(("tokens", f"{train:,} train, {test:,} test, of {card.vocabulary} kinds"))
     rows += [("source", card.source), ("licence", card.licence), ("digest", card.digest)]
     if not card.provenance:
-        rows.append(("provenance", "none: nobody says where the examples come from"))
+        rows.append(("provenance", "none: the sources of the examples are unknown"))
     for key, value in rows:
         yield f"{key:<11} {value}"
     yield ""

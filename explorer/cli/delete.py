@@ -60,7 +60,7 @@ def plan(
     ] = False,
     data: Data = None,
 ) -> Answer:
-    """What a deletion takes: its level, what the target touched, time and money, and what it cannot reach.
+    """Show what a deletion takes: its level, what the target touched, time and cost, and what it cannot reach.
 
     The exit status is 0 only if the deletion can be done here and now. Nothing is changed.
     """
@@ -81,7 +81,7 @@ def plan(
 
 def _plan_record(found: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
     forecast, reach = found.forecast, asdict(found.forecast.reach)
-    for name in ("slots", "batch", "target"):  # a number for each step; what is said elsewhere
+    for name in ("slots", "batch", "target"):  # a number for each step; and what is elsewhere in the record
         del reach[name]
     return {
         "run": found.run,
@@ -147,7 +147,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def time_words(time: Time) -> str:
-    """How long, with its interval, and how that is known."""
+    """Return a time with its interval and its source, in words."""
     if time.seconds is None:
         return f"not known: {time.words}"
     interval = "" if time.low is None or time.high is None else f" ({_span(time.low)} to {_span(time.high)})"
@@ -176,14 +176,14 @@ New = Annotated[Path, typer.Argument(metavar="NEW", help="The run that the delet
 
 def certify(
     new: New,
-    old: Annotated[Path, typer.Option("--old", metavar="RUN", help="The run that had the target.")],
+    old: Annotated[Path, typer.Option("--old", metavar="RUN", help="The run with the target.")],
     trust: TrustFile,
     expires: Expires = None,
     governance: Private = None,
 ) -> Answer:
-    """Certify a deletion that `explorer delete run` has made, and put it on record in the project's ledger.
+    """Certify a deletion made by `explorer delete run`, and record it in the project's ledger.
 
-    The certificate is verified before it is written, as `explorer delete verify` does for anybody.
+    The certificate is verified before it is written, as `explorer delete verify` does.
     """
     origin = read_origin(new)
     if origin is None:
@@ -220,7 +220,7 @@ def certified(
 
 
 def _certified_lines(done: Concluded, new: Path) -> list[str]:
-    """What came out, what is to be destroyed, what was not reached."""
+    """Return the result, the files to destroy, and what was not reached."""
     value, files, here = done.certificate.value, done.destroy.files, from_here(new)
     lines = [
         f"{new.name}: {value.level}, deleted, by both ledgers. {MEANS[value.level]}",
@@ -252,13 +252,16 @@ def erase(
     class_: Class = None,
     record: Records = None,
     salts: Annotated[
-        Path | None, typer.Option("--salts", metavar="FILE", help="The salts of the records. Default: where they were.")
+        Path | None,
+        typer.Option("--salts", metavar="FILE", help="Salts of the records. Default: where the run had them."),
     ] = None,
     trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own copy.")
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
     ] = None,
     governance: Private = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only say what would be done.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Erase. Without this option, only show what would be erased.")
+    ] = False,
 ) -> Answer:
     """Destroy the numbers and the secret of a class, or the salts of records. The ledger still verifies.
 
@@ -289,7 +292,7 @@ def erase(
 
 
 def _erasure_lines(found: Erasure, entry: int | None) -> list[str]:
-    """`entry`: of the project's ledger; None: nothing was erased."""
+    """Return what was erased. `entry`: of the project's ledger; None: nothing was erased."""
     done = entry is not None
     what = ", ".join(found.classes) or f"{len(found.records)} records"
     lines = [f"{found.run}: {'erased' if done else 'would erase'} {what}"]
@@ -314,23 +317,22 @@ def verify(
     certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The certificate of a deletion.")],
     old: Annotated[
         Path,
-        typer.Option(
-            "--old", metavar="RUN", help="The run that had the target; a directory with its ledger is enough."
-        ),
+        typer.Option("--old", metavar="RUN", help="The run with the target; a directory with its ledger is enough."),
     ],
-    new: Annotated[Path, typer.Option("--new", metavar="RUN", help="The run without it, with its model.")],
+    new: Annotated[Path, typer.Option("--new", metavar="RUN", help="The run without the target, with its model.")],
     trust: TrustFile,
     records: Annotated[
         Path | None,
-        typer.Option("--records", metavar="FILE", help="The list of deleted records that the certificate commits to."),
+        typer.Option("--records", metavar="FILE", help="List of deleted records to which the certificate commits."),
     ] = None,
     counterfactual: Annotated[
         bool,
-        typer.Option("--counterfactual", help="Train the run that never had the target, and compare every tensor."),
+        typer.Option("--counterfactual", help="Train the run without the target, and compare every tensor."),
     ] = False,
     data: Data = None,
     governance: Annotated[
-        Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
+        Path | None,
+        typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
     ] = None,
     loop: OwnLoop = None,
     json: Json = False,
@@ -373,7 +375,7 @@ def _verified_record(found: Verified, compared: Any, *, holds: bool) -> dict[str
 
 
 def _means(found: Verified, compared: Any) -> str:
-    """What was computed, in the words that there are for it, whatever the certificate itself says."""
+    """Return the sentence for what was computed here, whatever the certificate itself says."""
     return MEANS[found.certificate.level] if compared is None else NEVER_HAD
 
 
@@ -398,7 +400,7 @@ def _verified_lines(found: Verified, compared: Any, certificate: Path, *, holds:
     lines.append("  said by the signer, not checked:")
     lines += [f"    {line}" for line in found.said]
     if found.remaining:
-        lines.append(f"  {len(found.remaining)} of the files to be destroyed are still beside the old ledger")
+        lines.append(f"  {len(found.remaining)} of the files to be destroyed are still next to the old ledger")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`explorer delete run`: make the run that never had a target, and certify it where nobody else is asked first."""
+"""`explorer delete run`: make the run without a target, and certify it unless others have to cosign first."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -59,18 +59,27 @@ def run(
     record: Records = None,
     authority: AuthorityName = None,
     level: Annotated[
-        str | None, typer.Option("--level", metavar="G2|G3", help="Default: the one that takes less.")
+        str | None,
+        typer.Option("--level", metavar="G2|G3", help="Deletion level. Default: the one that takes less work."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where the new run goes. Default: deletions/ among the runs."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Parent directory of the new run. Default: deletions/ in the directory of runs.",
+        ),
     ] = None,
     request: Annotated[
         str | None,
-        typer.Option("--request", metavar="TEXT|FILE", help="The request that is answered: only a commitment is kept."),
+        typer.Option(
+            "--request",
+            metavar="TEXT|FILE",
+            help="Text or file of the deletion request; only a commitment to it is kept.",
+        ),
     ] = None,
     trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own copy.")
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
     ] = None,
     expires: Expires = None,
     governance: Private = None,
@@ -78,9 +87,9 @@ def run(
     loop: OwnLoop = None,
     json: Json = False,
 ) -> Answer:
-    """Make the run that never had some examples out of one that had them, with a certificate that strangers can check.
+    """Delete examples from a run: make the run without them, with a certificate that anyone can check.
 
-    Interrupted, the same command goes on where it was. The old run stays: what of it is to be destroyed is listed.
+    After an interruption the same command continues. The old run stays; its files to destroy are listed.
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
@@ -113,13 +122,13 @@ def run(
 
 
 def _waits(new: Path, trust: Trust) -> bool:
-    """Whether others have to cosign the new ledger, and none of them has begun to."""
+    """Return whether others have to cosign the new ledger and none has yet."""
     others = any(count for role, count in trust.quorum.checkpoints.items() if role is not Role.TRAINER)
     return others and not any((new / rundir.LEDGER / WITNESS).glob("*"))
 
 
 def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
-    """The new run is finished. Nobody calls it a deletion yet."""
+    """Answer that the new run is finished and not yet certified."""
     here = from_here(new)
     cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
     certify = f"explorer delete certify {here} --old {old} --trust {trust}"
@@ -134,7 +143,7 @@ def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
 
 
 def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
-    """The way to go. Raises `RunError` for one that there is not."""
+    """Return the route of the deletion. Raises `RunError` if it is not available."""
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
     forecast = found.forecast
@@ -159,7 +168,7 @@ def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | Non
 
 
 def _text(request: str) -> str:
-    """What was asked for: the content of a file, or the words themselves."""
+    """Return the text of a request: the content of a file, or the words themselves."""
     try:
         path = Path(request)
         if not path.is_file():
@@ -205,7 +214,7 @@ def evidence(
     ],
     data: Data = None,
 ) -> Answer:
-    """Measure what a model knows of a class, beside models that were trained without it. This proves nothing.
+    """Measure what a model knows about a class, compared with models trained without it. This proves nothing.
 
     Loss on the class's examples and on the others', quality, a membership test for each example, and how fast the class
     is learned again. Measured are the run, the run with the class's regions off (G0), the run with the layers that the
@@ -218,7 +227,7 @@ def evidence(
         if origin is not None and (origin.run, origin.target) != (bench.record.run_id, target):
             raise RunError(f"{path}: a deletion of {origin.target.words} from {origin.run}; expected {target.words}")
     retrained = [bench.without(path) for path, origin in origins.items() if origin is None]
-    beside = reference(retrained)
+    statistics = reference(retrained)
     subjects = {"the run": bench.whole()}
     subjects |= {"G0, its regions off": bench.switched_off()} if bench.sealed else {}
     subjects |= {"G1, localised and ablated": bench.ablated()}
@@ -226,26 +235,26 @@ def evidence(
         if origin is not None:
             subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
     found = {name: judge(each, retrained) for name, each in subjects.items()}
-    words = f"{bench.record.run_id}: {target.words}, beside {len(retrained)} runs that never had it\n"
+    words = f"{bench.record.run_id}: {target.words}, compared with {len(retrained)} runs without it\n"
     head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
     return Answer(
-        page=lambda: [words, *_evidence_blocks(found, beside, quality=bench.record.quality)],
+        page=lambda: [words, *_evidence_blocks(found, statistics, quality=bench.record.quality)],
         record=lambda: {
             **head,
             "models": [{"model": name, **asdict(each)} for name, each in found.items()],
-            "references": asdict(beside),
+            "references": asdict(statistics),
             "says": NO_PROOF,
         },
     )
 
 
-def _evidence_blocks(found: dict[str, Findings], beside: Reference, *, quality: str) -> Iterator[Block | str]:
+def _evidence_blocks(found: dict[str, Findings], references: Reference, *, quality: str) -> Iterator[Block | str]:
     before, after = COLUMNS[:2], COLUMNS[2:]
     columns = ("model", *before, quality.replace("_", " "), *after)
-    rows = [[name, *_cells(each, beside)] for name, each in found.items()]
-    seeds = [getattr(beside, name) for name in NUMBERS]
+    rows = [[name, *_cells(each, references)] for name, each in found.items()]
+    seeds = [getattr(references, name) for name in NUMBERS]
     means = [f"some > {STEPS}" if each is None else f"{each.mean:.3f}" for each in seeds]
-    rows.append([f"retrained without it, mean of {beside.target.n}", *means, None])
+    rows.append([f"retrained without it, mean of {references.target.n}", *means, None])
     for end, word in (("least", "one more of these: from"), ("most", "to")):
         rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
     yield table(columns, rows, right=columns[1:])
@@ -253,21 +262,21 @@ def _evidence_blocks(found: dict[str, Findings], beside: Reference, *, quality: 
     yield "losses in nats; membership: area under the curve, 0.5 is chance, with a bootstrap interval over the examples"
     yield f"relearned in: steps until the class is known as well as the run knew it; > {STEPS}: not within so many"
     yield "equal: every loss, the quality and the steps are those of the retrained run of the same seed, bit for bit"
-    if beside.target.n < FEW:
+    if references.target.n < FEW:
         yield (
-            f"{beside.target.n} references are few: each example's score is taken from the mean of at most"
-            f" {beside.target.n - 1} models, so that a weak trace of one example goes unseen"
+            f"{references.target.n} references are few: each example's score is taken from the mean of at most"
+            f" {references.target.n - 1} models, so that a weak trace of one example goes unseen"
         )
     yield NO_PROOF
 
 
-def _cells(found: Findings, beside: Reference) -> list[Any]:
-    """The numbers of one model, each marked where it is not what one more reference would have."""
+def _cells(found: Findings, references: Reference) -> list[Any]:
+    """Return the numbers of one model, each marked where it lies outside the range of one more reference."""
     member, steps = found.membership, found.relearned
     values = {"target": found.target, "others": found.others, "quality": found.quality, "auc": member.auc}
-    cells = {name: f"{value:.3f}{_mark(value, getattr(beside, name))}" for name, value in values.items()}
+    cells = {name: f"{value:.3f}{_mark(value, getattr(references, name))}" for name, value in values.items()}
     cells["auc"] = f"{cells['auc']} [{member.low:.2f}, {member.high:.2f}]"
-    cells["relearned"] = f"> {STEPS}" if steps is None else f"{steps}{_mark(steps, beside.relearned)}"
+    cells["relearned"] = f"> {STEPS}" if steps is None else f"{steps}{_mark(steps, references.relearned)}"
     twin = None if found.same is None else "yes" if found.same else "no"
     return [*(cells[name] for name in NUMBERS), twin]
 
@@ -277,7 +286,7 @@ def _mark(value: float, seeds: Seeds | None) -> str:
 
 
 def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
-    """What is otherwise here than where the run was recorded: then a replay arrives at other bits, or at none."""
+    """List the differences from where the run was recorded: with any of them a replay gives other bits, or fails."""
     if not (run / rundir.RUN).exists():
         return ()
     record = run_files.read(RunRecord, run / rundir.RUN)

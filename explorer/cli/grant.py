@@ -93,10 +93,10 @@ def check(
     grant: File,
     trust: TrustFile,
     run: Annotated[
-        Path | None, typer.Option("--run", metavar="RUN", help="Also: does it open this run, and was it revoked?")
+        Path | None, typer.Option("--run", metavar="RUN", help="Also check that it opens this run and was not revoked.")
     ] = None,
 ) -> Answer:
-    """Whether a grant holds now: who signed it, for which classes, until when. The exit status is 0 only if it does."""
+    """Check that a grant holds now: signatures, classes, expiry. The exit status is 0 only if it does."""
     signed = _open(grant, trust)
     classes = None
     if run is not None:
@@ -117,10 +117,10 @@ def answer(
     trust: TrustFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the answer.")],
 ) -> Answer:
-    """Answer a reader's request: check it and its grant, put it on record, and wrap the keys for just what it asks.
+    """Answer a reader's request: check it and its grant, record it, and wrap the keys that it asks for.
 
     Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
-    where it is. A request is answered once, and the answer opens for this reader alone.
+    where it is. A request is answered once, and the answer opens for this reader only.
     """
     where, believed, found = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
@@ -147,7 +147,7 @@ def answer(
 
 
 def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
-    """Hand over ahead all the keys of a run that a grant covers, for its grantee alone: `RUN/grants/<id>.json`.
+    """Hand over all keys of a run that a grant covers, before any request: `RUN/grants/<id>.json`.
 
     A pack takes such keys along. That they were handed over is one entry; what is read with them, then or after the
     grant's end, is none. Where every question is to be an entry, leave this out: `explorer grant answer`.
@@ -177,13 +177,13 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
 
 def revoke(
     run: RunDirectory,
-    grant: Annotated[str, typer.Argument(metavar="GRANT", help="Its id, or the file of the signed grant.")],
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="Id of the grant, or the signed file.")],
     trust: TrustFile,
 ) -> Answer:
-    """Take a grant back, in all runs of the project: it opens nothing any more, and its wrapped keys are removed.
+    """Revoke a grant in all runs of the project, and remove its wrapped keys.
 
-    Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has copied before,
-    nobody can take back.
+    Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has already copied
+    cannot be taken back.
     """
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
@@ -207,7 +207,7 @@ def revoke(
 
 
 def list_(run: RunDirectory, trust: TrustFile) -> Answer:
-    """The grants whose keys were wrapped for a run: to whom, for what, until when, and whether they still count."""
+    """List the grants whose keys were wrapped for a run: grantee, classes, expiry, state."""
     recorded = tuple(read_project(runs_of(run)))
     found = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
     columns = ("grant", "to", "classes", "entries", "until", "now")

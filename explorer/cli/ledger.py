@@ -1,4 +1,4 @@
-"""`explorer ledger`: verify a ledger, read it, prove an entry to somebody far away, check such a proof, cosign."""
+"""`explorer ledger`: verify a ledger, read it, prove an entry, check such a proof."""
 
 import base64
 import sys
@@ -42,11 +42,11 @@ def verify(
     vkey: Vkeys = None,
     held: Annotated[
         Path | None,
-        typer.Option("--held", metavar="NOTE", help="A checkpoint of this ledger that you kept; it must extend it."),
+        typer.Option("--held", metavar="NOTE", help="A checkpoint that you kept; the ledger must extend it."),
     ] = None,
     contents: Annotated[
         bool,
-        typer.Option("--contents", help="Also read every entry: is it what its kind says, can it stand in this order?"),
+        typer.Option("--contents", help="Also check every entry against its kind, and their order."),
     ] = False,
     evidence: Evidence = None,
     json: Json = False,
@@ -54,8 +54,8 @@ def verify(
     """Check a ledger: files, signatures, quorum.
 
     The tree is rebuilt from the entries, and every file is compared with it. Every blob that an entry names has to be
-    there, unless the project's ledger beside it says that it was erased. The exit status is 0 only if all of it holds
-    and those whom you trust have signed.
+    there, unless the project's ledger records its erasure. The exit status is 0 only if all of it holds
+    and the trusted keys have signed.
     """
     pass
 
@@ -78,12 +78,12 @@ def verify(
 
 def prove(
     directory: Directory,
-    index: Annotated[int, typer.Argument(metavar="INDEX", help="The number of the entry, from 0.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as entry.tlog-proof.")],
+    index: Annotated[int, typer.Argument(metavar="INDEX", help="Number of the entry, counted from 0.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, such as entry.tlog-proof.")],
 ) -> Answer:
     """Write a proof that an entry is there.
 
-    The file (C2SP tlog-proof) holds the entry and the checkpoint too. Whoever has it needs neither this machine nor the
+    The file (C2SP tlog-proof) holds the entry and the checkpoint too. Checking it takes neither this machine nor the
     rest of the ledger: `explorer ledger check` reads it.
     """
     ledger = LedgerDirectory(directory)
@@ -108,7 +108,7 @@ def check(
 ) -> Answer:
     """Check a proof, anywhere.
 
-    It says that the entry is in a ledger that those whom you trust have signed. Only the proof file is needed.
+    It says that the entry is in a ledger that trusted keys have signed. Only the proof file is needed.
     """
     pass
 
@@ -130,9 +130,9 @@ def check(
 def named_anchor(
     trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
 ) -> Anchor:
-    """Whom the caller believes; nobody where nothing was said."""
+    """Return the trust anchor that the options name; an empty one where they name none."""
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
-        raise LedgerError("say whom to believe in one way: --trust, --policy or --vkey")
+        raise LedgerError("name trusted keys in one way: --trust, --policy or --vkey")
     if trust is not None:
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
         return part("ledger --trust, signers")(part("ledger --trust")(trust), origin=named)
@@ -143,7 +143,7 @@ def named_anchor(
 
 def required(anchor: Anchor) -> Anchor:
     if not anchor.logs:
-        raise LedgerError("say whom to believe: --trust FILE, --policy FILE or --vkey KEY")
+        raise LedgerError("name trusted keys: --trust FILE, --policy FILE or --vkey KEY")
     return anchor
 
 
@@ -159,7 +159,7 @@ def _content(path: Path, max_bytes: int) -> bytes:
 
 
 def _entry_json(entry: bytes) -> dict[str, str | None]:
-    """An entry as text where it is text, and byte for byte in any case."""
+    """Return an entry as text, where it is text, and in base64."""
     try:
         text = entry.decode()
     except UnicodeDecodeError:
@@ -168,10 +168,10 @@ def _entry_json(entry: bytes) -> dict[str, str | None]:
 
 
 def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, Blobs]:
-    """What the entries come to, where that is asked for, and whether the blobs that they name are here. Whom to believe
-    about an erasure only a trust file says."""
+    """Check that the blobs named by entries are here, and the entries too where `deep`. Erasures on record
+    count only with a trust file."""
     ledger = LedgerDirectory(directory)
-    erasures: Erasures = NoErasures(without=f"{WITHOUT}: whom to believe about that, --trust FILE says")
+    erasures: Erasures = NoErasures(without=f"{WITHOUT}: --trust FILE names whose erasures count")
     if trust is not None:
         erasures = part("ledger verify --trust")(ledger, trust=part("ledger --trust")(trust), now=clock())
     if not deep:
@@ -192,12 +192,12 @@ def conclude(found: Verification, evidence: Path | None) -> None:
 
 
 ROLL_BACK = """\
-A ledger that was rolled back to an earlier checkpoint would look like this too: only who holds a later one can tell.
+A ledger that was rolled back to an earlier checkpoint would look like this too: only a holder of a later one can tell.
 Keep a copy of its file `checkpoint`, and give it with --held the next time."""
 
 NOBODY = """\
-Nobody vouches for these files, and a forger's would agree with each other just as well. Say whom to believe, from a
-source other than this directory: --trust FILE, --policy FILE or --vkey KEY."""
+Not verified: no trust anchor was given. The files agree with each other, as a forger's would. Name trusted keys from
+a source other than this directory: --trust FILE, --policy FILE or --vkey KEY."""
 
 KEEP = """\
 To keep the evidence, copy the whole directory before anything writes to it again (cp -a), and this report with it."""
@@ -207,7 +207,7 @@ FOREIGN = "its last entry is not one of Explorer's, so that nothing is known of 
 
 
 def print_verification(found: Verification, directory: Path, *, anchored: bool) -> None:
-    """What was found; on standard error where it does not hold. `anchored`: whether the caller believes anybody."""
+    """Print a verification, on standard error where it fails. `anchored`: whether the caller named a trust anchor."""
     if found.ok:
         _print_lines(_sound(found, directory))
         return
@@ -228,7 +228,7 @@ def print_verification(found: Verification, directory: Path, *, anchored: bool) 
 
 
 def verification_json(found: Verification, directory: Path) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the record of a verification."""
     held, checkpoint = found.held, found.checkpoint
     return {
         "ok": found.ok,
@@ -252,7 +252,7 @@ def verification_json(found: Verification, directory: Path) -> dict[str, Any]:
 
 
 def print_contents(contents: Any) -> None:
-    """What the entries come to, if they were read; on standard error where they cannot stand in their order."""
+    """Print the check of the entries, if they were read; on standard error where it fails."""
     if contents is None:
         return
     if contents.fault:
@@ -266,7 +266,7 @@ def print_contents(contents: Any) -> None:
 
 
 def print_blobs(blobs: Blobs | None) -> None:
-    """What became of the blobs that entries name, if they were looked for; on standard error where some are missing."""
+    """Print the check of the blobs that entries name, if it was made; on standard error where some are missing."""
     if blobs is None:
         return
     if blobs.missing:
@@ -284,12 +284,12 @@ def print_blobs(blobs: Blobs | None) -> None:
 
 
 def blobs_json(blobs: Blobs | None) -> dict[str, Any] | None:
-    """The same for programs."""
+    """Return the record of the blobs."""
     return None if blobs is None else asdict(blobs)
 
 
 def contents_json(contents: Any) -> dict[str, Any] | None:
-    """The same for programs."""
+    """Return the record of the entries."""
     if contents is None:
         return None
     order = None if contents.order is None else asdict(contents.order)
@@ -297,14 +297,14 @@ def contents_json(contents: Any) -> dict[str, Any] | None:
 
 
 def proof_json(judgement: Judgement) -> dict[str, Any]:
-    """Who vouches for a proof, for programs."""
+    """Return the record of the signatures under a proof."""
     checkpoint = judgement.checkpoint
     log = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
     return {**log, **_signatures_json(judgement)}
 
 
 def judgement_lines(judgement: Judgement) -> Iterator[str]:
-    """The log, its checkpoint and who has signed it, for people."""
+    """Yield lines on the log, its checkpoint and its signatures."""
     checkpoint = judgement.checkpoint
     yield f"  log          {checkpoint.origin}"
     yield f"  size         {checkpoint.size} entries"
@@ -317,7 +317,7 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
 
 
 def is_finished(directory: Path, found: Verification) -> bool | None:
-    """Whether the last entry of a sound ledger says that it is the last; None where that cannot be known."""
+    """Return whether the last entry of a sound ledger is its end; None where that cannot be known."""
     size = found.checkpoint.size
     if size == 0:
         return False

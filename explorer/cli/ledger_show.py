@@ -38,7 +38,7 @@ def show(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shown:
-    """An entry as far as it can be told."""
+    """An entry, as far as it can be read."""
 
     index: int
     leaf: bytes
@@ -76,7 +76,7 @@ def _read(leaves: Iterable[bytes], start: int) -> Iterator[_Shown]:
 
 
 def _fault(leaf: bytes) -> str | None:
-    """What is wrong with an entry that can be read: its kind is not known here, or its fields are not of its kind."""
+    """Return the fault of an entry that can be read: an unknown kind, or fields that do not fit the kind."""
     try:
         return "kind or version is not known here" if isinstance(decode(leaf), Unknown) else None
     except LedgerError as error:

@@ -43,10 +43,12 @@ from explorer.provenance.keys import is_in_agent
 
 FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
 
-Plain = Annotated[bool, typer.Option("--http", help="Take http for other machines too. Default: only https.")]
+Plain = Annotated[bool, typer.Option("--http", help="Allow http for other machines. Default: https only.")]
 Port = Annotated[
     int,
-    typer.Option("--port", metavar="N", min=0, max=65_535, help="On 127.0.0.1. Default: a free one, which is printed."),
+    typer.Option(
+        "--port", metavar="N", min=0, max=65_535, help="Port on 127.0.0.1. Default: a free port, which is printed."
+    ),
 ]
 
 
@@ -97,8 +99,8 @@ def submit(
 ) -> Answer:
     """Have a ledger cosigned by a witness, over HTTP.
 
-    The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put beside
-    the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
+    The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put next
+    to the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
     """
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     with closing(Client(url, plain=plain)) as client:
@@ -178,22 +180,25 @@ def serve(directory: Directory, port: Port = 0, json: Json = False) -> None:
 
 
 def monitor(
-    log: Annotated[str, typer.Argument(metavar="DIR|URL", help="A ledger's directory, or where somebody serves one.")],
+    log: Annotated[str, typer.Argument(metavar="DIR|URL", help="Directory or URL of a ledger.")],
     memory: Annotated[
-        Path, typer.Option("--memory", metavar="FILE", help="What was seen last; made by the first look.")
+        Path,
+        typer.Option("--memory", metavar="FILE", help="File that remembers the last look; created by the first one."),
     ],
     trust: AnchorTrust = None,
     policy: Policy = None,
     vkey: Vkeys = None,
     silent: Annotated[
         float | None,
-        typer.Option("--silent-after", metavar="HOURS", min=0, help="Longer without a new checkpoint is a finding."),
+        typer.Option(
+            "--silent-after", metavar="HOURS", min=0, help="Report a log without a new checkpoint for longer than this."
+        ),
     ] = None,
     plain: Plain = False,
     evidence: Evidence = None,
     json: Json = False,
 ) -> None:
-    """Look what is new in a log, and whether it is still the same.
+    """Check a log for new entries, and that it was not rewritten.
 
     Each look starts from the remembered checkpoint, reads the entries that are new, and has to come out at the new one.
     Exit status 0: nothing is wrong. 1: the log cannot be read, or is not believed. 4: it was forked or rolled back, and
@@ -221,7 +226,7 @@ def monitor(
 
 
 def cosigner(anchor: Anchor, key: Path, passphrase_file: Path | None, now: int) -> Signer:
-    """The key under the name that the anchor has for it."""
+    """Return the key as a cosigner, under its name in the anchor."""
     private = load_key(key, passphrase_file)
     public = private.public_key().public_bytes_raw()
     for witness in anchor.witnesses:
@@ -229,15 +234,15 @@ def cosigner(anchor: Anchor, key: Path, passphrase_file: Path | None, now: int) 
             if fault := witness.key.fault(now):
                 raise LedgerError(f"{key}: a cosignature of {witness.name!r} would not count: {fault}")
             return Signer(name=witness.key.verifier.name, algorithm=Algorithm.COSIGNATURE, private_key=private)
-    known = ", ".join(witness.name for witness in anchor.witnesses) or "nobody"
-    raise LedgerError(f"{key}: not the key of somebody who may cosign; those are: {known}")
+    known = ", ".join(witness.name for witness in anchor.witnesses) or "none"
+    raise LedgerError(f"{key}: not a key of a cosigner; the cosigners are: {known}")
 
 
 def memory_place(key: Path, state: Path | None) -> Path:
-    """Where it is kept what a key has cosigned. Raises `ProvenanceError` for a key in an SSH agent, beside which there
-    is no place, unless one is named."""
+    """Return where the cosignatures of a key are remembered. Raises `ProvenanceError` for a key in an SSH agent
+    unless a place is named."""
     if state is None and is_in_agent(key):
-        raise ProvenanceError(f"{key}: has no file, beside which to keep what it has cosigned: say --state DIR")
+        raise ProvenanceError(f"{key}: is in no file, so its record of cosignatures needs --state DIR")
     return state or memory_of(key)
 
 

@@ -24,7 +24,7 @@ class Notebook(StrEnum):
 
 
 def notebook_directory() -> Path:
-    """The `notebooks/` next to the package, in a clone as in an installed wheel. Raises `ExplorerError` where it is
+    """Return the `notebooks/` next to the package, in a clone or an installed wheel. Raises `ExplorerError` where it is
     not there."""
     directory = Path(explorer.__file__).parents[1] / "notebooks"
     if not (directory / "run.ipynb").is_file():
@@ -33,9 +33,9 @@ def notebook_directory() -> Path:
 
 
 def open_notebook(
-    notebook: Annotated[Notebook, typer.Argument(help="Which notebook.")] = Notebook.EXPLORE,
+    notebook: Annotated[Notebook, typer.Argument(help="Notebook to open.")] = Notebook.EXPLORE,
     view: Annotated[
-        str | None, typer.Option("--view", metavar="TOKEN", help="Of explore: the view that a colleague sent.")
+        str | None, typer.Option("--view", metavar="TOKEN", help="Token of a shared view, for the notebook explore.")
     ] = None,
     runs: Runs = RUNS,
     data: Data = None,
@@ -58,7 +58,7 @@ def open_notebook(
 
 
 def _copied(notebook: Path, to: Path) -> Path:
-    """The user's copy of a notebook, made unless it is there."""
+    """Return the user's copy of a notebook, making it if needed."""
     copy = to / notebook.name
     if not copy.exists():
         to.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def _copied(notebook: Path, to: Path) -> Path:
 
 
 def _checked(view: str, notebook: Notebook) -> str:
-    """The token of a view; a damaged one is told here, and not by a notebook's cell."""
+    """Check the token of a view here, so that a damaged one does not fail in a notebook's cell."""
     if notebook is not Notebook.EXPLORE:
         raise ExplorerError(f"--view belongs to the notebook explore, not to {notebook}")
     part("open --view")(view)

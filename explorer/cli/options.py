@@ -22,7 +22,7 @@ OwnLoop = Annotated[
     typer.Option(
         "--loop",
         metavar="MODULE:FUNCTION",
-        help="Of a loop of your own: the function that trains by the `govern` it is handed. Its module is executed.",
+        help="Function of your own training loop, called with `govern`; its module is imported.",
     ),
 ]
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
@@ -31,17 +31,17 @@ RUNS = Path("runs")
 CANNOT_BE_TOLD = 3
 """The exit status where nothing contradicts what was asked, and some of it was erased or is sealed."""
 
-TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe.")]
+TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")]
 KeyFile = Annotated[
     Path,
-    typer.Option("--key", metavar="KEY", help="The key file to sign with, or a key in an SSH agent: ssh-agent:NAME."),
+    typer.Option("--key", metavar="KEY", help="Key file to sign with, or a key in an SSH agent: ssh-agent:NAME."),
 ]
 ReaderPassphraseFile = Annotated[
     Path | None,
     typer.Option(
         "--passphrase-file",
         metavar="FILE",
-        help="Holds the passphrase of the reader's key. Default: $EXPLORER_READER_PASSPHRASE, else it is asked for.",
+        help="File with the passphrase of the reader's key. Default: $EXPLORER_READER_PASSPHRASE, else a prompt.",
     ),
 ]
 PassphraseFile = Annotated[
@@ -49,30 +49,35 @@ PassphraseFile = Annotated[
     typer.Option(
         "--passphrase-file",
         metavar="FILE",
-        help="Holds the passphrase of the key. Default: $EXPLORER_PASSPHRASE, else it is asked for.",
+        help="File with the passphrase of the key. Default: $EXPLORER_PASSPHRASE, else a prompt.",
     ),
 ]
 Believe = Annotated[
-    Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: whom to believe about signed files.")
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file, to check the signatures of signed files.")
 ]
-SignedOut = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the signed file.")]
+SignedOut = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, signed.")]
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
 Steps = Annotated[
-    str | None, typer.Option("--steps", metavar="A:B", help="From step A, before step B, from 0. Default: all of them.")
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Steps A up to, not including, B, counted from 0. Default: all steps."),
 ]
-Class = Annotated[str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch: all classes of it.")]
+Class = Annotated[
+    str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch of the taxonomy: all its classes.")
+]
 Records = Annotated[
-    list[int] | None, typer.Option("--record", metavar="N", help="A record: its row in the tag table. Repeatable.")
+    list[int] | None, typer.Option("--record", metavar="N", help="A record, by its row in the tag table; repeatable.")
 ]
 AuthorityName = Annotated[
-    str | None, typer.Option("--authority", metavar="NAME", help="Everything that this authority vouches for.")
+    str | None, typer.Option("--authority", metavar="NAME", help="All examples that this authority vouches for.")
 ]
 Expires = Annotated[
-    str | None, typer.Option("--expires", metavar="TIME", help="Of the certificate. Default: a year from now.")
+    str | None, typer.Option("--expires", metavar="TIME", help="When the certificate expires. Default: in a year.")
 ]
 Private = Annotated[
     Path | None,
-    typer.Option("--governance", metavar="DIR", help="Where the run's salts and the trainer's key are now."),
+    typer.Option(
+        "--governance", metavar="DIR", help="Directory with the run's salts and the trainer's key, if it has moved."
+    ),
 ]
 Engine = Annotated[
     str,
@@ -80,36 +85,40 @@ Engine = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, metavar="N", help="Runs side by side. Default: cores / threads of a run."),
+    typer.Option("--workers", min=1, metavar="N", help="Runs at the same time. Default: cores / threads per run."),
 ]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a ledger.")]
 Policy = Annotated[
-    Path | None, typer.Option("--policy", metavar="FILE", help="Believe whom this policy names (C2SP tlog-policy).")
+    Path | None, typer.Option("--policy", metavar="FILE", help="Trust the keys in this policy (C2SP tlog-policy).")
 ]
 Vkeys = Annotated[
     list[str] | None,
-    typer.Option("--vkey", metavar="KEY", help="Believe this verifier key, name+id+base64; may be repeated."),
+    typer.Option("--vkey", metavar="KEY", help="Trust this verifier key, name+id+base64; repeatable."),
 ]
 Evidence = Annotated[
     Path | None,
     typer.Option(
-        "--evidence", metavar="DIR", help="Where to keep the evidence of a fork, as ledger-evidence-... Default: here."
+        "--evidence",
+        metavar="DIR",
+        help="Directory for the evidence of a fork (ledger-evidence-...). Default: the working directory.",
     ),
 ]
 State = Annotated[
     Path | None,
-    typer.Option("--state", metavar="DIR", help="What this key has cosigned. Default: KEY.cosigned, beside the key."),
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Directory that records what this key has cosigned. Default: KEY.cosigned, next to the key.",
+    ),
 ]
-First = Annotated[
-    bool, typer.Option("--first", help="This key has cosigned nothing yet: there is no memory that could be lost.")
-]
+First = Annotated[bool, typer.Option("--first", help="Start a new record: this key has cosigned nothing yet.")]
 AnchorTrust = Annotated[
-    Path | None, typer.Option("--trust", metavar="TRUST", help="Believe whom this trust file names.")
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust the keys in this trust file.")
 ]
 
 
 def span_of(written: str | None) -> tuple[int | None, int | None]:
-    """The steps that `A:B` says, either of them left out if need be. Raises `LedgerError` for anything else."""
+    """Parse `A:B`, either of which may be left out. Raises `LedgerError` for anything else."""
     first, colon, stop = (":" if written is None else written).partition(":")
     if not colon or not all(not each or (each.isascii() and each.isdigit()) for each in (first, stop)):
         raise LedgerError(f"--steps: found {written!r:.80}, expected A:B, such as 100:200")
@@ -122,5 +131,5 @@ def clock() -> int:
 
 
 def today() -> datetime.date:
-    """The day in UTC, by the same clock."""
+    """Return the day in UTC."""
     return datetime.datetime.fromtimestamp(clock(), datetime.UTC).date()

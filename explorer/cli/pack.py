@@ -44,20 +44,20 @@ COMMANDS = (
 
 def pack(
     run: RunDirectory,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Such as run.pack.zip.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, such as run.pack.zip.")],
     grant: Annotated[
         list[str] | None,
-        typer.Option("--grant", metavar="ID", help="A grant whose wrapped keys go along; may be repeated."),
+        typer.Option("--grant", metavar="ID", help="Id of a grant whose wrapped keys are included; repeatable."),
     ] = None,
     trust: Annotated[
         Path | None,
-        typer.Option("--trust", metavar="TRUST", help="Whom to believe. Default: the run's own trust file."),
+        typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own."),
     ] = None,
 ) -> Answer:
-    """Put a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
+    """Pack a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
 
-    The trainer's key signs it. What a grant opens goes on the project's record before the file is there. Without a
-    grant the integrity of everything can be verified and no sealed number read.
+    The trainer's key signs it. What a grant opens is recorded in the project's ledger before the file is written.
+    Without a grant the integrity of everything can be verified, and no sealed number can be read.
     """
     check_place(out)
     found, now = RunLedger(run), clock()
@@ -80,8 +80,8 @@ def pack(
 
 
 def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
-    """The report of what is in the pack and no more, as a page and as JSON: it is made out of what the pack has, where
-    the run's private files and its project are not."""
+    """Return the report of exactly what is in the pack, as a page and as JSON: it is made from the files of the pack,
+    without the run's private files and its project."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "runs" / "pack" / run.resolve().name
         for name in (rundir.LEDGER, rundir.GOVERNANCE):
@@ -109,7 +109,7 @@ def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
     manifest = made.manifest
     yield f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"
     yield f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"
-    yield f"  grants       {', '.join(manifest.grants) or 'none: integrity alone'}"
+    yield f"  grants       {', '.join(manifest.grants) or 'none: integrity only'}"
     roles: dict[str, None] = {}
     for each in manifest.host.keys:
         owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
@@ -124,7 +124,7 @@ def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
 
 
 def _digest() -> str:
-    """Of the program that goes into packs."""
+    """Return the SHA-256 of the program that goes into packs."""
     return hashlib.sha256(verifier_program()).hexdigest()
 
 

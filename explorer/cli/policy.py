@@ -48,16 +48,18 @@ TaxonomyFile = Annotated[
 ]
 LayersFile = Annotated[
     Path | None,
-    typer.Option("--layers", metavar="FILE", help="Layers of a model of your own; explorer.layers(...) writes them."),
+    typer.Option("--layers", metavar="FILE", help="Layers of your own model, as written by explorer.layers(...)."),
 ]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="A model of the catalogue, whose layers to show."),
+    typer.Option("--model", metavar="NAME", help="A model of the catalogue, to show its layers."),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the model; repeat for others.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the model; repeatable.")
 ]
-LayerNames = Annotated[list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeat in order.")]
+LayerNames = Annotated[
+    list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeatable, in order.")
+]
 
 
 def check(
@@ -106,7 +108,7 @@ def simulate(
     steps: Steps = None,
     trust: Believe = None,
 ) -> Answer:
-    """What a recorded run's numbers say its updates would have been under another policy, before training is paid for.
+    """Estimate the updates of a recorded run under another policy, before paying for training.
 
     Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
     that cannot know is printed with it.
@@ -134,7 +136,7 @@ def simulate(
 
 
 def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
-    """The layers to ask about, evenly spaced in depth; none where none were named."""
+    """Return the layers that the options name, evenly spaced in depth."""
     if (model is not None) + (file is not None) + bool(names) > 1:
         raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
     if settings and model is None:
@@ -147,7 +149,7 @@ def _layers(model: str | None, settings: list[str], file: Path | None, names: li
 
 
 def _matrix_lines(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> Iterator[str]:
-    """Everything there is to say about a policy, for people."""
+    """Yield everything about a policy, in lines."""
     for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
         value = opened.value
         yield f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}"
@@ -170,7 +172,7 @@ def _matrix_lines(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], mat
 
 
 def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the record of a policy and its matrix."""
     return {
         **{
             what: {
@@ -212,7 +214,7 @@ def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
 
 
 def _table_lines(matrix: Matrix) -> Iterator[str]:
-    """A table a phase; one that repeats an earlier one says so."""
+    """Yield a table per phase; one that repeats an earlier one is a reference to it."""
     seen: dict[tuple[tuple[Decision, ...], ...], str] = {}
     for phase_table in matrix.tables:
         if phase_table.rows in seen:
@@ -225,7 +227,7 @@ def _table_lines(matrix: Matrix) -> Iterator[str]:
 
 
 def _names(matrix: Matrix) -> tuple[str, ...]:
-    """What each row is about: a class, or those of its examples that the rules tell apart."""
+    """Return the name of each row: a class, or those of its examples that the rules distinguish."""
     rows = zip(matrix.classes, matrix.bands, strict=True)
     return tuple(f"{path}; {band.words}" if band.words else path for path, band in rows)
 
@@ -242,7 +244,7 @@ class _Column(NamedTuple):
 
 
 def _columns(matrix: Matrix, table: Table) -> Iterator[_Column]:
-    """The layers from input to output; neighbours that are treated alike share a column."""
+    """Yield a column for each group of neighbouring layers that are treated alike, from input to output."""
     cells = [tuple(_cell(row[at]) for row in table.rows) for at in range(len(matrix.layers))]
     for alike, group in itertools.groupby(zip(cells, matrix.layers, strict=True), key=lambda pair: pair[0]):
         names = [layer.name for _, layer in group]
@@ -250,7 +252,7 @@ def _columns(matrix: Matrix, table: Table) -> Iterator[_Column]:
 
 
 def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[_Column]]:
-    """As many columns side by side as the terminal is wide beside the classes, and at least one."""
+    """Group columns into pages as wide as the terminal, at least one column each."""
     room = shutil.get_terminal_size().columns - max(map(len, ("class", *classes)))
     page: list[_Column] = []
     for column in columns:
@@ -262,7 +264,7 @@ def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[
 
 
 def _drawn(columns: Sequence[_Column]) -> Iterator[str]:
-    """The lines of a table."""
+    """Yield the lines of a table."""
     rules = ["\u2500" * column.width for column in columns]
     heads = zip(*(column.head for column in columns), strict=True)
     for row in (*heads, rules, *zip(*(column.cells for column in columns), strict=True)):
@@ -315,7 +317,7 @@ def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: s
 
 
 def _change(outcome: Outcome) -> str:
-    """The class whose share of the gradient changes most, with what it was and would be."""
+    """Return the class whose share of the gradient changes most, with the share before and after."""
     changes = {
         path: abs(would - was)
         for (path, was), would in zip(outcome.was.items(), outcome.would.values(), strict=True)

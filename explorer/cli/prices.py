@@ -22,7 +22,7 @@ from explorer.store.published import database
 from explorer.store.queries import opened
 
 Hardware = Annotated[str | None, typer.Option("--hardware", metavar="NAME", help="Hardware, such as 'NVIDIA H200'.")]
-Provider = Annotated[str | None, typer.Option("--provider", metavar="NAME", help="Only what this provider offers.")]
+Provider = Annotated[str | None, typer.Option("--provider", metavar="NAME", help="Only prices of this provider.")]
 
 COLUMNS = (
     *("", "provider", "instance", "region", "tenancy", "accelerator", "count"),
@@ -36,10 +36,10 @@ MOST = 5000  # prices from one catalogue: the table is read by every command tha
 def list_(
     hardware: Hardware = None,
     provider: Provider = None,
-    all: Annotated[bool, typer.Option("--all", help="Every price there is, whatever the hardware.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="All prices, for any hardware.")] = False,
     runs: Runs = RUNS,
 ) -> Answer:
-    """The prices of this machine, or of the hardware named: which of them costs are made with, and why."""
+    """List the prices of this machine, or of the named hardware, and show which one is used and why."""
     if all and hardware is not None:
         raise PriceError("--all is for whatever hardware there is: expected it or --hardware NAME")
     prices = (*costing.load_prices(), *costing.own_prices(runs))
@@ -94,21 +94,29 @@ def _blocks(prices: list[Price], used: Price | None) -> list[Block | str]:
 
 
 def row_of(price: Price) -> dict[str, Any]:
-    """A price as JSON."""
+    """Return the record of a price."""
     return asdict(price) | {"as_of": price.as_of, "stale": stale(price, today())}
 
 
 def add(
-    hardware: Annotated[str, typer.Option("--hardware", metavar="NAME", help="Words of its name: 'AMD EPYC'.")],
-    usd_per_hour: Annotated[float, typer.Option("--usd-per-hour", metavar="USD", help="For the whole machine.")],
-    source: Annotated[str, typer.Option("--source", metavar="TEXT", help="Who says so: an invoice, a calculation.")],
+    hardware: Annotated[
+        str, typer.Option("--hardware", metavar="NAME", help="Words in the name of the hardware: 'AMD EPYC'.")
+    ],
+    usd_per_hour: Annotated[
+        float, typer.Option("--usd-per-hour", metavar="USD", help="Price per hour of the whole machine.")
+    ],
+    source: Annotated[
+        str, typer.Option("--source", metavar="TEXT", help="Where the price comes from: an invoice, a calculation.")
+    ],
     count: Annotated[
         int, typer.Option("--count", metavar="N", help="Accelerators of the machine, or runs that share it.")
     ] = 1,
-    effective: Annotated[str, typer.Option("--effective", metavar="DATE", help="Since when.")] = "",
+    effective: Annotated[
+        str, typer.Option("--effective", metavar="DATE", help="Date from which the price holds.")
+    ] = "",
     runs: Runs = RUNS,
 ) -> Answer:
-    """Say what a machine of your own costs. It is preferred to every other price of that hardware, at once."""
+    """Add the price of your own machine. It is preferred to every other price of that hardware, at once."""
     price = costing.Price(
         provider=costing.OWN,
         instance=hardware,
@@ -134,13 +142,17 @@ def add(
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue: the vms.csv of one cloud.")],
-    provider: Annotated[str, typer.Option("--provider", metavar="NAME", help="Whose it is: 'aws'.")],
-    retrieved: Annotated[str, typer.Option("--retrieved", metavar="DATE", help="The day it was fetched: 2026-11-09.")],
-    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Only this region.")] = None,
-    accelerator: Annotated[str | None, typer.Option("--accelerator", metavar="NAME", help="Only this one.")] = None,
+    provider: Annotated[str, typer.Option("--provider", metavar="NAME", help="Provider of the catalogue: 'aws'.")],
+    retrieved: Annotated[
+        str, typer.Option("--retrieved", metavar="DATE", help="Date on which it was fetched: 2026-11-09.")
+    ],
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Only prices in this region.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option("--accelerator", metavar="NAME", help="Only prices of this accelerator.")
+    ] = None,
     runs: Runs = RUNS,
 ) -> Answer:
-    """Take prices from a catalogue in SkyPilot's schema, of which you have a copy: on demand and spot.
+    """Import on-demand and spot prices from a local catalogue in SkyPilot's schema.
 
     Each instance in each region counts once, in its cheapest zone. Prices of the same offer are replaced.
     """
@@ -171,7 +183,7 @@ def remove(
     provider: Provider = None,
     runs: Runs = RUNS,
 ) -> Answer:
-    """Take rows out of your own prices again: those of a provider, those of some hardware, or those of both."""
+    """Remove your own prices of a provider, of some hardware, or of both."""
     if hardware is None and provider is None:
         raise PriceError("which prices: expected --hardware NAME, --provider NAME or both")
 
@@ -194,7 +206,7 @@ def _is_for(price: Price, hardware: str | None) -> bool:
 
 
 def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str, Any]:
-    """Write the user's own prices anew, whole or not at all, and have every view use them."""
+    """Rewrite the user's own prices, whole or not at all, and re-price the database."""
     path = runs / costing.FILE
     with rundir.locked(runs, what="the price table"):
         rows, gone = change(costing.own_prices(runs))
@@ -204,7 +216,7 @@ def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str,
 
 
 def _hardware(runs: Path) -> list[str]:
-    """The hardware that the results are of; none before there is a database."""
+    """List the hardware of the results; none before there is a database."""
     if not database(runs).exists():
         return []
     with opened(database(runs)) as connection:
@@ -212,7 +224,7 @@ def _hardware(runs: Path) -> list[str]:
 
 
 def _with(rows: Rows, new: Iterable[Price]) -> tuple[Rows, int]:
-    """The rows with new ones in the place of those for the same offers, and how many these were."""
+    """Replace the rows of the same offers by new ones, and return how many were replaced."""
     offers = {price.offer: price for price in new}
     kept = [price for price in rows if price.offer not in offers]
     return [*kept, *offers.values()], len(rows) - len(kept)

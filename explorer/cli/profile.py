@@ -44,8 +44,8 @@ class Subject:
         return max(self.runs, key=lambda run: run.steps)
 
     def compared(self, profile: ProfileRecord) -> Validation | None:
-        """The longest finished run beside the profile. None: there is none that was alone, on a machine and software
-        like these, without a phase that was not profiled."""
+        """Compare the longest finished run with the profile. None if none had the machine to itself, on the same
+        hardware and software, with all its phases profiled."""
         fit = [
             (run, result)
             for run, result in self.finished
@@ -65,25 +65,28 @@ def run(
     ],
     budgets: Annotated[
         list[float] | None,
-        typer.Option("--budget", metavar="RATIO", help="At which budgets. Default: their own."),
+        typer.Option(
+            "--budget", metavar="RATIO", help="Budget to predict; repeatable. Default: the budgets of the recipes."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the profile: a .json file, or a directory for several."),
     ] = None,
     validate: Annotated[
-        bool, typer.Option("--validate", help="Train each in full too, at its largest budget, and compare.")
+        bool, typer.Option("--validate", help="Also train each recipe in full at its largest budget, and compare.")
     ] = False,
     runs: Runs = RUNS,
     data: Data = None,
     governance: Annotated[
-        Path | None, typer.Option("--governance", metavar="DIR", help="The signed documents that govern it.")
+        Path | None,
+        typer.Option("--governance", metavar="DIR", help="Directory of the signed documents that govern it."),
     ] = None,
 ) -> Answer:
-    """Measure the time of a step in each phase on this machine, and say what whole runs will take and cost.
+    """Measure step times on this machine, and predict the time and cost of whole runs.
 
     Nothing else should keep the machine busy. Several recipes are measured in turns. The run.json of a finished run
-    that was alone on this machine is compared with what that run took. A profile that is written can be carried to
+    that had this machine to itself is compared with what that run took. A profile that is written can be carried to
     where the results are, and taken in there with `explorer profile import`.
     """
     pass
@@ -120,7 +123,7 @@ def _tell_wait(message: str) -> None:
 
 
 def _trained(subject: Subject, profile: ProfileRecord, data: Path | None) -> Validation:
-    """The longest run of a recipe, trained in full now, beside the prediction."""
+    """Train the longest run of a recipe in full, and compare it with the prediction."""
     with tempfile.TemporaryDirectory(prefix="explorer-") as place:
         directory = Path(place) / subject.longest.run_id
         begin(subject.planned._replace(record=subject.longest), directory)
@@ -136,7 +139,7 @@ def _write(profile: ProfileRecord, out: Path) -> Path:
 def subjects_of(
     paths: Iterable[Path], *, budgets: Sequence[float] | None, data: Path | None, governance: Path | None, runs: Path
 ) -> list[Subject]:
-    """The recipes in these files: recipes, specifications of sweeps, records of runs. Each recipe comes once.
+    """Read the recipes in these files: recipes, specifications of sweeps, records of runs. Each recipe comes once.
 
     Raises what planning raises, and `RunError` for a record whose data or documents are not those here.
     """
@@ -155,7 +158,7 @@ def subjects_of(
 
 
 def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path) -> list[Planned]:
-    """A run of each recipe and budget of a sweep; none if the file is no specification of one."""
+    """Plan a run of each recipe and budget of a sweep; none if the file is no specification of one."""
     if path.suffix == ".json":
         return []
     content = read_document(path).value
@@ -169,11 +172,11 @@ def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path
 
 
 def _finished(path: Path, record: RunRecord) -> list[tuple[RunRecord, ResultRecord]]:
-    """The run whose record this is, if its result is beside it."""
-    beside = path.with_name(rundir.RESULT)
-    if path.name != rundir.RUN or not beside.exists():
+    """Return the run of this record, if its result is next to it."""
+    result = path.with_name(rundir.RESULT)
+    if path.name != rundir.RUN or not result.exists():
         return []
-    return [(record, run_files.read(ResultRecord, beside))]
+    return [(record, run_files.read(ResultRecord, result))]
 
 
 COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/step")
@@ -183,7 +186,7 @@ SPREAD = 0.25  # of the median between the quartiles: a machine that something e
 def profile_blocks(
     profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
 ) -> Iterator[Block | str]:
-    """Everything that a profile says, with where it was written."""
+    """Yield everything that a profile says, and where it was written."""
     hardware = profile.hardware
     price = default_price(hardware.name, prices)
     threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
@@ -202,7 +205,7 @@ def profile_blocks(
         yield f"the windows differ much in {', '.join(restless)}: was the machine busy with something else?"
     full = profile.validation
     if full is None:
-        yield "not held against a full run: --validate trains one"
+        yield "not compared with a full run: --validate trains one"
     else:
         yield (
             f"a full run of {full.steps} steps took {_seconds(full.measured)} of training; predicted"
@@ -216,7 +219,7 @@ def profile_blocks(
 def profile_json(
     profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
 ) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return the record of a profile."""
     price = default_price(profile.hardware.name, prices)
     full = profile.validation
     return to_json(profile) | {
@@ -245,7 +248,7 @@ def profile_json(
 
 
 def sha256_of(path: Path) -> str:
-    """What names the bytes of a file that is carried from one machine to another."""
+    """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -268,12 +271,12 @@ def _rows(found: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
         *_estimated(found.training.seconds, price, hardware),
         _dollars(_usd(mean, price, hardware)),
     )
-    beside = (
+    rest = (
         (f"evaluation ({found.evaluations})", found.evaluation_seconds),
         (f"checkpoints ({found.checkpoints})", found.checkpoint_seconds),
         ("in all", found.whole_seconds),
     )
-    others = [(name, None, None, None, *_estimated(seconds, price, hardware), None) for name, seconds in beside]
+    others = [(name, None, None, None, *_estimated(seconds, price, hardware), None) for name, seconds in rest]
     return [*rows, training, *others]
 
 

@@ -34,10 +34,12 @@ class Carried:
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What `explorer profile --out` wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Profiles that `explorer profile --out` has written.")
+    ],
     runs: Runs = RUNS,
 ) -> Answer:
-    """Take in profiles from other machines: results of the same recipes get predicted times there.
+    """Import profiles from other machines: results of the same recipes get predicted times there.
 
     A recipe is the same if its data, batch size, precision, methods and documents are. All files are checked before any
     is taken in. The SHA-256 that is printed is the one that was printed where the file was written.
@@ -68,7 +70,7 @@ def read_carried(file: Path) -> Carried:
 
 
 def _told(database: Path, carried: Carried) -> dict[str, Any]:
-    """What the profile does for the results that there are."""
+    """Return how many results get times from the profile."""
     profile, full = carried.profile, carried.profile.validation
     with opened(database) as connection:
         source = f"{PROFILES}/{profile.key}.json"
@@ -107,9 +109,9 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"  it predicts nothing here: no finished run is of this recipe ({told['effective'][:12]})"
         yield "  other data, parameters, batch size, precision or documents make another recipe"
     if told["ratio"] is None:
-        yield "  it was not held against a full run there"
+        yield "  it was not compared with a full run there"
     else:
-        yield f"  held against a full run there: predicted {told['ratio']:.3f} of what was measured"
+        yield f"  compared with a full run there: predicted {told['ratio']:.3f} of what was measured"
 
 
 def _count(runs: int) -> str:

@@ -71,7 +71,7 @@ class ProgressBar:
 
 
 def duration(seconds: float) -> str:
-    """A time in whole seconds, minutes and hours.
+    """Return a time in whole seconds, minutes and hours.
 
     >>> duration(7.4), duration(90), duration(5400)
     ('7 s', '1 min 30 s', '1 h 30 min')

@@ -31,7 +31,7 @@ DOCUMENTS = "_governance"  # below the runs: the documents of the demonstration
 def quickstart(
     runs: Runs = RUNS,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, metavar="N", help="Runs side by side. Default: one for each core.")
+        int | None, typer.Option("--workers", min=1, metavar="N", help="Runs at the same time. Default: one per core.")
     ] = None,
 ) -> None:
     """Train five recipes on real handwriting at five budgets and three seeds; show which is as good for less.
@@ -52,7 +52,7 @@ def quickstart(
 
 
 def show(runs: Path, name: str) -> None:
-    """The equal-quality table in the terminal, and the HTML report."""
+    """Show the equal-quality table in the terminal, and write the HTML report."""
     show_blocks(verdict_blocks(runs, name))
     page = runs / name / "report.html"
     write_sweep_report(runs, name, page)
@@ -60,7 +60,7 @@ def show(runs: Path, name: str) -> None:
 
 
 def govern(runs: Path) -> Path:
-    """One run under documents for a demonstration, recorded and cosigned; its directory."""
+    """Train one run under demonstration documents, recorded and cosigned, and return its directory."""
     here = notebooks.notebook_directory()
     recipe = here / "recipes" / "source.yaml"
     print(

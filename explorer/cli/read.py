@@ -47,27 +47,31 @@ def read(
     key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The reader's key file.")],
     grant: Annotated[
         Path | None,
-        typer.Option("--grant", metavar="GRANT", help="With --request: the signed grant, as its owner gave it."),
+        typer.Option("--grant", metavar="GRANT", help="With --request: the signed grant."),
     ] = None,
     request: Annotated[
-        Path | None, typer.Option("--request", metavar="FILE", help="Write a request, for the owner to answer.")
+        Path | None, typer.Option("--request", metavar="FILE", help="Request to write, for the owner to answer.")
     ] = None,
     answer: Annotated[
         Path | None,
-        typer.Option("--answer", metavar="FILE", help="Read with the answer, or with keys that were wrapped ahead."),
+        typer.Option("--answer", metavar="FILE", help="Answer of the owner, or wrapped keys."),
     ] = None,
     class_: Annotated[
-        str | None, typer.Option("--class", metavar="C", help="Of this class; * is for numbers over several.")
+        str | None, typer.Option("--class", metavar="C", help="Read this class; * reads numbers over several classes.")
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--kind", metavar="KIND", help="step, profile or decision. Default: the first granted."),
+        typer.Option(
+            "--kind", metavar="KIND", help="Kind of entries: step, profile or decision. Default: the first one granted."
+        ),
     ] = None,
     steps: Steps = None,
     trust: Annotated[
         Path | None,
         typer.Option(
-            "--trust", metavar="TRUST", help="Whom to believe; verifies the ledger too. Default: the run's own."
+            "--trust",
+            metavar="TRUST",
+            help="Trust file; the ledger is verified too. Default: the run's own, unverified.",
         ),
     ] = None,
     passphrase_file: ReaderPassphraseFile = None,
@@ -75,7 +79,7 @@ def read(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows to a file, .csv or .parquet.")
     ] = None,
 ) -> Result:
-    """Read what a grant opens: numbers by step, layer and class, each held against its commitment in the ledger.
+    """Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.
 
     Twice: --request writes what is asked for, signed. The owner answers it with `explorer grant answer`, which is an
     entry in the project's ledger before any key is handed over. --answer then shows the numbers. RUN is a copy of the
@@ -166,7 +170,7 @@ def _with_answer(run: RunLedger, path: Path, reader: ReaderKey, trust: Trust, *,
 
 
 def _trust(run: RunLedger, path: Path | None) -> Trust:
-    """The trust file that was named, or the run's own copy, which has to be the one that its ledger pins."""
+    """Read the trust file that was named, or the run's own copy, which has to be the one that its ledger pins."""
     if path is not None:
         return read_trust(path)
     own = run.run / rundir.GOVERNANCE / "trust.json"
@@ -185,7 +189,7 @@ def _columns(answer: Answer) -> tuple[str, ...]:
 
 
 def _write(answer: Answer, out: Path) -> None:
-    """Whole or not at all, and for whoever reads alone: these numbers are sealed where they came from."""
+    """Write the rows, whole or not at all, readable by the user only: these numbers are sealed where they came from."""
     columns = _columns(answer)
     if out.suffix == ".csv":
         replace_private(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())
@@ -246,7 +250,7 @@ def _page(shown: _Shown, *, verified: bool | None, out: Path | None) -> Iterator
 
 
 def _rows(answer: Answer) -> Iterator[Block | str]:
-    """The first of them, without columns that none of them fills."""
+    """Yield the first rows, without columns that are empty in all of them."""
     if not answer.rows:
         yield "no numbers on record in these steps that the grant opens\n"
         return

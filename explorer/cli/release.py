@@ -39,10 +39,12 @@ def attest(
     key: Annotated[
         list[Path] | None,
         typer.Option(
-            "--key", metavar="FILE", help="A key to sign with; may be repeated. Default: the run's trainer's."
+            "--key", metavar="FILE", help="Key to sign with; repeatable. Default: the key of the run's trainer."
         ),
     ] = None,
-    expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="Default: a year from now.")] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="When the attestation expires. Default: in a year.")
+    ] = None,
     passphrase_file: PassphraseFile = None,
     model_signing_key: Annotated[
         Path | None,
@@ -53,7 +55,7 @@ def attest(
         ),
     ] = None,
 ) -> Answer:
-    """Sign for the model of a finished run: what trained it where, under which ledger, and what deleting would take.
+    """Attest the model of a finished run: what trained which layers, its ledger, and what deletion would take.
 
     Every claim is computed from the ledger. RUN/model/ is then what one ships: the model, how to build it, its
     attestation, and the signed taxonomy and policy. It takes a run whose ledger has the cosignatures that the trust
@@ -94,7 +96,7 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
     )
     if signature is not None:
         yield f"{signature}: `model_signing verify key {directory} --signature {signature} --public_key PUBLIC.pem`"
-    yield f"ship all of {directory}/; whoever gets it checks it with: explorer verify {directory} --gate GATE"
+    yield f"ship all of {directory}/; its recipient checks it with: explorer verify {directory} --gate GATE"
 
 
 def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str, str]:
@@ -110,18 +112,20 @@ def _summary(value: ModelAttestation) -> dict[str, object]:
     return {name: found[name] for name in ("run", "ledger", "classes", "deletions", "parents", "issued", "expires")}
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model's directory, or the safetensors file in it.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a model, or the safetensors file in it.")]
 
 
 def verify(
     model: Model,
-    gate: Annotated[Path, typer.Option("--gate", metavar="FILE", help="What has to hold of it (YAML).")],
+    gate: Annotated[
+        Path, typer.Option("--gate", metavar="FILE", help="Gate: the rules that the model has to pass (YAML).")
+    ],
     trust: TrustFile,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="DIR", help="The run that made it, for a gate that asks for it.")
+        Path | None, typer.Option("--ledger", metavar="DIR", help="Run that made the model, if the gate requires it.")
     ] = None,
 ) -> Answer:
-    """Judge a model before it is let run: signatures, digests, ledger, and the gate's own rules, one by one.
+    """Check a model against a deployment gate: signatures, digests, ledger, and each rule of the gate.
 
     The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
     """
@@ -149,7 +153,7 @@ def _verdict(found: Verdict) -> dict[str, Any]:
 
 
 def _lineage(shipped: Shipped | None) -> dict[str, Any] | None:
-    """Where a model comes from, the nearest first."""
+    """Return the record of a model's lineage, nearest ancestor first."""
     if shipped is None:
         return None
 
@@ -189,7 +193,7 @@ def _ancestry(shipped: Shipped) -> list[str]:
     for each in signed.parents:
         if each.kind == "model":
             admitted = ", ".join(f"{path} {weight:g}" for path, weight in each.admitted.items()) or "nothing"
-            lines.append(f"goes on from the model {each.model} of {each.ledger.origin}; admitted: {admitted}")
+            lines.append(f"continues from the model {each.model} of {each.ledger.origin}; admitted: {admitted}")
     return lines
 
 
@@ -204,29 +208,33 @@ def _said(each: Any) -> str:
 
 def observe(
     model: Model,
-    role: Annotated[Observer, typer.Option("--role", help="As what you say it.")],
+    role: Annotated[Observer, typer.Option("--role", help="Role in which you sign.")],
     key: KeyFile,
     trust: TrustFile,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME=VALUE", help="A number; may be repeated.")
+        list[str] | None, typer.Option("--metric", metavar="NAME=VALUE", help="A measured number; repeatable.")
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="One line.")] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="A remark of one line.")] = None,
     admit: Annotated[
         list[str] | None,
         typer.Option(
-            "--admit", metavar="CLASS=WEIGHT", help="With which weight, 0 to 1, you let a class through; repeat."
+            "--admit", metavar="CLASS=WEIGHT", help="Weight, 0 to 1, with which a class is admitted; repeatable."
         ),
     ] = None,
     project: Annotated[
         Path | None,
-        typer.Option("--project", metavar="RUNS", help="Append it to the ledger of the project with these runs, too."),
+        typer.Option(
+            "--project",
+            metavar="RUNS",
+            help="Directory of runs: also append the observation to the ledger of their project.",
+        ),
     ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> Answer:
-    """Sign an observation of a model whose record you believe, and lay it beside the model.
+    """Sign an observation of a verified model, and write it next to the model.
 
     An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's, a deployer with one of model
-    risk. Whoever lets the model through a gate admits, weights or rejects it.
+    risk. A deployer who lets the model through a gate admits, weights or rejects it.
     """
     believed, now = read_trust(trust), clock()
     shipped = open_shipped(model, trust=believed, now=now)
@@ -269,7 +277,7 @@ def _keep_in_project(runs: Path, shipped: Shipped, made: Observing, *, trust: Tr
 
 
 def _run_of(runs: Path, name: str) -> Path:
-    """The directory of a run in a project."""
+    """Return the directory of a run in a project."""
     found = [path for path in sorted(runs.glob("*/*")) if path.name == name and path.is_dir()]
     if not found:
         raise RunError(f"{runs}: the run that made the model is not here: expected {runs}/<sweep>/{name}")

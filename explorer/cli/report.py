@@ -19,7 +19,7 @@ from explorer.views.ledger.open_run import find_run, governed_runs
 
 
 class ReportFormat(StrEnum):
-    """What is written. Croissant describes the dataset of a run."""
+    """The format of a report. Croissant describes the dataset of a run."""
 
     HTML = "html"
     PDF = "pdf"
@@ -33,12 +33,16 @@ def report(
         str, typer.Argument(metavar="RUN|SWEEP", help="The directory or the id of a governed run, or a sweep's name.")
     ],
     format: Annotated[
-        ReportFormat, typer.Option("--format", help="How. croissant: of a run, its dataset.")
+        ReportFormat, typer.Option("--format", help="Output format; croissant describes the dataset of a run.")
     ] = ReportFormat.HTML,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write.")] = None,
     trust: Annotated[
         Path | None,
-        typer.Option("--trust", metavar="TRUST", help="Of a run: believe whom this file names. Default: nobody."),
+        typer.Option(
+            "--trust",
+            metavar="TRUST",
+            help="Trust file for the report of a run. Default: none, and nothing is verified.",
+        ),
     ] = None,
     runs: Runs = RUNS,
 ) -> None:
@@ -72,7 +76,7 @@ def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, tr
 
 @contextmanager
 def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
-    """A report that was given no name is written into the directory it is about, which may be read-only."""
+    """Suggest --out where the default place, the directory that the report is about, is read-only."""
     try:
         yield
     except RunError as error:
@@ -82,7 +86,7 @@ def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
 
 
 def _governed(runs: Path, name: str) -> Path | None:
-    """The governed run of this name, or None: then it can only be a sweep's."""
+    """Return the governed run of this name; None if there is none, and the name can only be a sweep's."""
     if (Path(name) / LEDGER).is_dir():
         return Path(name)
     known = governed_runs(runs) if runs.is_dir() else {}

@@ -28,14 +28,14 @@ from explorer.store.published import database
 from explorer.store.queries import Table
 
 Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
-Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Another metric in the place of quality.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")]
+Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Show this metric instead of quality.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write.")]
 
 SHOWN = ("recipe", "ssr", "seed", "quality", "train_seconds", "time_source", "cost_usd", "hardware")
 
 
 class TableFormat(StrEnum):
-    """What `results` prints."""
+    """The format of `results`."""
 
     TABLE = "table"
     CSV = "csv"
@@ -46,24 +46,27 @@ class TableFormat(StrEnum):
 def results(
     sweep: Sweep = None,
     metric: Metric = None,
-    format: Annotated[TableFormat, typer.Option("--format", help="How.")] = TableFormat.TABLE,
+    format: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TABLE,
     out: Out = None,
     composition: Annotated[
         bool,
-        typer.Option("--composition", help="How the methods of one sweep compose: predicted speedups, pairs, parts."),
+        typer.Option("--composition", help="Show how the methods of a sweep compose: predictions, pairs, parts."),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Also runs of earlier specifications, which the column superseded tells.")
+        bool, typer.Option("--all", help="Include runs of earlier specifications, marked in the column superseded.")
     ] = False,
     budget: Annotated[
-        float | None, typer.Option("--budget", metavar="RATIO", help="With --composition: at which. Default: the full.")
+        float | None,
+        typer.Option("--budget", metavar="RATIO", help="With --composition: the budget. Default: the full budget."),
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="One line for each finished run of the sweep.")] = False,
+    each: Annotated[bool, typer.Option("--each", help="Show one line per finished run of the sweep.")] = False,
     runs: Runs = RUNS,
 ) -> Answer | None:
-    """The verdict on every recipe of a sweep. With --each, without a sweep, and in other formats: the table that the
-    plots are made of, one row for each finished run of the present specifications. With --composition: how the methods
-    of a sweep compose. Finished runs that the database lacks are brought in first."""
+    """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
+
+    With --each, without a sweep, and in other formats: the table behind the plots, one row per finished run of the
+    present specifications. With --composition: how the methods of a sweep compose.
+    """
     if composition:
         if out is not None or format is not TableFormat.TABLE:
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")
@@ -99,17 +102,17 @@ def results(
 
 
 def ingest(runs: Runs = RUNS) -> Answer:
-    """Load finished runs into the database; runs that are there already are left alone."""
+    """Load finished runs into the database; runs that it has are left as they are."""
     return _ingested(bring_in(runs))
 
 
 def rebuild(runs: Runs = RUNS) -> Answer:
-    """Make the database anew from the run directories."""
+    """Rebuild the database from the run directories."""
     return _ingested(make_anew(runs))
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Ends in .csv, .parquet or .md.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; ends in .csv, .parquet or .md.")],
     sweep: Annotated[
         str | None, typer.Option("--sweep", metavar="NAME", help="One sweep. Default: all of them.")
     ] = None,
@@ -129,7 +132,7 @@ def _export(
 
 
 def _controlled(found: Table) -> bool:
-    """Whether controls are among the runs."""
+    """Return whether controls are among the runs."""
     control = found.columns.index("control")
     return any(row[control] for row in found.rows)
 
@@ -155,13 +158,13 @@ def _result_blocks(found: Table) -> Iterator[Block | str]:
 
 
 def _states_words(counts: Mapping[str, int]) -> str:
-    """What there is in the place of finished runs."""
+    """Return the states of runs, where none has finished."""
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     return f"no finished runs yet: {words or 'no runs at all'}"
 
 
 def _price_lines(found: Table) -> Iterator[str]:
-    """What the dollars of each hardware are made with, and as of when."""
+    """Yield the price behind the dollars of each hardware, with its date and source."""
     names = ("hardware", "usd_per_hour", "price_as_of", "price_source")
     rates = {tuple(row[found.columns.index(name)] for name in names) for row in found.rows}
     for hardware, usd, as_of, source in sorted(rates, key=lambda rate: tuple(map(str, rate))):

@@ -33,11 +33,11 @@ from explorer.training.start import keep_start, kept_in, start_in
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One method, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Describe this method in full.")] = None,
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
 ) -> Answer | None:
-    """The training methods: what each does, its parameters, defaults, source and interactions."""
+    """List the training methods, with their parameters, defaults, sources and interactions."""
     if markdown:
         show([catalogue.markdown().removesuffix("\n")])  # with --json too
         return None
@@ -52,7 +52,7 @@ def methods(
 def run(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the run.json of a run.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where the run directory goes. Default: RUNS/single.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Parent directory of the run. Default: RUNS/single.")
     ] = None,
     runs: Runs = RUNS,
     data: Data = None,
@@ -116,12 +116,12 @@ def begin(planned: Planned, directory: Path) -> None:
 
 
 def planned_from(path: Path, data: Path | None, governance: Path | None) -> Planned:
-    """The run that a recipe file describes, or that has a record."""
+    """Plan the run of a recipe file, or of a record."""
     return (_recorded if path.suffix == ".json" else _single)(path, data, governance)
 
 
 def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned:
-    """A run that has a record; it is judged when it was, and its private documents may have moved."""
+    """Return the run of a record: its documents keep their time of checking, and its private ones may have moved."""
     record = run_files.read(run_files.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
@@ -130,7 +130,7 @@ def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned
 
 
 def _single(path: Path, data: Path | None, governance: Path | None) -> Planned:
-    """The run of a recipe file."""
+    """Plan the run of a recipe file."""
     return plan_single(
         read_document(path).value,
         name=path.stem.lower(),
@@ -143,7 +143,7 @@ def _single(path: Path, data: Path | None, governance: Path | None) -> Planned:
 
 
 def _same_bits(recipe: Path, state_digest: str) -> bool | None:
-    """Whether the recorded run beside `run.json` ended with the same bits; None if there is no record."""
+    """Return whether the recorded run next to `run.json` ended with the same bits; None if there is no record."""
     recorded = recipe.parent / rundir.RESULT
     if recipe.suffix != ".json" or not recorded.exists():
         return None
@@ -188,11 +188,12 @@ def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a recorded run.")],
     steps: Annotated[
         str | None,
-        typer.Option("--steps", metavar="A:B", help="From step A to before step B. Default: all that are on record."),
+        typer.Option("--steps", metavar="A:B", help="Steps A up to, not including, B. Default: all recorded steps."),
     ] = None,
     data: Data = None,
     governance: Annotated[
-        Path | None, typer.Option("--governance", metavar="DIR", help="Where the salts of the tags are now.")
+        Path | None,
+        typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
     ] = None,
     loop: OwnLoop = None,
     json: Json = False,
@@ -217,7 +218,7 @@ def replay(
 
 
 def parse_steps(text: str) -> tuple[int, int]:
-    """The two numbers of A:B.
+    """Parse the two numbers of A:B.
 
     >>> parse_steps("0:100")
     (0, 100)
@@ -229,15 +230,15 @@ def parse_steps(text: str) -> tuple[int, int]:
 
 
 def print_elsewhere(differing: tuple[Elsewhere, ...]) -> None:
-    """Before the work begins, which may take long."""
+    """Print differences from the recorded environment, before work that may take long."""
     if differing:
-        print("not where it was recorded; bits may differ for that alone:")
+        print("the environment differs from the record; bits may differ for that reason:")
     for each in differing:
         print(visible(f"  {each.what}: {each.recorded} then, {each.here} here"), flush=True)
 
 
 def _lines(found: Replayed) -> list[str]:
-    """What was compared, and what came of it."""
+    """Return what was compared, and the result."""
     lines = [f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}"]
     if found.secrets_missing:
         lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")

@@ -36,7 +36,7 @@ MAX_FILE = 10_000
 
 
 def load_key(path: Path, passphrase_file: Path | None) -> Ed25519PrivateKey:
-    """The key in a file or in an SSH agent; ask for a passphrase only if it needs one."""
+    """Read a key from a file or an SSH agent; ask for a passphrase only if it needs one."""
     return read_key(path, known_passphrase(path, passphrase_file))
 
 
@@ -71,7 +71,7 @@ def provide_trainer(run: Path, *, private: Path | None = None) -> None:
 def keys_for(
     run: Path, paths: list[Path], passphrase_file: Path | None, *, trust: Trust, now: int
 ) -> list[Ed25519PrivateKey]:
-    """The keys that were named, or that of the trainer of a run."""
+    """Return the keys that were named, or the key of a run's trainer."""
     if paths:
         return [load_key(path, passphrase_file) for path in paths]
     if passphrase_file is not None:
@@ -81,7 +81,7 @@ def keys_for(
 
 
 def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str:
-    """A passphrase for a key file that is about to be written; typed twice where it is typed."""
+    """Return a passphrase for a new key file; a typed one is typed twice."""
     known = _known(passphrase_file, variable)
     if known is not None:
         return known
@@ -92,7 +92,7 @@ def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = 
 
 
 def known_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str | None:
-    """The passphrase of a key file; None for one that needs none."""
+    """Return the passphrase of a key file; None for one that needs none."""
     if not is_encrypted(path):
         return None
     known = _known(passphrase_file, variable)
@@ -104,7 +104,7 @@ def _known(file: Path | None, variable: str) -> str | None:
 
 
 def _passphrase_in(path: Path) -> str:
-    """The passphrase in a file or a pipe that nobody else can read."""
+    """Read the passphrase in a file or a pipe that no other user can read."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
@@ -133,7 +133,7 @@ def _ask(
 
 
 def open_believed(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[Value]:
-    """A draft, or a signed document that the trust file vouches for."""
+    """Open a draft, or a signed document whose signatures the trust file accepts."""
     return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=clock())
 
 
@@ -154,6 +154,6 @@ def sign_to(
 
 
 def signed_words(opened: Opened[Any]) -> str:
-    """Who signed it."""
+    """Return who signed a document, in words."""
     names = ", ".join(authority.name for authority in opened.authorities)
     return f"signed by {names}" if names else "unsigned draft"

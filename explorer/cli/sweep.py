@@ -30,7 +30,7 @@ from explorer.training.ledgered import is_recorded
 
 
 def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None) -> Answer:
-    """What a sweep would run: how many runs, what is done already, time and dollars. Nothing is written."""
+    """Show what a sweep would run: number of runs, what is done, time and dollars. Nothing is written."""
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
     return Answer(
@@ -54,14 +54,14 @@ def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = No
 
 
 def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
-    """What the missing runs take, and how many of them run side by side."""
+    """Estimate the missing runs, and return how many of them run at the same time."""
     device = planned.runs[0].record.hardware.device
     side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
     return planned.estimate(workers=side_by_side, prices=(*load_prices(), *own_prices(runs))), side_by_side
 
 
 def plan_blocks(planned: Plan, estimate: Estimate, side_by_side: int) -> Iterator[Block | str]:
-    """A plan in words: its recipes, what is done, what is left in time and money."""
+    """Yield a plan in words: its recipes, what is done, what is left in time and money."""
     yield _recipes(planned)
     if planned.spec.governance is not None:
         yield f"governed by the documents in {planned.spec.governance}, which are believed now"
@@ -94,11 +94,9 @@ def run(
     engine: Engine = "warm",
     workers: Workers = None,
     profile: Annotated[bool, typer.Option(help="Measure step times before the first run.")] = True,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print an event as a line of JSON whenever something happens.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
-    """Run what is missing of a sweep. The same command goes on after an interruption, whatever it was.
+    """Run the missing runs of a sweep. The same command continues after any interruption.
 
     Step times are measured first, and nothing else should run meanwhile: finished runs then have their time at once.
     When all runs are done the baseline is timed again; if it drifted, or the machine was busy, all recipes are.
@@ -113,7 +111,7 @@ def run(
 
 
 def profile(spec: Spec, runs: Runs = RUNS, data: Data = None, json: Json = False) -> None:
-    """Measure the step times of a sweep's recipes again, all of them in turn. Nothing else should run meanwhile.
+    """Measure the step times of all recipes of a sweep again. Nothing else should run meanwhile.
 
     Nothing is trained. The profiles that there are stay until the new ones are whole.
     """
@@ -132,7 +130,7 @@ def profile(spec: Spec, runs: Runs = RUNS, data: Data = None, json: Json = False
 
 
 def _print_step_times(planned: Plan, before: Mapping[str, ProfileRecord], after: Mapping[str, ProfileRecord]) -> None:
-    """The seconds of a whole run of each recipe at its largest budget, before and now."""
+    """Print the seconds of a whole run of each recipe at its largest budget, before and now."""
     longest: dict[str, RunRecord] = {}
     for run in sorted(planned.runs, key=lambda run: run.record.steps):
         longest[run.record.recipe_digest] = run.record
@@ -185,7 +183,7 @@ def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, prof
 
 
 def finish(summary: Summary, *, json: bool) -> None:
-    """Say how executing a sweep ended; exit status 0 only if it is complete."""
+    """Print how executing a sweep ended; exit status 0 only if it is complete."""
     if not json:
         print(f"{summary.done} runs done, {summary.executed} of them now, in {summary.seconds:.0f} s")
         for failure in summary.failures:

@@ -17,11 +17,10 @@ from explorer.sweep.prune import prune as remove
 
 
 def prune(
-    sweep: Annotated[
-        str, typer.Argument(metavar="SPEC|NAME", help="A sweep, by its specification or by its name below the runs.")
-    ],
+    sweep: Annotated[str, typer.Argument(metavar="SPEC|NAME", help="A sweep: its specification, or its name.")],
     named: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these. A governed run has to be named.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Only these runs. Governed runs are removed only when named."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
     runs: Runs = RUNS,
@@ -60,7 +59,7 @@ def prune(
 
 
 def _name_of(sweep: str, *, runs: Path) -> str:
-    """The sweep that is meant: by name, or by a specification that is the one it was last started with."""
+    """Return the name of a sweep, named directly or by the specification that it was last started with."""
     path = Path(sweep)
     if path.suffix not in (".yaml", ".yml"):
         return sweep

@@ -15,7 +15,7 @@ from explorer.sweep.status import SweepStatus, sweep_status
 
 
 def status(spec: Spec, runs: Runs = RUNS) -> Answer:
-    """Where a sweep stands: runs done, running, failed, interrupted and planned, by recipe and budget."""
+    """Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget."""
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None
     found = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
@@ -70,5 +70,5 @@ def _page(found: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: bool
 
 
 def label(recipe: str, control: str | None) -> str:
-    """A recipe's name, with what its runs are for."""
+    """Return a recipe's name, with the control that its runs are for."""
     return f"{recipe} (control: {control.replace('-', ' ')})" if control else recipe

@@ -41,15 +41,13 @@ RECORDS = "Records as JSON lines: text or file, class, source, authority."
 
 def make(
     records: Annotated[Path, typer.Argument(metavar="RECORDS", help=RECORDS)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Where to write the tag table.")],
-    salts: Annotated[
-        Path, typer.Option("--salts", metavar="FILE", help="Where to write the salts. Keep them from others.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")],
+    salts: Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")],
     authority: Annotated[
-        str | None, typer.Option("--authority", metavar="NAME", help="Who vouches for records that do not say it.")
+        str | None, typer.Option("--authority", metavar="NAME", help="Authority of records that name none.")
     ] = None,
 ) -> Answer:
-    """Make a tag table and its salts from records. Nobody believes it before it is signed."""
+    """Make a tag table and its salts from records. It counts once it is signed."""
     return write_table(out, salts, read_records(records, authority=authority))
 
 
@@ -69,17 +67,17 @@ def sign(
     trust: TrustFile,
     out: SignedOut,
     description: Annotated[
-        Path | None, typer.Option("--description", metavar="FILE", help="What the dataset is (YAML).")
+        Path | None, typer.Option("--description", metavar="FILE", help="Description of the dataset (YAML).")
     ] = None,
     attestation: Annotated[
-        Path | None, typer.Option("--attestation", metavar="FILE", help="Add a signature to what others have signed.")
+        Path | None, typer.Option("--attestation", metavar="FILE", help="Attestation of others, to add a signature to.")
     ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
     ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> Answer:
-    """Vouch for a tag table, with a key of data governance; with --attestation, join others who do."""
+    """Sign a tag table with a key of data governance; with --attestation, add a signature."""
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
     now, believed = clock(), read_trust(trust)
@@ -127,11 +125,11 @@ def verify(
     taxonomy: TaxonomyFile,
     trust: TrustFile,
     records: Annotated[
-        Path | None, typer.Option("--records", metavar="FILE", help="The records, to check that they are these.")
+        Path | None, typer.Option("--records", metavar="FILE", help="Records to check against the table.")
     ] = None,
-    salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Their salts.")] = None,
+    salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Salts of the records.")] = None,
 ) -> Answer:
-    """Check a tag table: exit status 0 only if every tag in it is believed now."""
+    """Check a tag table; exit status 0 only if every tag is valid now."""
     if (records is None) != (salts is None):
         raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
     verified = verify_tags(
@@ -150,7 +148,7 @@ def erase(
     salts: Annotated[Path, typer.Argument(metavar="SALTS", help="The salt file of a tag table.")],
     slot: Annotated[int, typer.Option("--slot", metavar="N", help="The slot of the record, counted from 0.")],
 ) -> Answer:
-    """Destroy the salt of one record: nobody can link it to its tag any more. The table and every proof still hold."""
+    """Destroy the salt of one record: it can no longer be linked to its tag. The table and every proof still hold."""
     destroy_salt(salts, slot)
     words = f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both"
     return Answer(page=lambda: [words], record=lambda: {"salts": str(salts), "destroyed": slot})

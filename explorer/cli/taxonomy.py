@@ -30,10 +30,10 @@ def sign(
 
 
 def verify(file: File, trust: TrustFile) -> Answer:
-    """Check the signatures of a signed taxonomy; exit status 0 only if it is believed now."""
+    """Check the signatures of a signed taxonomy; exit status 0 only if they are valid now."""
     opened = open_believed(file, TAXONOMY, trust)
     if opened.draft is not None:
-        raise ProvenanceError(f"{file}: an unsigned draft; nobody vouches for it")
+        raise ProvenanceError(f"{file}: an unsigned draft; no authority vouches for it")
     return Answer(page=lambda: _head(opened), record=lambda: _summary(opened))
 
 
@@ -45,7 +45,7 @@ def show(file: File, trust: Believe = None) -> Answer:
         (codes[each.path], drawn, "yes" if each.personal_data else "no", each.source.value, each.definition)
         for drawn, each in _drawn(opened.value)
     ]
-    rows.insert(0, (0, "quarantine", "-", "-", "Built in: what nobody vouches for. It never trains."))
+    rows.insert(0, (0, "quarantine", "-", "-", "Built in: examples without a voucher. It never trains."))
     columns = ("code", "class", "personal", "source", "definition")
     return Answer(
         page=lambda: [*_head(opened), "", table(columns, rows, right=("code",))],

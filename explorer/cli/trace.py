@@ -19,9 +19,7 @@ from explorer.page.terminal import Answer
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 
-Trust = Annotated[
-    Path | None, typer.Option("--trust", metavar="TRUST", help="Verify the ledger too: believe whom this file names.")
-]
+Trust = Annotated[Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: verify the ledger too.")]
 MAX_PROOFS = 10_000
 LISTED = 5_000  # steps up to which examples are listed
 SHOWN = 12  # examples and sources on a line
@@ -44,7 +42,7 @@ def trace(
     ] = None,
     trust: Trust = None,
 ) -> Answer:
-    """Which classes and which examples took part in updates, how strongly, since when; with proofs."""
+    """Show which classes and examples took part in updates, how strongly and since when, with proofs."""
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
     found = RunLedger(run)
@@ -160,5 +158,5 @@ def _percent(value: float | None) -> str | None:
 
 
 def _bars(values: tuple[float | None, ...]) -> str:
-    """A bar for each part: full at 1. A negative share is a minus."""
+    """Return a bar for each part: full at 1. A negative share is a minus."""
     return "".join("?" if value is None else "-" if value < 0 else BARS[min(8, round(8 * value))] for value in values)

@@ -46,25 +46,25 @@ Runs = Annotated[
 
 def state(
     runs: Runs,
-    by: Annotated[str, typer.Option("--by", metavar="PARTY", help="class, authority or source: who gets a line.")],
+    by: Annotated[str, typer.Option("--by", metavar="PARTY", help="Party per line: class, authority or source.")],
     period: Annotated[
         str | None,
         typer.Option(
             "--period",
             metavar="FROM..TO",
-            help="Days or moments in UTC, by cosignature times. Needs --trust.",
+            help="Period in UTC, days or times, by the times of cosignatures. Needs --trust.",
         ),
     ] = None,
     trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="The trust file: verify the ledgers first.")
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: verify the ledgers first.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Sign, and write a file for each party into this new directory."),
+        typer.Option("--out", metavar="DIR", help="New directory: sign, and write a file per party into it."),
     ] = None,
     key: Annotated[
         list[Path] | None,
-        typer.Option("--key", metavar="FILE", help="A key to sign with; may be repeated. Default: the trainer's."),
+        typer.Option("--key", metavar="FILE", help="Key to sign with; repeatable. Default: the trainer's key."),
     ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> Answer:
@@ -100,7 +100,7 @@ def verify(
     trust: TrustFile,
     runs: Annotated[
         list[Path] | None,
-        typer.Option("--runs", metavar="DIR", help="Count again from these runs; may be repeated. Default: offline."),
+        typer.Option("--runs", metavar="DIR", help="Recount from these runs; repeatable. Default: check offline."),
     ] = None,
 ) -> Answer:
     """Check a statement of use offline: who signed it, that the line is the signed one, and that the ledger has its

@@ -25,12 +25,12 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "methods": (
         "run:methods",
-        "The training methods: what each does, its parameters, defaults, source and interactions.",
+        "List the training methods, with their parameters, defaults, sources and interactions.",
     ),
     "run": ("run:run", "Train one run, or train a recorded one again and compare it with its record bit for bit."),
     "data": (
         "data:data_",
-        "The datasets; of one, the card: size, licence, classes, where the examples come from, what was passed over.",
+        "List the datasets, or show the card of one: size, licence, classes, sources, skipped examples.",
     ),
     "replay": ("run:replay", "Execute steps of a recorded run again and compare them with its ledger, bit for bit."),
     "open": (
@@ -38,19 +38,19 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep), "
         "ledger (what a governed run recorded, and its proofs) or report (write reports by clicks).",
     ),
-    "results": ("results:results", "The verdict on every recipe of a sweep."),
+    "results": ("results:results", "Show the verdict on every recipe of a sweep."),
     "report": (
         "report:report",
         "Write the report of a sweep, or the governance report of one run, and print where it is.",
     ),
     "ask": (
         "ask:ask",
-        "The best recipe under limits on quality, time, money, inference and deletability, with the evidence.",
+        "Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.",
     ),
     "confirm": ("confirm:confirm", "Run a recipe and its baseline on seeds that had no part in choosing it."),
     "trace": (
         "trace:trace",
-        "Which classes and which examples took part in updates, how strongly, since when; with proofs.",
+        "Show which classes and examples took part in updates, how strongly and since when, with proofs.",
     ),
     "conform": (
         "conform:conform",
@@ -58,49 +58,48 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "pack": (
         "pack:pack",
-        "Put a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.",
+        "Pack a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.",
     ),
     "attest": (
         "release:attest",
-        "Sign for the model of a finished run: what trained it where, under which ledger, and what deleting "
-        "would take.",
+        "Attest the model of a finished run: what trained which layers, its ledger, and what deletion would take.",
     ),
     "verify": (
         "release:verify",
-        "Judge a model before it is let run: signatures, digests, ledger, and the gate's own rules, one by one.",
+        "Check a model against a deployment gate: signatures, digests, ledger, and each rule of the gate.",
     ),
     "observe": (
         "release:observe",
-        "Sign an observation of a model whose record you believe, and lay it beside the model.",
+        "Sign an observation of a verified model, and write it next to the model.",
     ),
     "read": (
         "read:read",
-        "Read what a grant opens: numbers by step, layer and class, each held against its commitment in the ledger.",
+        "Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.",
     ),
     "profile run": (
         "profile:run",
-        "Measure the time of a step in each phase on this machine, and say what whole runs will take and cost.",
+        "Measure step times on this machine, and predict the time and cost of whole runs.",
     ),
     "profile import": (
         "profile_import:import_",
-        "Take in profiles from other machines: results of the same recipes get predicted times there.",
+        "Import profiles from other machines: results of the same recipes get predicted times there.",
     ),
-    "sweep plan": ("sweep:plan", "What a sweep would run: how many runs, what is done already, time and dollars."),
-    "sweep run": ("sweep:run", "Run what is missing of a sweep."),
+    "sweep plan": ("sweep:plan", "Show what a sweep would run: number of runs, what is done, time and dollars."),
+    "sweep run": ("sweep:run", "Run the missing runs of a sweep."),
     "sweep status": (
         "sweep_status:status",
-        "Where a sweep stands: runs done, running, failed, interrupted and planned, by recipe and budget.",
+        "Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget.",
     ),
-    "sweep profile": ("sweep:profile", "Measure the step times of a sweep's recipes again, all of them in turn."),
+    "sweep profile": ("sweep:profile", "Measure the step times of all recipes of a sweep again."),
     "sweep prune": (
         "sweep_prune:prune",
         "List the runs that an earlier specification of a sweep left behind, or remove them with --yes.",
     ),
     "store ingest": (
         "results:ingest",
-        "Load finished runs into the database; runs that are there already are left alone.",
+        "Load finished runs into the database; runs that it has are left as they are.",
     ),
-    "store rebuild": ("results:rebuild", "Make the database anew from the run directories."),
+    "store rebuild": ("results:rebuild", "Rebuild the database from the run directories."),
     "store export": ("results:export", "Write the results to a file."),
     "ledger verify": ("ledger:verify", "Check a ledger: files, signatures, quorum."),
     "ledger show": ("ledger_show:show", "Print entries, one a line."),
@@ -111,7 +110,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "ledger witness": ("ledger_web:witness", "Cosign the checkpoints of logs that you know, over HTTP."),
     "ledger export": ("ledger_web:export", "Write a ledger as static files for others to fetch."),
     "ledger serve": ("ledger_web:serve", "Serve a ledger to others, as it grows."),
-    "ledger monitor": ("ledger_web:monitor", "Look what is new in a log, and whether it is still the same."),
+    "ledger monitor": ("ledger_web:monitor", "Check a log for new entries, and that it was not rewritten."),
     "usage state": (
         "usage:state",
         "State how much of whose data runs used: examples, tokens, steps, layers, share of the gradient.",
@@ -123,21 +122,20 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "delete plan": (
         "delete:plan",
-        "What a deletion takes: its level, what the target touched, time and money, and what it cannot reach.",
+        "Show what a deletion takes: its level, what the target touched, time and cost, and what it cannot reach.",
     ),
     "delete run": (
         "delete_run:run",
-        "Make the run that never had some examples out of one that had them, with a certificate that "
-        "strangers can check.",
+        "Delete examples from a run: make the run without them, with a certificate that anyone can check.",
     ),
     "delete certify": (
         "delete:certify",
-        "Certify a deletion that `explorer delete run` has made, and put it on record in the project's ledger.",
+        "Certify a deletion made by `explorer delete run`, and record it in the project's ledger.",
     ),
     "delete erase": ("delete:erase", "Destroy the numbers and the secret of a class, or the salts of records."),
     "delete evidence": (
         "delete_run:evidence",
-        "Measure what a model knows of a class, beside models that were trained without it.",
+        "Measure what a model knows about a class, compared with models trained without it.",
     ),
     "delete verify": (
         "delete:verify",
@@ -148,27 +146,27 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "Make a reader's key and print its public key, which goes into a grant as `public_key`.",
     ),
     "grant sign": ("grant:sign", "Sign a grant, its owner first, or add a signature to a signed one."),
-    "grant check": ("grant:check", "Whether a grant holds now: who signed it, for which classes, until when."),
+    "grant check": ("grant:check", "Check that a grant holds now: signatures, classes, expiry."),
     "grant answer": (
         "grant:answer",
-        "Answer a reader's request: check it and its grant, put it on record, and wrap the keys for just what it asks.",
+        "Answer a reader's request: check it and its grant, record it, and wrap the keys that it asks for.",
     ),
     "grant wrap": (
         "grant:wrap",
-        "Hand over ahead all the keys of a run that a grant covers, for its grantee alone: `RUN/grants/<id>.json`.",
+        "Hand over all keys of a run that a grant covers, before any request: `RUN/grants/<id>.json`.",
     ),
     "grant revoke": (
         "grant:revoke",
-        "Take a grant back, in all runs of the project: it opens nothing any more, and its wrapped keys are removed.",
+        "Revoke a grant in all runs of the project, and remove its wrapped keys.",
     ),
     "grant list": (
         "grant:list_",
-        "The grants whose keys were wrapped for a run: to whom, for what, until when, and whether they still count.",
+        "List the grants whose keys were wrapped for a run: grantee, classes, expiry, state.",
     ),
     "taxonomy sign": ("taxonomy:sign", "Sign a draft, or add a signature to a signed file."),
     "taxonomy verify": (
         "taxonomy:verify",
-        "Check the signatures of a signed taxonomy; exit status 0 only if it is believed now.",
+        "Check the signatures of a signed taxonomy; exit status 0 only if they are valid now.",
     ),
     "taxonomy show": ("taxonomy:show", "Print the tree with definitions, and who signed it."),
     "policy check": (
@@ -178,47 +176,46 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "policy sign": ("policy:sign", "Sign a policy that fits its taxonomy, or add a signature to a signed one."),
     "policy simulate": (
         "policy:simulate",
-        "What a recorded run's numbers say its updates would have been under another policy, before training "
-        "is paid for.",
+        "Estimate the updates of a recorded run under another policy, before paying for training.",
     ),
     "prices list": (
         "prices:list_",
-        "The prices of this machine, or of the hardware named: which of them costs are made with, and why.",
+        "List the prices of this machine, or of the named hardware, and show which one is used and why.",
     ),
-    "prices add": ("prices:add", "Say what a machine of your own costs."),
+    "prices add": ("prices:add", "Add the price of your own machine."),
     "prices import": (
         "prices:import_",
-        "Take prices from a catalogue in SkyPilot's schema, of which you have a copy: on demand and spot.",
+        "Import on-demand and spot prices from a local catalogue in SkyPilot's schema.",
     ),
     "prices remove": (
         "prices:remove",
-        "Take rows out of your own prices again: those of a provider, those of some hardware, or those of both.",
+        "Remove your own prices of a provider, of some hardware, or of both.",
     ),
     "tags make": ("tags:make", "Make a tag table and its salts from records."),
     "tags dataset": (
         "data:tags_dataset",
-        "Make the tag table of a dataset's training examples, from what the dataset itself says about them.",
+        "Make the tag table of a dataset's training examples from its own provenance.",
     ),
     "tags sign": (
         "tags:sign",
-        "Vouch for a tag table, with a key of data governance; with --attestation, join others who do.",
+        "Sign a tag table with a key of data governance; with --attestation, add a signature.",
     ),
-    "tags verify": ("tags:verify", "Check a tag table: exit status 0 only if every tag in it is believed now."),
-    "tags erase": ("tags:erase", "Destroy the salt of one record: nobody can link it to its tag any more."),
+    "tags verify": ("tags:verify", "Check a tag table; exit status 0 only if every tag is valid now."),
+    "tags erase": ("tags:erase", "Destroy the salt of one record: it can no longer be linked to its tag."),
     "authority new": (
         "authority:new",
         "Make a key and add it to the trust file, as a new authority or as a further key of one that is there.",
     ),
     "authority passphrase": (
         "authority:passphrase",
-        "Encrypt a key file again: with another passphrase, and with as many rounds as new key files have.",
+        "Encrypt a key file again, with a new passphrase and the current number of rounds.",
     ),
     "authority list": (
         "authority:list_",
-        "Whom a trust file believes, for what, from when until when, and how many of them it takes.",
+        "List the authorities of a trust file: roles, branches, keys, validity, quorums.",
     ),
-    "authority revoke": ("authority:revoke", "Believe a key no longer."),
-    "authority quorum": ("authority:quorum", "Say how many authorities of a role it takes."),
+    "authority revoke": ("authority:revoke", "Revoke a key."),
+    "authority quorum": ("authority:quorum", "Set how many authorities of a role must sign."),
 }
 
 

@@ -172,7 +172,7 @@ def test_the_same_as_json(ledger: Path) -> None:
 
 def test_one_anchor_at_a_time(ledger: Path, lab: Path) -> None:
     said = refused("ledger", "verify", ledger, "--vkey", VKEY, "--trust", lab / "trust.json")
-    assert said == "explorer: say whom to believe in one way: --trust, --policy or --vkey"
+    assert said == "explorer: name trusted keys in one way: --trust, --policy or --vkey"
 
 
 def test_a_wrong_key_is_refused(ledger: Path) -> None:
@@ -211,9 +211,9 @@ def test_cosign_and_verify_by_trust_file(ledger: Path, lab: Path) -> None:
 
 def test_a_key_that_may_not_cosign(ledger: Path, lab: Path) -> None:
     said = refused("ledger", "cosign", ledger, "--key", lab / "trainer.pem", "--trust", lab / "trust.json")
-    assert said.endswith("trainer.pem: not the key of somebody who may cosign; those are: dg.example")
+    assert said.endswith("trainer.pem: not a key of a cosigner; the cosigners are: dg.example")
     said = refused("ledger", "cosign", ledger, "--key", lab / "data-governance.pem")
-    assert said == "explorer: say whom to believe: --trust FILE, --policy FILE or --vkey KEY"
+    assert said == "explorer: name trusted keys: --trust FILE, --policy FILE or --vkey KEY"
     assert not (ledger / "witness").exists()
 
 

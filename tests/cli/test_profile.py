@@ -82,7 +82,7 @@ def test_without_a_price_there_are_no_dollars(place: Path) -> None:
     assert shown[0].startswith("small on ") and shown[1].startswith("price: no price for ")
     (training,) = (line.split() for line in shown if line.startswith("training"))
     assert (training[1], training[-2:]) == ("7", ["-", "-"])
-    assert "not held against a full run: --validate trains one" in shown
+    assert "not compared with a full run: --validate trains one" in shown
 
 
 def test_a_full_run_is_trained_and_compared(place: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple
     )
     shown = explorer("profile", "import", "h200.json", cwd=place).stdout
     assert "1 finished run is now with predicted times on NVIDIA H200" in shown
-    assert "it was not held against a full run there" in shown
+    assert "it was not compared with a full run there" in shown
 
 
 def test_a_profile_of_another_recipe_predicts_nothing(trained: tuple[Path, ProfileRecord]) -> None:

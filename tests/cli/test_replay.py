@@ -47,7 +47,7 @@ def test_a_run_whose_record_was_altered(run: Path, tmp_path: Path) -> None:
     done = explorer("replay", made, "--steps", "0:2")
     assert (done.returncode, done.stderr) == (1, "")
     first, second, *_, expected, found = done.stdout.splitlines()
-    assert first == "not where it was recorded; bits may differ for that alone:"
+    assert first == "the environment differs from the record; bits may differ for that reason:"
     assert second.startswith("  packages.torch: 2.11.0\\x1b[2J then, ")
     assert "NOT as it is on record, after 1 steps" in done.stdout and "step at step 1: quarantined" in done.stdout
     assert (expected.split(), found.split()) == (["expected", "1"], ["found", "0"])

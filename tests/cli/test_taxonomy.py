@@ -39,7 +39,7 @@ def test_show_draws_the_tree_of_a_draft(monkeypatch: pytest.MonkeyPatch) -> None
     lines = explorer("taxonomy", "show", DRAFT).stdout.splitlines()
     assert lines[:2] == ["taxonomy licences version 1: unsigned draft", f"sha256 {example_taxonomy().digest}"]
     rows = [" ".join(line.split()) for line in lines[6:]]
-    assert rows[0] == "0 quarantine - - Built in: what nobody vouches for. It never trains."
+    assert rows[0] == "0 quarantine - - Built in: examples without a voucher. It never trains."
     assert rows[2].startswith("2 └─ news yes licensed Newspaper articles")
     assert [row.split(" ", 1)[1].split(" no ")[0] for row in rows[3:14]] == [
         "open",
@@ -71,7 +71,8 @@ def test_verify_believes_what_is_signed_and_nothing_else(desk: Path, signed: Pat
     ]
     assert json.loads(explorer("taxonomy", "verify", signed, *trust, "--json").stdout)["classes"] == 23
     assert (
-        refused("taxonomy", "verify", DRAFT, *trust) == f"explorer: {DRAFT}: an unsigned draft; nobody vouches for it"
+        refused("taxonomy", "verify", DRAFT, *trust)
+        == f"explorer: {DRAFT}: an unsigned draft; no authority vouches for it"
     )
     content = signed.read_bytes()
     at = content.index(b'"payload":"') + 20
