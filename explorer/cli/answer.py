@@ -34,27 +34,27 @@ def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list
     own metric unless another is named. Empty where there is nothing to compare."""
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
-    found = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
+    verdicts = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
     blocks: list[Block | str] = []
-    for setting in dict.fromkeys(each.comparison.setting for each in found):
-        here = [each for each in found if each.comparison.setting == setting]
+    for setting in dict.fromkeys(verdict.comparison.setting for verdict in verdicts):
+        here = [each for each in verdicts if each.comparison.setting == setting]
         mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
         blocks += _blocks(here, mine[mine["world_size"] == setting.world_size], setting)
     return blocks
 
 
-def _blocks(found: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Iterator[Block | str]:
-    found.sort(key=lambda each: (each.comparison.ratio is None, each.comparison.ratio or 0.0))
-    first = found[0].comparison
+def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Iterator[Block | str]:
+    verdicts.sort(key=lambda each: (each.comparison.ratio is None, each.comparison.ratio or 0.0))
+    first = verdicts[0].comparison
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
     known = amounts.quality(full.get(first.baseline), setting.kind)
     one = "" if first.baseline_x is None else "1"
     shown = [(first.baseline, known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
-    for each in found:
-        quality = amounts.quality(full.get(each.comparison.recipe), setting.kind)
-        shown.append((each.comparison.label, quality, *_needed(each)))
-    yield f"\n{summary(found)}"
+    for verdict in verdicts:
+        quality = amounts.quality(full.get(verdict.comparison.recipe), setting.kind)
+        shown.append((verdict.comparison.label, quality, *_needed(verdict)))
+    yield f"\n{summary(verdicts)}"
     yield table(columns, shown, right=columns[1:4])
     yield _note(first, setting)
     yield from busy_notes(rows)
@@ -82,9 +82,9 @@ def _note(first: EqualQuality, setting: Setting) -> str:
     )
 
 
-def control_blocks(where: Path, found: Table) -> Iterator[str]:
+def control_blocks(where: Path, results: Table) -> Iterator[str]:
     """Yield what is left of gains against the controls, if any were run: a sentence for each recipe."""
-    control, sweep = found.columns.index("control"), found.columns.index("sweep")
-    for name in sorted({row[sweep] for row in found.rows if row[control]}):
+    control, sweep = results.columns.index("control"), results.columns.index("sweep")
+    for name in sorted({row[sweep] for row in results.rows if row[control]}):
         yield f"\ncontrols of {name}:"
         yield from (f"  {words}" for words in control_sentences(controlled(frames.results(where, sweep=name))))

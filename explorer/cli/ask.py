@@ -87,8 +87,8 @@ def ask(
     rows = frames.results(where, sweep=chosen, metric=metric)
     _refuse_superseded(where, chosen, rows)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
-    found = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
-    asked = answer(_on(rows, hardware), forecasts, limits, verdicts=found)
+    verdicts = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
+    asked = answer(_on(rows, hardware), forecasts, limits, verdicts=verdicts)
     return Answer(page=lambda: _page(asked, runs), record=lambda: _record(asked, runs), holds=asked.holds)
 
 
@@ -146,7 +146,7 @@ def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
     if second := ask_words.runner_up(asked):
         yield second
     yield ""
-    several = len({each.setting.machine for each in asked.candidates}) > 1
+    several = len({candidate.setting.machine for candidate in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
     rows = [[row[at] for at in shown] for row in ask_words.evidence(asked)]
     yield table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
@@ -168,7 +168,7 @@ def _record(asked: Asked, runs: Path) -> dict[str, Any]:
         "runner_up": second and second.label,
         "difference": difference and dataclasses.asdict(difference),
         "nearest": asked.nearest and asked.nearest.label,
-        "candidates": [_candidate(asked, each) for each in asked.candidates],
+        "candidates": [_candidate(asked, candidate) for candidate in asked.candidates],
         "extrapolated": [],
         "notes": ask_words.notes(asked, datetime.date.today()),
         "call": verdict and verdict.call,

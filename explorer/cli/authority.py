@@ -158,22 +158,24 @@ def list_(
     trust: Annotated[Path, typer.Argument(metavar="TRUST", help="A trust file.")],
 ) -> Answer:
     """List the authorities of a trust file: roles, branches, keys, validity, quorums."""
-    found, now = read_trust(trust), clock()
-    return Answer(page=lambda: _listing_lines(found, now), record=lambda: _listing(found, now))
+    trusted, now = read_trust(trust), clock()
+    return Answer(page=lambda: _listing_lines(trusted, now), record=lambda: _listing(trusted, now))
 
 
-def _listing_lines(found: Trust, now: int) -> Iterator[str]:
-    yield f"{found.name}  {found.digest}"
-    for authority in found.authorities:
+def _listing_lines(trusted: Trust, now: int) -> Iterator[str]:
+    yield f"{trusted.name}  {trusted.digest}"
+    for authority in trusted.authorities:
         yield f"\n{authority.name}  {authority.role}  {', '.join(authority.branches)}".rstrip()
         for key in authority.keys:
             yield f"    {_id(key)}  from {key.not_before} until {key.not_after}  {_state(key, now)}"
             if key.revoked is not None:
                 yield f"    {'':16}  revoked as of {key.revoked.at}: {key.revoked.reason}"
     yield ""
-    for role in sorted({*found.quorum.documents, *found.quorum.checkpoints, *(o.role for o in found.authorities)}):
-        yield f"quorum of {role}: {_quorum_words(found.quorum, role)}"
-    if not found.authorities:
+    for role in sorted(
+        {*trusted.quorum.documents, *trusted.quorum.checkpoints, *(o.role for o in trusted.authorities)}
+    ):
+        yield f"quorum of {role}: {_quorum_words(trusted.quorum, role)}"
+    if not trusted.authorities:
         yield "no authority: this trust file refuses everything"
 
 

@@ -34,7 +34,7 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     if metric is not None and metric not in metrics:
         raise ExplorerError(unknown("metric", metric, metrics))
     settings = dict.fromkeys(zip(rows["dataset"], rows["model"], hardware_labels(rows), strict=True))
-    found = {
+    compositions = {
         hardware: composed(
             snapshot,
             Question(sweep=sweep, dataset=dataset, model=model, hardware=hardware, metric=metric or ""),
@@ -45,30 +45,34 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     return Answer(
         page=lambda: [
             block
-            for index, (hardware, each) in enumerate(found.items())
+            for index, (hardware, each) in enumerate(compositions.items())
             for block in _blocks(each, hardware, space=index > 0)
         ],
         record=lambda: [
-            {"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in found.items()
+            {"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in compositions.items()
         ],
     )
 
 
-def _blocks(found: Any, hardware: str, *, space: bool) -> Iterator[Block | str]:
-    at = f"budget {found.ssr:g}" if found.ssr is not None else "no budget"
+def _blocks(composition: Any, hardware: str, *, space: bool) -> Iterator[Block | str]:
+    at = f"budget {composition.ssr:g}" if composition.ssr is not None else "no budget"
     yield "\n" * space + f"{hardware}; {at}\n"
-    told = [row for row, recipe in zip(recipe_rows(found), found.recipes, strict=True) if recipe.by_parts is not None]
+    told = [
+        row
+        for row, recipe in zip(recipe_rows(composition), composition.recipes, strict=True)
+        if recipe.by_parts is not None
+    ]
     if told:
         columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
         yield table(columns, [(name, *rest) for name, _, *rest in told], right=columns[1:4])
-    if found.measured_pairs:
-        metric = found.kind.name if found.kind else "quality"
+    if composition.measured_pairs:
+        metric = composition.kind.name if composition.kind else "quality"
         columns = ("pair", metric, "interval", "n", "time", "interval of time")
-        rows = [(name, *rest) for name, *rest, _ in pair_rows(found)]
+        rows = [(name, *rest) for name, *rest, _ in pair_rows(composition)]
         yield table(columns, rows, right=(metric, "n", "time"))
     names = tuple(f"{name}: " for name, *_ in told)
-    for words in composition_sentences(found):
+    for words in composition_sentences(composition):
         if not words.startswith(names):  # the table says it
             yield f"{words[:1].upper()}{words[1:]}."
-    if found.reason is None and not found.recipes and not found.measured_pairs:
+    if composition.reason is None and not composition.recipes and not composition.measured_pairs:
         yield "No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does."

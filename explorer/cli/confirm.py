@@ -42,12 +42,12 @@ def confirm(
         return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=True, json=json)
     finish(summary, json=json)
-    found = _verdict(runs, sweep, recipe)
+    verdict = _verdict(runs, sweep, recipe)
     if json:
-        print(jsonlib.dumps({"event": "verdict"} | _as_json(found)))  # the last of the lines of JSON
+        print(jsonlib.dumps({"event": "verdict"} | _as_json(verdict)))  # the last of the lines of JSON
     else:
-        show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(found)}"])
-    if found is None or not found.is_confirmed:
+        show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(verdict)}"])
+    if verdict is None or not verdict.is_confirmed:
         raise typer.Exit(1)
     return None
 
@@ -89,27 +89,27 @@ def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs:
 def _verdict(runs: Path, sweep: str, recipe: str) -> Verdict | None:
     """Return the verdict on the recipe in its sweep, with the result on fresh seeds."""
     where = database(runs)
-    found = sweep_verdicts(frames.results(where, sweep=sweep), with_confirming(where, sweep))
-    return next((each for each in found if each.comparison.recipe == recipe and each.confirmation), None)
+    verdicts = sweep_verdicts(frames.results(where, sweep=sweep), with_confirming(where, sweep))
+    return next((verdict for verdict in verdicts if verdict.comparison.recipe == recipe and verdict.confirmation), None)
 
 
-def _words(found: Verdict | None) -> str:
-    if found is None or found.confirmation is None:
+def _words(verdict: Verdict | None) -> str:
+    if verdict is None or verdict.confirmation is None:
         return "nothing can be compared yet"
-    return "; ".join(filter(None, (found.confirmation.sentence, control_words(found))))
+    return "; ".join(filter(None, (verdict.confirmation.sentence, control_words(verdict))))
 
 
-def _as_json(found: Verdict | None) -> dict[str, Any]:
-    if found is None or found.confirmation is None:
+def _as_json(verdict: Verdict | None) -> dict[str, Any]:
+    if verdict is None or verdict.confirmation is None:
         return {"verdict": None}
-    fresh, result = found.confirmation, found.confirmation.result
+    fresh, result = verdict.confirmation, verdict.confirmation.result
     return {
         "verdict": fresh.verdict,
-        "sentence": _words(found),
+        "sentence": _words(verdict),
         "sweeps": fresh.sweeps,
         "seeds": fresh.seeds,
         "ratio": result and result.ratio,
         "ratio_low": result and result.adjusted_low,
         "ratio_high": result and result.adjusted_high,
-        "vanishes_against": found.control and found.control.name,
+        "vanishes_against": verdict.control and verdict.control.name,
     }

@@ -34,29 +34,32 @@ def conform(
     not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
     """
     believed = None if trust is None else read_trust(trust)
-    found = judge(RunLedger(run), trust=believed, now=clock())
+    conformance = judge(RunLedger(run), trust=believed, now=clock())
     return Answer(
-        page=lambda: _page(found, run),
-        record=lambda: _record(found),
-        holds=found.conforms,
-        status=CANNOT_BE_TOLD if not found.conforms and found.outcome is Outcome.UNTOLD else None,
+        page=lambda: _page(conformance, run),
+        record=lambda: _record(conformance),
+        holds=conformance.conforms,
+        status=CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,
     )
 
 
-def _record(found: Conformance) -> dict[str, Any]:
-    conditions = [{**asdict(each), "holds": each.holds, "outcome": each.outcome} for each in found.conditions]
+def _record(conformance: Conformance) -> dict[str, Any]:
+    conditions = [
+        {**asdict(condition), "holds": condition.holds, "outcome": condition.outcome}
+        for condition in conformance.conditions
+    ]
     return {
-        "conforms": found.conforms,
-        "outcome": found.words,
-        "ledger": {**asdict(found.badge), "verified": found.badge.verified},
+        "conforms": conformance.conforms,
+        "outcome": conformance.words,
+        "ledger": {**asdict(conformance.badge), "verified": conformance.badge.verified},
         "conditions": conditions,
     }
 
 
-def _page(found: Conformance, run: Path) -> Iterator[str]:
-    badge = found.badge
-    yield f"{run}: {found.words}"
+def _page(conformance: Conformance, run: Path) -> Iterator[str]:
+    badge = conformance.badge
+    yield f"{run}: {conformance.words}"
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "no trusted signature"
     state = "verified" if badge.verified else "not verified"
     yield f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"
@@ -64,7 +67,7 @@ def _page(found: Conformance, run: Path) -> Iterator[str]:
         yield from (f"    {finding}" for finding in badge.faults[:SHOWN])
         if len(badge.faults) > SHOWN:
             yield f"    and {len(badge.faults) - SHOWN} more: --json lists them"
-    for condition in found.conditions:
+    for condition in conformance.conditions:
         yield from _lines(condition)
     if not badge.anchored:
         yield NOBODY
@@ -79,9 +82,11 @@ def _lines(condition: Condition) -> list[str]:
     unseen = condition.more_untold + len(condition.untold[SHOWN:])
     lines += [f"    and {unseen} more not looked at"] if unseen else []
     lines += [f"    note: {note}" for note in condition.notes]
-    for each in condition.contradictions[:SHOWN]:
-        lines.append(f"    {'' if each.entry is None else f'entry {each.entry}: '}{each.message}")
-        lines += [f"      expected {each.expected}"] if each.expected is not None else []
-        lines += [f"      found    {each.found}"] if each.found is not None else []
+    for contradiction in condition.contradictions[:SHOWN]:
+        lines.append(
+            f"    {'' if contradiction.entry is None else f'entry {contradiction.entry}: '}{contradiction.message}"
+        )
+        lines += [f"      expected {contradiction.expected}"] if contradiction.expected is not None else []
+        lines += [f"      found    {contradiction.found}"] if contradiction.found is not None else []
     more = condition.more + len(condition.contradictions[SHOWN:])
     return lines + ([f"    and {more} more"] if more else [])

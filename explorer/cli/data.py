@@ -54,10 +54,10 @@ def data_(
         if any(parameter["required"] for parameter in asked["parameters"]):
             return Answer(page=lambda: _needed(asked), record=lambda: asked)
     source = _chosen(name, param or [])
-    found = card(source, data)
+    dataset_card = card(source, data)
     if croissant is not None:
-        write_bytes(croissant, as_croissant(found, source.files(data)).encode())
-    return Answer(page=lambda: _card(found), record=lambda: asdict(found))
+        write_bytes(croissant, as_croissant(dataset_card, source.files(data)).encode())
+    return Answer(page=lambda: _card(dataset_card), record=lambda: asdict(dataset_card))
 
 
 def tags_dataset(
@@ -95,10 +95,13 @@ def _chosen(name: str, written: list[str]) -> DataSource:
 
 
 def _all() -> Answer:
-    found = describe_all()
-    rows = [(each["name"], each["summary"], _defaults(each["parameters"]), each["licence"]) for each in found]
+    datasets = describe_all()
+    rows = [
+        (dataset["name"], dataset["summary"], _defaults(dataset["parameters"]), dataset["licence"])
+        for dataset in datasets
+    ]
     columns = ("dataset", "what it is", "parameters", "licence")
-    return Answer(page=lambda: [table(columns, rows)], record=lambda: found)
+    return Answer(page=lambda: [table(columns, rows)], record=lambda: datasets)
 
 
 def _needed(described: dict[str, Any]) -> Iterator[Block | str]:

@@ -66,46 +66,46 @@ def plan(
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
-    found = make_plan(ledger, target)
-    machine = part("delete plan, by replay")(run, data) if found.forecast.route.level == "G3" else ()
-    if profile and found.forecast.route.steps:
-        steps = range(found.forecast.route.start, ledger.steps)
-        found = make_plan(ledger, target, step=part("delete plan --profile")(run, target, steps=steps, data=data))
-    obstacles = (*found.forecast.obstacles, *machine)
+    planned = make_plan(ledger, target)
+    machine = part("delete plan, by replay")(run, data) if planned.forecast.route.level == "G3" else ()
+    if profile and planned.forecast.route.steps:
+        steps = range(planned.forecast.route.start, ledger.steps)
+        planned = make_plan(ledger, target, step=part("delete plan --profile")(run, target, steps=steps, data=data))
+    obstacles = (*planned.forecast.obstacles, *machine)
     return Answer(
-        page=lambda: _plan_lines(found, obstacles),
-        record=lambda: _plan_record(found, obstacles),
+        page=lambda: _plan_lines(planned, obstacles),
+        record=lambda: _plan_record(planned, obstacles),
         holds=not obstacles,
     )
 
 
-def _plan_record(found: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
-    forecast, reach = found.forecast, asdict(found.forecast.reach)
+def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
+    forecast, reach = planned.forecast, asdict(planned.forecast.reach)
     for name in ("slots", "batch", "target"):  # a number for each step; and what is elsewhere in the record
         del reach[name]
     return {
-        "run": found.run,
-        "target": asdict(found.target),
+        "run": planned.run,
+        "target": asdict(planned.target),
         "level": None if obstacles else forecast.route.level,
         "obstacles": obstacles,
         "reach": {**reach, "in_slots": sum(forecast.reach.slots)},
         "route": asdict(forecast.route),
         "time": asdict(forecast.time),
-        "cost": None if found.cost is None else asdict(found.cost),
-        "beyond": [asdict(each) for each in found.beyond],
+        "cost": None if planned.cost is None else asdict(planned.cost),
+        "beyond": [asdict(each) for each in planned.beyond],
         "levels": LEVELS,
     }
 
 
-def _plan_lines(found: Plan, obstacles: tuple[str, ...]) -> list[str]:
-    route = found.forecast.route
-    lines = [f"{found.run}: deleting {found.target.words}"]
+def _plan_lines(planned: Plan, obstacles: tuple[str, ...]) -> list[str]:
+    route = planned.forecast.route
+    lines = [f"{planned.run}: deleting {planned.target.words}"]
     if obstacles:
         lines += [f"  NOT POSSIBLE here and now; it would be {route.level}:"]
-        lines += [f"    {each}" for each in obstacles]
+        lines += [f"    {obstacle}" for obstacle in obstacles]
     else:
         lines.append(f"  {route.level}, {LEVELS[route.level]}")
-    lines += _reach(found)
+    lines += _reach(planned)
     if route.level == "G3":
         source = f"the checkpoint of step {route.start}" if route.start else "the initial state"
         lines.append(f"  to replay: {route.steps} steps, from {source}")
@@ -113,16 +113,16 @@ def _plan_lines(found: Plan, obstacles: tuple[str, ...]) -> list[str]:
         lines.append(f"  to drop: {', '.join(route.dropped)}; nothing is trained")
     else:
         lines.append("  to drop: nothing, for it reached nothing")
-    lines.append(f"  time: {time_words(found.forecast.time)}")
-    lines.append(f"  cost: {_cost(found)}")
+    lines.append(f"  time: {time_words(planned.forecast.time)}")
+    lines.append(f"  cost: {_cost(planned)}")
     lines.append("  not reached:")
-    lines += [f"    {each.what}: {each.detail}" for each in found.beyond]
+    lines += [f"    {each.what}: {each.detail}" for each in planned.beyond]
     lines.append("  less than that is no deletion:")
     return [*lines, *(f"    {name}: {LEVELS[name]}" for name in ("G0", "G1"))]
 
 
-def _reach(found: Plan) -> list[str]:
-    reach = found.forecast.reach
+def _reach(planned: Plan) -> list[str]:
+    reach = planned.forecast.reach
     if reach.first is None:
         return ["  it reached nothing: no layer admitted it, and nothing was decided by it"]
     lines = [f"  it could have moved something from step {reach.first} on; it trained in {reach.trained} steps"]
@@ -136,8 +136,8 @@ def _reach(found: Plan) -> list[str]:
         lines.append(f"  sealed region {name}: {'its own' if not others else 'with ' + ', '.join(others)}")
     if reach.probed:
         lines.append("  a method decides by probes of its class, and it may be one of them")
-    for each in reach.channels:
-        lines.append(f"  entry {each.entry}, step {each.step}: {each.action} over {', '.join(each.over)}")
+    for channel in reach.channels:
+        lines.append(f"  entry {channel.entry}, step {channel.step}: {channel.action} over {', '.join(channel.over)}")
     return lines
 
 
@@ -158,15 +158,15 @@ def _span(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} minutes"
 
 
-def _cost(found: Plan) -> str:
-    if found.cost is None:
+def _cost(planned: Plan) -> str:
+    if planned.cost is None:
         return "no price for this hardware"
-    if found.cost.usd is None:
+    if planned.cost.usd is None:
         return "not known, like the time"
-    low, high = found.cost.low, found.cost.high
-    price = price_words(found.cost.price, hardware="", today=today())
+    low, high = planned.cost.low, planned.cost.high
+    price = price_words(planned.cost.price, hardware="", today=today())
     interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
-    return f"${found.cost.usd:.3g}{interval} at {price}"
+    return f"${planned.cost.usd:.3g}{interval} at {price}"
 
 
 YEAR = 365 * 86_400
@@ -273,37 +273,37 @@ def erase(
     if target.classes and salts is not None:
         raise LedgerError("--salts: these are of records, and a class is to be erased")
     if target.classes:
-        found = of_classes(ledger, target.classes)
+        erasure = of_classes(ledger, target.classes)
     else:
-        found = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
+        erasure = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
     entry = None
     if yes:
         provide_trainer(run, private=governance)
         believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
         name, key = trainer_key(run, trust=believed, now=clock(), private=governance)
         with Project.open(runs_of(run), key=key, name=name) as project:
-            entry = erase_for_good(ledger, found, project=project)
+            entry = erase_for_good(ledger, erasure, project=project)
     return Answer(
-        page=lambda: _erasure_lines(found, entry),
-        record=lambda: {"erased": yes, **asdict(found), "entry": entry},
+        page=lambda: _erasure_lines(erasure, entry),
+        record=lambda: {"erased": yes, **asdict(erasure), "entry": entry},
         holds=yes,
         faults_to_stderr=True,
     )
 
 
-def _erasure_lines(found: Erasure, entry: int | None) -> list[str]:
+def _erasure_lines(erasure: Erasure, entry: int | None) -> list[str]:
     """Return what was erased. `entry`: of the project's ledger; None: nothing was erased."""
     done = entry is not None
-    what = ", ".join(found.classes) or f"{len(found.records)} records"
-    lines = [f"{found.run}: {'erased' if done else 'would erase'} {what}"]
-    if found.classes:
-        named = ", ".join("numbers over several classes" if name == "*" else name for name in found.secrets)
+    what = ", ".join(erasure.classes) or f"{len(erasure.records)} records"
+    lines = [f"{erasure.run}: {'erased' if done else 'would erase'} {what}"]
+    if erasure.classes:
+        named = ", ".join("numbers over several classes" if name == "*" else name for name in erasure.secrets)
         lines.append(f"  secrets: {named}")
-        lines.append(f"  numbers: {len(found.blobs)} blobs, and rows in {len(found.spool)} files of the spool")
+        lines.append(f"  numbers: {len(erasure.blobs)} blobs, and rows in {len(erasure.spool)} files of the spool")
     else:
-        lines.append(f"  salts: of rows {', '.join(map(str, found.records))} in {found.salts}")
+        lines.append(f"  salts: of rows {', '.join(map(str, erasure.records))} in {erasure.salts}")
     lines += [f"  on record: entry {entry} of the project's ledger"] if done else []
-    lines += ["  not reached, see to it yourself:", *(f"    {each}" for each in found.elsewhere)]
+    lines += ["  not reached, see to it yourself:", *(f"    {each}" for each in erasure.elsewhere)]
     return lines if done else [*lines, "nothing was changed: what is erased cannot be brought back; --yes does it"]
 
 
@@ -342,65 +342,65 @@ def verify(
     The exit status is 0 only if all of them hold; then, and only then, the target is called deleted.
     """
     content = read_bytes(certificate, max_bytes=MAX_BYTES, error=ProvenanceError)
-    found = verify_certificate(
+    verified = verify_certificate(
         content, old=old, new=new, trust=read_trust(trust), now=clock(), records=records, where=str(certificate)
     )
     compared = (
-        part("delete verify --counterfactual")(found, new, data=data, private=governance, loop=loop, quiet=json)
+        part("delete verify --counterfactual")(verified, new, data=data, private=governance, loop=loop, quiet=json)
         if counterfactual
         else None
     )
-    holds = found.deleted and (compared is None or compared.equal)
+    holds = verified.deleted and (compared is None or compared.equal)
     return Answer(
-        page=lambda: _verified_lines(found, compared, certificate, holds=holds),
-        record=lambda: _verified_record(found, compared, holds=holds),
+        page=lambda: _verified_lines(verified, compared, certificate, holds=holds),
+        record=lambda: _verified_record(verified, compared, holds=holds),
         holds=holds,
         faults_to_stderr=True,
     )
 
 
-def _verified_record(found: Verified, compared: Any, *, holds: bool) -> dict[str, Any]:
+def _verified_record(verified: Verified, compared: Any, *, holds: bool) -> dict[str, Any]:
     return {
         "deleted": holds,
-        "means": _means(found, compared) if holds else None,
-        "certificate": to_json(found.certificate),
-        "sha256": found.digest,
-        "model": found.model,
-        "signed_by": found.signed_by,
-        "checks": [asdict(check) for check in found.checks],
+        "means": _means(verified, compared) if holds else None,
+        "certificate": to_json(verified.certificate),
+        "sha256": verified.digest,
+        "model": verified.model,
+        "signed_by": verified.signed_by,
+        "checks": [asdict(check) for check in verified.checks],
         "counterfactual": None if compared is None else {**asdict(compared), "equal": compared.equal},
-        "said_by_the_signer_not_checked": found.said,
-        "still_there": found.remaining,
+        "said_by_the_signer_not_checked": verified.said,
+        "still_there": verified.remaining,
     }
 
 
-def _means(found: Verified, compared: Any) -> str:
+def _means(verified: Verified, compared: Any) -> str:
     """Return the sentence for what was computed here, whatever the certificate itself says."""
-    return MEANS[found.certificate.level] if compared is None else NEVER_HAD
+    return MEANS[verified.certificate.level] if compared is None else NEVER_HAD
 
 
-def _verified_lines(found: Verified, compared: Any, certificate: Path, *, holds: bool) -> list[str]:
-    value = found.certificate
+def _verified_lines(verified: Verified, compared: Any, certificate: Path, *, holds: bool) -> list[str]:
+    value = verified.certificate
     rests = LEDGERS if compared is None else TRAINED
     verdict = f"deleted, {rests}" if holds else "NOT shown to be deleted"
     lines = [
         f"{certificate}: {value.target.words}: {verdict}",
-        f"  {'level' if holds else 'claims':<12} {value.level}. {_means(found, compared if holds else None)}",
+        f"  {'level' if holds else 'claims':<12} {value.level}. {_means(verified, compared if holds else None)}",
         f"  old run      {value.old.run}",
-        f"  new run      {value.new.run}, model {found.model}",
-        f"  signed by    {', '.join(found.signed_by)}, {value.issued}; expires {value.expires}",
+        f"  new run      {value.new.run}, model {verified.model}",
+        f"  signed by    {', '.join(verified.signed_by)}, {value.issued}; expires {value.expires}",
         "  checked:",
     ]
-    for check in found.checks:
+    for check in verified.checks:
         lines.append(f"    {MARKS[check.outcome]:<13} {check.says}")
         lines += [f"{'':<18} {check.why}"] if check.why else []
     lines += _counterfactual(compared)
     lines.append("  leaks that show:")
     lines += [f"    by {where}: {what}" for where, what in SEES.items()]
     lines.append("  said by the signer, not checked:")
-    lines += [f"    {line}" for line in found.said]
-    if found.remaining:
-        lines.append(f"  {len(found.remaining)} of the files to be destroyed are still next to the old ledger")
+    lines += [f"    {line}" for line in verified.said]
+    if verified.remaining:
+        lines.append(f"  {len(verified.remaining)} of the files to be destroyed are still next to the old ledger")
     return lines
 
 

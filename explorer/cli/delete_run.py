@@ -93,10 +93,10 @@ def run(
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
-    found = plan(ledger, target)
-    route = _route(found, ledger, level, loop=loop)
+    planned = plan(ledger, target)
+    route = _route(planned, ledger, level, loop=loop)
     if not json:
-        print(visible("\n".join(_planned(found, route, run))), flush=True)
+        print(visible("\n".join(_planned(planned, route, run))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
     provide_trainer(run, private=governance)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
@@ -118,7 +118,7 @@ def run(
     keep_request(new, text)
     if _waits(new, believed):
         return _waiting(run, new, trust, route)
-    return certified(run, new, trust=trust, expires=expires, private=governance, not_reached=found.beyond)
+    return certified(run, new, trust=trust, expires=expires, private=governance, not_reached=planned.beyond)
 
 
 def _waits(new: Path, trust: Trust) -> bool:
@@ -142,20 +142,20 @@ def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
     return Answer(page=lambda: lines, record=lambda: {**made, **rest})
 
 
-def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
+def _route(planned: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
     """Return the route of the deletion. Raises `RunError` if it is not available."""
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
-    forecast = found.forecast
+    forecast = planned.forecast
     if level == "G2" and forecast.route.level == "G3":
         raise RunError(
-            f"--level G2: {found.target.words} reached more than sealed regions of its own;"
+            f"--level G2: {planned.target.words} reached more than sealed regions of its own;"
             " `explorer delete plan` says what; G3 is available"
         )
     route, hindering = forecast.route, forecast.obstacles
     if level == "G3" and forecast.reach.first is None:
         raise RunError(
-            f"--level G3: {found.target.words} reached nothing in the run: nothing is to replay; G2 is available"
+            f"--level G3: {planned.target.words} reached nothing in the run: nothing is to replay; G2 is available"
         )
     if level == "G3" and route.level == "G2":
         route = replay_route(ledger, forecast.reach)
@@ -163,7 +163,7 @@ def _route(found: Plan, ledger: RunLedger, level: str | None, *, loop: str | Non
     if loop is not None:
         hindering = tuple(each for each in hindering if each != NO_CODE)
     if hindering:
-        raise RunError(f"{found.run}: cannot be done here and now: {'; '.join(hindering)}")
+        raise RunError(f"{planned.run}: cannot be done here and now: {'; '.join(hindering)}")
     return route
 
 
@@ -181,8 +181,8 @@ def _text(request: str) -> str:
         raise ProvenanceError(f"{path}: a request is UTF-8 text") from error
 
 
-def _planned(found: Plan, route: Route, run: Path) -> list[str]:
-    lines = [f"{found.run}: {found.target.words}"]
+def _planned(planned: Plan, route: Route, run: Path) -> list[str]:
+    lines = [f"{planned.run}: {planned.target.words}"]
     if route.level == "G2":
         lines.append(f"  G2, exact by structure: without {', '.join(route.dropped) or 'anything'}, nothing is trained")
         return lines
@@ -234,26 +234,26 @@ def evidence(
     for path, origin in origins.items():
         if origin is not None:
             subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
-    found = {name: judge(each, retrained) for name, each in subjects.items()}
+    findings = {name: judge(each, retrained) for name, each in subjects.items()}
     words = f"{bench.record.run_id}: {target.words}, compared with {len(retrained)} runs without it\n"
     head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
     return Answer(
-        page=lambda: [words, *_evidence_blocks(found, statistics, quality=bench.record.quality)],
+        page=lambda: [words, *_evidence_blocks(findings, statistics, quality=bench.record.quality)],
         record=lambda: {
             **head,
-            "models": [{"model": name, **asdict(each)} for name, each in found.items()],
+            "models": [{"model": name, **asdict(each)} for name, each in findings.items()],
             "references": asdict(statistics),
             "says": NO_PROOF,
         },
     )
 
 
-def _evidence_blocks(found: dict[str, Findings], references: Reference, *, quality: str) -> Iterator[Block | str]:
+def _evidence_blocks(findings: dict[str, Findings], references: Reference, *, quality: str) -> Iterator[Block | str]:
     before, after = COLUMNS[:2], COLUMNS[2:]
     columns = ("model", *before, quality.replace("_", " "), *after)
-    rows = [[name, *_cells(each, references)] for name, each in found.items()]
+    rows = [[name, *_cells(each, references)] for name, each in findings.items()]
     seeds = [getattr(references, name) for name in NUMBERS]
-    means = [f"some > {STEPS}" if each is None else f"{each.mean:.3f}" for each in seeds]
+    means = [f"some > {STEPS}" if seed is None else f"{seed.mean:.3f}" for seed in seeds]
     rows.append([f"retrained without it, mean of {references.target.n}", *means, None])
     for end, word in (("least", "one more of these: from"), ("most", "to")):
         rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
@@ -270,14 +270,14 @@ def _evidence_blocks(found: dict[str, Findings], references: Reference, *, quali
     yield NO_PROOF
 
 
-def _cells(found: Findings, references: Reference) -> list[Any]:
+def _cells(findings: Findings, references: Reference) -> list[Any]:
     """Return the numbers of one model, each marked where it lies outside the range of one more reference."""
-    member, steps = found.membership, found.relearned
-    values = {"target": found.target, "others": found.others, "quality": found.quality, "auc": member.auc}
+    member, steps = findings.membership, findings.relearned
+    values = {"target": findings.target, "others": findings.others, "quality": findings.quality, "auc": member.auc}
     cells = {name: f"{value:.3f}{_mark(value, getattr(references, name))}" for name, value in values.items()}
     cells["auc"] = f"{cells['auc']} [{member.low:.2f}, {member.high:.2f}]"
     cells["relearned"] = f"> {STEPS}" if steps is None else f"{steps}{_mark(steps, references.relearned)}"
-    twin = None if found.same is None else "yes" if found.same else "no"
+    twin = None if findings.same is None else "yes" if findings.same else "no"
     return [*(cells[name] for name in NUMBERS), twin]
 
 

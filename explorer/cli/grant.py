@@ -122,11 +122,11 @@ def answer(
     Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
     where it is. A request is answered once, and the answer opens for this reader only.
     """
-    where, believed, found = str(request), read_trust(trust), RunLedger(run)
+    where, believed, ledger = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
     name, signing = trainer_key(run, trust=believed, now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
-        made = answer_request(found, signed, trust=believed, now=clock(), project=project, where=where)
+        made = answer_request(ledger, signed, trust=believed, now=clock(), project=project, where=where)
     replace_private(out, made.content)
     grant, query = made.grant.value, made.query
     asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
@@ -155,10 +155,10 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
     They open what the run has recorded so far; run it again for what it has recorded since. Takes the run's secrets and
     the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
     """
-    signed, found = _open(grant, trust), RunLedger(run)
+    signed, ledger = _open(grant, trust), RunLedger(run)
     name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
-        made = wrap_keys(found, signed, project=project)
+        made = wrap_keys(ledger, signed, project=project)
     return Answer(
         page=lambda: [
             f"{made.path}: for {signed.value.grantee.name}, until {signed.value.expires}",
@@ -209,11 +209,13 @@ def revoke(
 def list_(run: RunDirectory, trust: TrustFile) -> Answer:
     """List the grants whose keys were wrapped for a run: grantee, classes, expiry, state."""
     recorded = tuple(read_project(runs_of(run)))
-    found = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
+    grants = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
     columns = ("grant", "to", "classes", "entries", "until", "now")
     return Answer(
-        page=lambda: [table(columns, map(_cells, found))],
-        record=lambda: [{**(to_json(each.grant) if each.grant else {"id": None}), **_state(each)} for each in found],
+        page=lambda: [table(columns, map(_cells, grants))],
+        record=lambda: [
+            {**(to_json(grant.grant) if grant.grant else {"id": None}), **_state(grant)} for grant in grants
+        ],
     )
 
 

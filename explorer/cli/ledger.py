@@ -61,17 +61,17 @@ def verify(
 
     anchor = named_anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
-    found = verify_ledger(directory, anchor=anchor, held=kept, now=clock())
-    read, blobs = _contents(directory, trust, deep=contents) if found.ok else (None, None)
-    ok = found.ok and not (read and read.fault) and not (blobs and blobs.missing)
+    verification = verify_ledger(directory, anchor=anchor, held=kept, now=clock())
+    read, blobs = _contents(directory, trust, deep=contents) if verification.ok else (None, None)
+    ok = verification.ok and not (read and read.fault) and not (blobs and blobs.missing)
     if json:
         more = {"ok": ok, "contents": contents_json(read), "named_blobs": blobs_json(blobs)}
-        print_json({**verification_json(found, directory), **more})
+        print_json({**verification_json(verification, directory), **more})
     else:
-        print_verification(found, directory, anchored=bool(anchor.logs))
+        print_verification(verification, directory, anchored=bool(anchor.logs))
         print_contents(read)
         print_blobs(blobs)
-    conclude(found, evidence)
+    conclude(verification, evidence)
     if not ok:
         raise typer.Exit(1)
 
@@ -112,18 +112,18 @@ def check(
     """
     pass
 
-    found = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
-    origin = parse_checkpoint(found.checkpoint.text).origin
+    parsed = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
+    origin = parse_checkpoint(parsed.checkpoint.text).origin
     anchor = required(named_anchor(trust, policy, vkey, origin=origin))
     given = None if entry is None else _content(entry, MAX_ENTRY)
-    judgement = check_proof(found, given, anchor=anchor, now=clock())
-    meant = found.extra if given is None else given
+    judgement = check_proof(parsed, given, anchor=anchor, now=clock())
+    meant = parsed.extra if given is None else given
     assert meant is not None
     text = meant.decode(errors="backslashreplace")
     shown = text if text.isprintable() else ascii(text)
     return Answer(
-        page=lambda: [f"{proof}: entry {found.index} is in the ledger", *judgement_lines(judgement), shown],
-        record=lambda: {"ok": True, "index": found.index, **_entry_json(meant), **proof_json(judgement)},
+        page=lambda: [f"{proof}: entry {parsed.index} is in the ledger", *judgement_lines(judgement), shown],
+        record=lambda: {"ok": True, "index": parsed.index, **_entry_json(meant), **proof_json(judgement)},
     )
 
 
@@ -177,17 +177,17 @@ def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, 
     if not deep:
         return None, look_for_blobs(ledger, erasures=erasures)
 
-    found = part("ledger verify --contents")(ledger, erasures=erasures)
-    return found, found.blobs
+    checked = part("ledger verify --contents")(ledger, erasures=erasures)
+    return checked, checked.blobs
 
 
-def conclude(found: Verification, evidence: Path | None) -> None:
+def conclude(verification: Verification, evidence: Path | None) -> None:
     """Keep the evidence of a fork; exit with status 1 unless the ledger verifies."""
-    if found.evidence is not None:
-        directory = (evidence or Path()) / found.evidence.name
-        found.evidence.keep(directory)
+    if verification.evidence is not None:
+        directory = (evidence or Path()) / verification.evidence.name
+        verification.evidence.keep(directory)
         print(f"  they are kept in {directory}/", file=sys.stderr)
-    if not found.ok:
+    if not verification.ok:
         raise typer.Exit(1)
 
 
@@ -206,48 +206,50 @@ UNFINISHED = "unfinished: its last entry is not 'end', so there may be more to c
 FOREIGN = "its last entry is not one of Explorer's, so that nothing is known of an end"
 
 
-def print_verification(found: Verification, directory: Path, *, anchored: bool) -> None:
+def print_verification(verification: Verification, directory: Path, *, anchored: bool) -> None:
     """Print a verification, on standard error where it fails. `anchored`: whether the caller named a trust anchor."""
-    if found.ok:
-        _print_lines(_sound(found, directory))
+    if verification.ok:
+        _print_lines(_sound(verification, directory))
         return
     print(f"explorer: {directory}: not verified", file=sys.stderr)
-    for finding in found.findings:
+    for finding in verification.findings:
         print(visible(f"  {finding.path}: {finding.message}"), file=sys.stderr)
         for name, value in (("expected", finding.expected), ("found", finding.found)):
             if value is not None:
                 print(f"    {name:<9} {value}", file=sys.stderr)
-    if found.more:
-        print(f"  and {found.more} more", file=sys.stderr)
+    if verification.more:
+        print(f"  and {verification.more} more", file=sys.stderr)
     if not anchored:
         print(NOBODY, file=sys.stderr)
-    if anchored or len(found.findings) > 1:
+    if anchored or len(verification.findings) > 1:
         print(KEEP, file=sys.stderr)
-    if found.evidence:
-        print(found.evidence.statement, file=sys.stderr)
+    if verification.evidence:
+        print(verification.evidence.statement, file=sys.stderr)
 
 
-def verification_json(found: Verification, directory: Path) -> dict[str, Any]:
+def verification_json(verification: Verification, directory: Path) -> dict[str, Any]:
     """Return the record of a verification."""
-    held, checkpoint = found.held, found.checkpoint
+    held, checkpoint = verification.held, verification.checkpoint
     return {
-        "ok": found.ok,
+        "ok": verification.ok,
         "origin": checkpoint.origin,
         "size": checkpoint.size,
         "root": checkpoint.root.hex(),
-        "finished": is_finished(directory, found) if found.ok else None,
-        **(_signatures_json(found.judgement) if found.judgement else {"signed_by": [], "cosigned_by": []}),
+        "finished": is_finished(directory, verification) if verification.ok else None,
+        **(
+            _signatures_json(verification.judgement) if verification.judgement else {"signed_by": [], "cosigned_by": []}
+        ),
         "held": {"size": held.size, "root": held.root.hex()} if held else None,
         "earlier_cosignatures": [
             {**_key_json(each.verifier), "time": each.time, "size": seen.checkpoint.size, "path": seen.path}
-            for seen in found.older
+            for seen in verification.older
             for each in seen.cosigners
         ],
-        "blobs": found.blobs,
-        "findings": [asdict(finding) for finding in found.findings],
-        "more_findings": found.more,
-        "not_covered": list(found.uncovered),
-        "fork": found.evidence.statement if found.evidence else None,
+        "blobs": verification.blobs,
+        "findings": [asdict(finding) for finding in verification.findings],
+        "more_findings": verification.more,
+        "not_covered": list(verification.uncovered),
+        "fork": verification.evidence.statement if verification.evidence else None,
     }
 
 
@@ -311,14 +313,14 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield f"  root         {base64.b64encode(checkpoint.root).decode()}"
     for verifier in judgement.signed_by:
         yield f"  signed by    {_name(verifier)}"
-    for each in judgement.cosignatures:
-        fault = f", which does not count: {each.fault}" if each.fault else ""
-        yield f"  cosigned by  {_name(each.verifier)} at {utc(each.time)}{fault}"
+    for cosignature in judgement.cosignatures:
+        fault = f", which does not count: {cosignature.fault}" if cosignature.fault else ""
+        yield f"  cosigned by  {_name(cosignature.verifier)} at {utc(cosignature.time)}{fault}"
 
 
-def is_finished(directory: Path, found: Verification) -> bool | None:
+def is_finished(directory: Path, verification: Verification) -> bool | None:
     """Return whether the last entry of a sound ledger is its end; None where that cannot be known."""
-    size = found.checkpoint.size
+    size = verification.checkpoint.size
     if size == 0:
         return False
     try:
@@ -328,22 +330,22 @@ def is_finished(directory: Path, found: Verification) -> bool | None:
         return None
 
 
-def _sound(found: Verification, directory: Path) -> Iterator[str]:
-    assert found.judgement is not None
+def _sound(verification: Verification, directory: Path) -> Iterator[str]:
+    assert verification.judgement is not None
     yield f"{directory}: verified"
-    yield from judgement_lines(found.judgement)
-    for seen in found.older:
-        for each in seen.cosigners:
-            when = "" if each.time is None else f" at {utc(each.time)}"
-            yield f"  earlier      {_name(each.verifier)} cosigned size {seen.checkpoint.size}{when}"
-    if found.held:
-        yield f"  you hold     size {found.held.size}, which this ledger extends"
-    if found.blobs:
-        yield f"  blobs        {found.blobs}, each what its name says"
-    finished = is_finished(directory, found)
+    yield from judgement_lines(verification.judgement)
+    for seen in verification.older:
+        for cosigner in seen.cosigners:
+            when = "" if cosigner.time is None else f" at {utc(cosigner.time)}"
+            yield f"  earlier      {_name(cosigner.verifier)} cosigned size {seen.checkpoint.size}{when}"
+    if verification.held:
+        yield f"  you hold     size {verification.held.size}, which this ledger extends"
+    if verification.blobs:
+        yield f"  blobs        {verification.blobs}, each what its name says"
+    finished = is_finished(directory, verification)
     if not finished:
         yield f"  end          {FOREIGN if finished is None else UNFINISHED}"
-    for words in found.uncovered:
+    for words in verification.uncovered:
         yield f"  not covered  {words}"
     yield ROLL_BACK
 
@@ -352,8 +354,13 @@ def _signatures_json(judgement: Judgement) -> dict[str, Any]:
     return {
         "signed_by": [_key_json(verifier) for verifier in judgement.signed_by],
         "cosigned_by": [
-            {**_key_json(each.verifier), "time": each.time, "counts": each.fault is None, "fault": each.fault}
-            for each in judgement.cosignatures
+            {
+                **_key_json(cosignature.verifier),
+                "time": cosignature.time,
+                "counts": cosignature.fault is None,
+                "fault": cosignature.fault,
+            }
+            for cosignature in judgement.cosignatures
         ],
     }
 

@@ -209,18 +209,18 @@ def monitor(
         anchor = required(named_anchor(trust, policy, vkey, origin=ledger.checkpoint().origin))
         held = read_memory(memory, anchor=anchor)
         patience = None if silent is None else round(silent * 3600)
-        found = look(ledger, held, anchor=anchor, now=clock(), patience=patience)
-    if found.evidence is not None:
-        directory = (evidence or Path()) / found.evidence.name
-        found.evidence.keep(directory)
-        print(visible(f"explorer: {found.evidence.statement}\n  they are kept in {directory}/"), file=sys.stderr)
-    elif held is None or found.memory != held:
-        write_memory(memory, found.memory)
-    status = _status(found)
+        report = look(ledger, held, anchor=anchor, now=clock(), patience=patience)
+    if report.evidence is not None:
+        directory = (evidence or Path()) / report.evidence.name
+        report.evidence.keep(directory)
+        print(visible(f"explorer: {report.evidence.statement}\n  they are kept in {directory}/"), file=sys.stderr)
+    elif held is None or report.memory != held:
+        write_memory(memory, report.memory)
+    status = _status(report)
     if json:
-        print_json(_look_json(found, status))
+        print_json(_look_json(report, status))
     else:
-        _print_look(found)
+        _print_look(report)
     if status:
         raise typer.Exit(status)
 
@@ -246,43 +246,43 @@ def memory_place(key: Path, state: Path | None) -> Path:
     return state or memory_of(key)
 
 
-def _status(found: Look) -> int:
-    if found.evidence is not None:
+def _status(report: Look) -> int:
+    if report.evidence is not None:
         return FORKED
-    if found.silent is not None:
+    if report.silent is not None:
         return SILENT
-    return UNKNOWN if found.unknown else 0
+    return UNKNOWN if report.unknown else 0
 
 
-def _print_look(found: Look) -> None:
-    checkpoint = found.judgement.checkpoint
-    before = "first look" if found.before is None else f"{found.before.size} at the last look"
+def _print_look(report: Look) -> None:
+    checkpoint = report.judgement.checkpoint
+    before = "first look" if report.before is None else f"{report.before.size} at the last look"
     print(visible(f"{checkpoint.origin}: {checkpoint.size} entries, {before}"))
-    for kind, count in sorted(found.new.items()):
-        unknown = "  of a kind not known here" if kind in found.unknown else ""
+    for kind, count in sorted(report.new.items()):
+        unknown = "  of a kind not known here" if kind in report.unknown else ""
         print(visible(f"  new  {kind:<14} {count}{unknown}"))
-    if found.silent is not None:
-        hours = found.silent / 3600
+    if report.silent is not None:
+        hours = report.silent / 3600
         print(
-            f"explorer: silent: no new checkpoint for {hours:.1f} hours, since {utc(found.memory.seen)}",
+            f"explorer: silent: no new checkpoint for {hours:.1f} hours, since {utc(report.memory.seen)}",
             file=sys.stderr,
         )
 
 
-def _look_json(found: Look, status: int) -> dict[str, object]:
-    checkpoint = found.judgement.checkpoint
+def _look_json(report: Look, status: int) -> dict[str, object]:
+    checkpoint = report.judgement.checkpoint
     return {
         "status": status,
         "origin": checkpoint.origin,
         "size": checkpoint.size,
         "root": checkpoint.root.hex(),
-        "before": None if found.before is None else found.before.size,
-        "new": dict(sorted(found.new.items())),
-        "unknown": dict(sorted(found.unknown.items())),
-        "kinds": dict(sorted(found.memory.kinds.items())),
-        "seen": found.memory.seen,
-        "silent_seconds": found.silent,
-        "fork": None if found.evidence is None else found.evidence.statement,
+        "before": None if report.before is None else report.before.size,
+        "new": dict(sorted(report.new.items())),
+        "unknown": dict(sorted(report.unknown.items())),
+        "kinds": dict(sorted(report.memory.kinds.items())),
+        "seen": report.memory.seen,
+        "silent_seconds": report.silent,
+        "fork": None if report.evidence is None else report.evidence.statement,
     }
 
 

@@ -60,19 +60,19 @@ def pack(
     Without a grant the integrity of everything can be verified, and no sealed number can be read.
     """
     check_place(out)
-    found, now = RunLedger(run), clock()
+    ledger, now = RunLedger(run), clock()
     place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
     believed = read_trust(place)
     provide_trainer(run)
     name, key = trainer_key(run, trust=believed, now=now)
-    report, figures = _reports(run, place, now) if found.steps > found.begins else (None, None)
+    report, figures = _reports(run, place, now) if ledger.steps > ledger.begins else (None, None)
     with ExitStack() as stack:  # others wait for the project's ledger
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
-        granted = read_grants(found, grant or (), trust=believed, now=now, project=recorded)
+        granted = read_grants(ledger, grant or (), trust=believed, now=now, project=recorded)
         signing: dict[str, Any] = {"key": key, "passphrase": os.environ.get(PASSPHRASE), "trust": believed, "now": now}
-        made = make_pack(found, grants=granted, report=report, figures=figures, **signing)
-        for access in accesses(found, made, granted):
+        made = make_pack(ledger, grants=granted, report=report, figures=figures, **signing)
+        for access in accesses(ledger, made, granted):
             assert project is not None
             project.append(access)
     write_pack(out, made)
@@ -111,11 +111,11 @@ def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
     yield f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"
     yield f"  grants       {', '.join(manifest.grants) or 'none: integrity only'}"
     roles: dict[str, None] = {}
-    for each in manifest.host.keys:
-        owner = None if each.public_key is None else believed.owner(parse_public(each.public_key))
+    for key in manifest.host.keys:
+        owner = None if key.public_key is None else believed.owner(parse_public(key.public_key))
         whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
         roles |= {owner[0].role: None} if owner else {}
-        yield f"  on this host {each.file}: the private key{whose}, {each.state}"
+        yield f"  on this host {key.file}: the private key{whose}, {key.state}"
     if len(roles) > 1:
         yield f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party"
     yield f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}"

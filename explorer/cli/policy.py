@@ -81,10 +81,12 @@ def check(
     named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
     policy = open_believed(file, policy_for(tree.value), trust)
-    found = matrix(bind(policy.value, tree.value, where=str(file)), named)
-    answer = Answer(page=lambda: _matrix_lines(policy, tree, found), record=lambda: matrix_json(policy, tree, found))
+    weights = matrix(bind(policy.value, tree.value, where=str(file)), named)
+    answer = Answer(
+        page=lambda: _matrix_lines(policy, tree, weights), record=lambda: matrix_json(policy, tree, weights)
+    )
     deliver(answer, as_json=json)  # before what is wrong with it
-    if named and (misfits := void(found.routing, named)):
+    if named and (misfits := void(weights.routing, named)):
         raise ProvenanceError(f"{file}: does not fit the model: {misfits[0]}")
 
 
@@ -115,22 +117,22 @@ def simulate(
     """
     pass
 
-    found = RunLedger(run)
-    basis = read_basis(run, found.genesis, trust=None if trust is None else read_trust(trust))
-    rules, planned = read_rules(run, found.genesis, basis), total_steps(found)
+    ledger = RunLedger(run)
+    basis = read_basis(run, ledger.genesis, trust=None if trust is None else read_trust(trust))
+    rules, planned = read_rules(run, ledger.genesis, basis), total_steps(ledger)
     if rules is None or planned is None:
         raise ProvenanceError(f"{run}: no policy, or no planned end: there is nothing to compare another one with")
     policy = open_believed(file, policy_for(basis.taxonomy), trust)
     other = bind(policy.value, basis.taxonomy, where=str(file))
-    chosen = found.range_of(*span_of(steps))
-    outcomes = ask(found, other, chosen, recorded=rules.routing, planned=planned)
+    chosen = ledger.range_of(*span_of(steps))
+    outcomes = ask(ledger, other, chosen, recorded=rules.routing, planned=planned)
     names = {"was": rules.routing.policy.name, "would": policy.value.name}
     return Answer(
-        page=lambda: _outcome_blocks(outcomes, run=found.genesis.run, **names),
+        page=lambda: _outcome_blocks(outcomes, run=ledger.genesis.run, **names),
         record=lambda: {
-            "run": found.genesis.run,
+            "run": ledger.genesis.run,
             "limits": LIMITS,
-            "outcomes": [asdict(each) for each in outcomes],
+            "outcomes": [asdict(outcome) for outcome in outcomes],
         },
     )
 
@@ -165,10 +167,10 @@ def _matrix_lines(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], mat
     else:
         yield "no layers named: --model NAME, --layers FILE or --layer NAME prints the matrix\n"
     yield from _rule_lines(policy)
-    found = _findings(matrix)
-    yield "findings" if found else "no findings"
-    for each in found:
-        yield f"  {_place(policy, each.key)}: {each.message}"
+    findings = _findings(matrix)
+    yield "findings" if findings else "no findings"
+    for finding in findings:
+        yield f"  {_place(policy, finding.key)}: {finding.message}"
 
 
 def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> dict[str, Any]:
@@ -305,7 +307,7 @@ COLUMNS = ("layer", "unknown", "length", "cosine", "the share that changes most"
 def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> Iterator[Block | str]:
     """Every phase and layer, then the limits."""
     yield f"{run}: recorded under {was}, asked about {would}\n"
-    for phase in dict.fromkeys(each.phase for each in outcomes):
+    for phase in dict.fromkeys(outcome.phase for outcome in outcomes):
         mine = [each for each in outcomes if each.phase == phase]
         yield f"{phase}: {mine[0].steps} steps"
         rows = [(each.layer, each.unknown, _number(each.length), _number(each.cosine), _change(each)) for each in mine]

@@ -50,32 +50,32 @@ def list_(
         return Answer(page=lambda: _blocks(current, None), record=lambda: [row_of(price) for price in current])
     name = part("prices list")(threads=1).name if hardware is None else hardware
     used = costing.default_price(name, prices)
-    found = costing.matching(name, prices)
-    words, why = price_words(used, hardware=name, today=today()), _why(used, found)
+    matching = costing.matching(name, prices)
+    words, why = price_words(used, hardware=name, today=today()), _why(used, matching)
     return Answer(
-        page=lambda: [f"{name}: {words}", f"  {why}\n", *(_blocks(found, used) if found else ())],
+        page=lambda: [f"{name}: {words}", f"  {why}\n", *(_blocks(matching, used) if matching else ())],
         record=lambda: {
             "hardware": name,
             "used": used and row_of(used),
             "words": words,
             "why": why,
-            "prices": [row_of(price) | {"used": price == used} for price in found],
+            "prices": [row_of(price) | {"used": price == used} for price in matching],
         },
     )
 
 
-def _why(used: Price | None, found: list[Price]) -> str:
+def _why(used: Price | None, prices: list[Price]) -> str:
     """Why this price is used, of those that there are for the hardware."""
-    foreign = sorted({price.currency for price in found} - {USD})
+    foreign = sorted({price.currency for price in prices} - {USD})
     aside = f"; what there is in {', '.join(foreign)} is not converted" if foreign else ""
     if used is None:
-        if any(price.currency == USD for price in found):
+        if any(price.currency == USD for price in prices):
             return f"what there is is not on demand: `explorer prices add` says what you pay{aside}"
         return f"costs are left out; `explorer prices add` says what a machine of your own costs{aside}"
     if used.own:
         mine = "a machine of your own" if used.provider == OWN else "the cheapest in your own prices"
         return f"{mine}, which comes first{aside}"
-    rivals = sum(price.tenancy == used.tenancy and price.currency == USD for price in found)
+    rivals = sum(price.tenancy == used.tenancy and price.currency == USD for price in prices)
     return f"the cheapest of {rivals} on demand{aside}" if rivals > 1 else f"the only one on demand{aside}"
 
 
@@ -161,20 +161,20 @@ def import_(
         raise PriceError("--retrieved: found nothing; expected the day the catalogue was fetched, such as 2026-11-09")
     content = rundir.read_bytes(file, max_bytes=MAX_CATALOGUE_BYTES, error=PriceError)
     options = {"name": file.name, "provider": provider, "retrieved": retrieved}
-    found = parse_catalogue(content, **options, region=region, accelerator=accelerator)
-    skipped = ", ".join(f"{count} {reason}" for reason, count in found.skipped.items())
-    if not found.prices:
-        raise PriceError(f"{file}: no price in {found.rows} rows{': ' if skipped else ''}{skipped}")
-    if len(found.prices) > MOST:
+    catalogue = parse_catalogue(content, **options, region=region, accelerator=accelerator)
+    skipped = ", ".join(f"{count} {reason}" for reason, count in catalogue.skipped.items())
+    if not catalogue.prices:
+        raise PriceError(f"{file}: no price in {catalogue.rows} rows{': ' if skipped else ''}{skipped}")
+    if len(catalogue.prices) > MOST:
         raise PriceError(
-            f"{file}: {len(found.prices)} prices, at most {MOST} at once: name a --region or --accelerator"
+            f"{file}: {len(catalogue.prices)} prices, at most {MOST} at once: name a --region or --accelerator"
         )
-    told = _change(runs, lambda rows: _with(rows, found.prices))
-    lines = [f"{len(found.prices)} prices of {provider} from {found.rows} rows of {file.name}"]
+    told = _change(runs, lambda rows: _with(rows, catalogue.prices))
+    lines = [f"{len(catalogue.prices)} prices of {provider} from {catalogue.rows} rows of {file.name}"]
     lines += [f"  rows left out: {skipped}"] if skipped else []
     return Answer(
         page=lambda: [*lines, *_lines(told)],
-        record=lambda: told | {"rows": found.rows, "prices": len(found.prices), "skipped": found.skipped},
+        record=lambda: told | {"rows": catalogue.rows, "prices": len(catalogue.prices), "skipped": catalogue.skipped},
     )
 
 

@@ -97,7 +97,7 @@ def run(
         raise RecipeError(f"--out {out}: one file for {len(subjects)} recipes; expected a directory")
     documents = {record.run_id: subject.planned.documents for subject in subjects for record in subject.runs}
     with step_bar("measuring step times") as show, timing(on_wait=_tell_wait) as reasons:
-        found = profile(
+        profiles = profile(
             [record for subject in subjects for record in subject.runs],
             data=data,
             documents_of=lambda record: documents[record.run_id],
@@ -107,7 +107,7 @@ def run(
         )
     prices = (*load_prices(), *own_prices(runs))
     told = []
-    for subject, measured in zip(subjects, found, strict=True):
+    for subject, measured in zip(subjects, profiles, strict=True):
         compared = _trained(subject, measured, data) if validate else subject.compared(measured)
         record = replace(measured, validation=compared)
         written = None if out is None else _write(record, out)
@@ -143,18 +143,18 @@ def subjects_of(
 
     Raises what planning raises, and `RunError` for a record whose data or documents are not those here.
     """
-    found: dict[str, Subject] = {}
+    subjects: dict[str, Subject] = {}
     for path in paths:
         planned = _of_sweep(path, data, governance, runs) or [planned_from(path, data, governance)]
         for each in planned:
             asked = sorted(set(budgets)) if budgets else [each.record.ssr]
             here = tuple(plan_here(each.record, data=data, documents=each.documents, ssr=ssr) for ssr in asked)
-            known = found.get(key := here[0].recipe_digest, Subject(planned=each, runs=()))
+            known = subjects.get(key := here[0].recipe_digest, Subject(planned=each, runs=()))
             at = {run.ssr: run for run in (*known.runs, *here)}
-            found[key] = replace(
+            subjects[key] = replace(
                 known, runs=tuple(at.values()), finished=(*known.finished, *_finished(path, each.record))
             )
-    return list(found.values())
+    return list(subjects.values())
 
 
 def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path) -> list[Planned]:
@@ -192,9 +192,9 @@ def profile_blocks(
     threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
     yield f"{profile.recipe} on {hardware.name}, {threads}, torch {profile.torch}, {profile.made_at}"
     yield f"price: {price_words(price, hardware=hardware.name, today=today())}\n"
-    for each in times:
-        yield f"budget {each.run.ssr:g}: {each.run.steps} steps"
-        yield table(COLUMNS, _rows(each, price), right=COLUMNS[1:])
+    for time in times:
+        yield f"budget {time.run.ssr:g}: {time.run.steps} steps"
+        yield table(COLUMNS, _rows(time, price), right=COLUMNS[1:])
     windows = min(phase.windows for phase in profile.phases.values())
     yield f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps"
     yield f"inference: {1000 * profile.inference_seconds:.3g} ms an example"
@@ -228,19 +228,19 @@ def profile_json(
         "price": price_words(price, hardware=profile.hardware.name, today=today()),
         "runs": [
             {
-                "run_id": each.run.run_id,
-                "ssr": each.run.ssr,
-                "steps": each.run.steps,
-                "phases": {phase.name: phase.steps for phase in each.phases},
-                "train_seconds": each.training.seconds,
-                "train_seconds_low": each.training.low,
-                "train_seconds_high": each.training.high,
-                "evaluation_seconds": each.evaluation_seconds,
-                "checkpoint_seconds": each.checkpoint_seconds,
-                "whole_seconds": each.whole_seconds,
-                "usd": _usd(each.training.seconds, price, profile.hardware),
+                "run_id": time.run.run_id,
+                "ssr": time.run.ssr,
+                "steps": time.run.steps,
+                "phases": {phase.name: phase.steps for phase in time.phases},
+                "train_seconds": time.training.seconds,
+                "train_seconds_low": time.training.low,
+                "train_seconds_high": time.training.high,
+                "evaluation_seconds": time.evaluation_seconds,
+                "checkpoint_seconds": time.checkpoint_seconds,
+                "whole_seconds": time.whole_seconds,
+                "usd": _usd(time.training.seconds, price, profile.hardware),
             }
-            for each in times
+            for time in times
         ],
         "file": None if written is None else str(written),
         "sha256": None if written is None else sha256_of(written),
@@ -252,8 +252,8 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _rows(found: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
-    hardware = found.run.hardware
+def _rows(predicted: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
+    hardware = predicted.run.hardware
     rows = [
         (
             phase.name,
@@ -263,18 +263,18 @@ def _rows(found: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:
             *_estimated(phase.total.seconds, price, hardware),
             _dollars(_usd(phase.step.seconds, price, hardware)),
         )
-        for phase in found.phases
+        for phase in predicted.phases
     ]
-    mean = found.training.seconds / found.run.steps
+    mean = predicted.training.seconds / predicted.run.steps
     training = (
-        *("training", found.run.steps, f"{mean:.4g}", _interval(found.training)),
-        *_estimated(found.training.seconds, price, hardware),
+        *("training", predicted.run.steps, f"{mean:.4g}", _interval(predicted.training)),
+        *_estimated(predicted.training.seconds, price, hardware),
         _dollars(_usd(mean, price, hardware)),
     )
     rest = (
-        (f"evaluation ({found.evaluations})", found.evaluation_seconds),
-        (f"checkpoints ({found.checkpoints})", found.checkpoint_seconds),
-        ("in all", found.whole_seconds),
+        (f"evaluation ({predicted.evaluations})", predicted.evaluation_seconds),
+        (f"checkpoints ({predicted.checkpoints})", predicted.checkpoint_seconds),
+        ("in all", predicted.whole_seconds),
     )
     others = [(name, None, None, None, *_estimated(seconds, price, hardware), None) for name, seconds in rest]
     return [*rows, training, *others]
@@ -292,8 +292,8 @@ def _dollars(usd: float | None) -> str | None:
     return None if usd is None else f"{usd:.3g}"
 
 
-def _interval(found: Duration) -> str:
-    return f"{found.low:.3g} to {found.high:.3g} s"
+def _interval(duration: Duration) -> str:
+    return f"{duration.low:.3g} to {duration.high:.3g} s"
 
 
 def _seconds(seconds: float) -> str:

@@ -92,18 +92,18 @@ def read(
         raise ProvenanceError(
             "say --request FILE to ask, with --grant GRANT, or --answer FILE to read what the owner has answered"
         )
-    found = RunLedger(run, keys=NoKeys())
-    reader, believed = load_reader_key(key, passphrase_file), _trust(found, trust)
+    ledger = RunLedger(run, keys=NoKeys())
+    reader, believed = load_reader_key(key, passphrase_file), _trust(ledger, trust)
     if request is not None:
         if grant is None or out is not None:
             raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
-        asked = {"kind": kind, "class_": class_, "steps": found.range_of(*span_of(steps))}
-        return _ask(found, grant, reader, believed, request, asked=asked)
+        asked = {"kind": kind, "class_": class_, "steps": ledger.range_of(*span_of(steps))}
+        return _ask(ledger, grant, reader, believed, request, asked=asked)
     assert answer is not None
-    verified = None if trust is None else _verified(found, believed)
-    named = {"kind": kind, "class_": class_, "steps": None if steps is None else found.range_of(*span_of(steps))}
+    verified = None if trust is None else _verified(ledger, believed)
+    named = {"kind": kind, "class_": class_, "steps": None if steps is None else ledger.range_of(*span_of(steps))}
     asked = {name: value for name, value in named.items() if value is not None}
-    shown = _with_answer(found, answer, reader, believed, asked=asked)
+    shown = _with_answer(ledger, answer, reader, believed, asked=asked)
     if out is not None:
         _write(shown.answer, out)
     return Result(
@@ -174,10 +174,10 @@ def _trust(run: RunLedger, path: Path | None) -> Trust:
     if path is not None:
         return read_trust(path)
     own = run.run / rundir.GOVERNANCE / "trust.json"
-    found = read_trust(own)
-    if found.digest != run.genesis.trust:
-        raise ProvenanceError(f"{own}: has digest {found.digest}; the run's ledger pins {run.genesis.trust}")
-    return found
+    own_trust = read_trust(own)
+    if own_trust.digest != run.genesis.trust:
+        raise ProvenanceError(f"{own}: has digest {own_trust.digest}; the run's ledger pins {run.genesis.trust}")
+    return own_trust
 
 
 def _verified(run: RunLedger, trust: Trust) -> bool:

@@ -70,9 +70,9 @@ def attest(
         )
     believed, now = read_trust(trust), clock()
     keys = keys_for(run, key or [], passphrase_file, trust=believed, now=now)
-    found = RunLedger(run)
-    envelope = sign_model(found, keys=keys, trust=believed, now=now, expires=expires)
-    path = ship(found, envelope, trust=believed, now=now)
+    ledger = RunLedger(run)
+    envelope = sign_model(ledger, keys=keys, trust=believed, now=now, expires=expires)
+    path = ship(ledger, envelope, trust=believed, now=now)
     signature = None if other is None else sign_directory(path.parent, other)
     shipped = open_shipped(path.parent, trust=believed, now=now)
     value = shipped.attested.value
@@ -108,8 +108,8 @@ def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str
 
 
 def _summary(value: ModelAttestation) -> dict[str, object]:
-    found = to_json(value)
-    return {name: found[name] for name in ("run", "ledger", "classes", "deletions", "parents", "issued", "expires")}
+    record = to_json(value)
+    return {name: record[name] for name in ("run", "ledger", "classes", "deletions", "parents", "issued", "expires")}
 
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a model, or the safetensors file in it.")]
@@ -129,26 +129,29 @@ def verify(
 
     The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
     """
-    found = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=clock())
+    verdict = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=clock())
     return Answer(
-        page=lambda: _verdict_lines(found), record=lambda: _verdict(found), holds=found.passes, faults_to_stderr=True
+        page=lambda: _verdict_lines(verdict),
+        record=lambda: _verdict(verdict),
+        holds=verdict.passes,
+        faults_to_stderr=True,
     )
 
 
-def _verdict(found: Verdict) -> dict[str, Any]:
-    observations = [{**asdict(each), "value": None} for each in found.observations]
-    for each, weighed in zip(observations, found.observations, strict=True):
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    observations = [{**asdict(observation), "value": None} for observation in verdict.observations]
+    for each, weighed in zip(observations, verdict.observations, strict=True):
         each["value"] = None if weighed.value is None else asdict(weighed.value)
     return {
-        "passes": found.passes,
-        "gate": found.gate,
-        "model": str(found.model),
-        "sha256": found.shipped.attested.model if found.shipped else None,
-        "checks": [asdict(each) for each in found.checks],
-        "rules": [asdict(each) for each in found.rules],
-        "lineage": _lineage(found.shipped),
+        "passes": verdict.passes,
+        "gate": verdict.gate,
+        "model": str(verdict.model),
+        "sha256": verdict.shipped.attested.model if verdict.shipped else None,
+        "checks": [asdict(check) for check in verdict.checks],
+        "rules": [asdict(rule) for rule in verdict.rules],
+        "lineage": _lineage(verdict.shipped),
         "observations": observations,
-        "not_looked_at": list(found.unseen),
+        "not_looked_at": list(verdict.unseen),
     }
 
 
@@ -158,42 +161,48 @@ def _lineage(shipped: Shipped | None) -> dict[str, Any] | None:
         return None
 
     signed = shipped.attested.value
-    models = [{"run": each.value.run, "model": each.model, "attestation": each.digest} for each in shipped.ancestors]
+    models = [
+        {"run": ancestor.value.run, "model": ancestor.model, "attestation": ancestor.digest}
+        for ancestor in shipped.ancestors
+    ]
     return {
         "run": signed.run,
         "ledger": asdict(signed.ledger),
         "attestation": shipped.attested.digest,
         "attested_by": [one.name for one in shipped.attested.authorities],
-        "deletions": [asdict(each) for each in signed.deletions],
+        "deletions": [asdict(deletion) for deletion in signed.deletions],
         "parents": to_json(signed)["parents"],
         "models": models,
     }
 
 
-def _verdict_lines(found: Verdict) -> list[str]:
-    lines = [f"{found.model}: {'passes' if found.passes else 'DOES NOT PASS'} the gate {found.gate!r}"]
-    lines += [f"  {each.name:<10} {'holds' if each.holds else 'FAILS'}: {each.why}" for each in found.checks]
-    for number, each in enumerate(found.rules, 1):
+def _verdict_lines(verdict: Verdict) -> list[str]:
+    lines = [f"{verdict.model}: {'passes' if verdict.passes else 'DOES NOT PASS'} the gate {verdict.gate!r}"]
+    lines += [f"  {check.name:<10} {'holds' if check.holds else 'FAILS'}: {check.why}" for check in verdict.checks]
+    for number, each in enumerate(verdict.rules, 1):
         lines += [f"  rule {number:<5} {'holds' if each.holds else 'FAILS'}: {each.says}", f"             {each.why}"]
-    if found.shipped is not None:
-        lines += ["  lineage", *(f"    {line}" for line in _ancestry(found.shipped))]
-    if found.observations:
+    if verdict.shipped is not None:
+        lines += ["  lineage", *(f"    {line}" for line in _ancestry(verdict.shipped))]
+    if verdict.observations:
         lines.append("  observations")
-        lines += [f"    {each.file[:16]} {each.verdict}: {each.why}{_said(each)}" for each in found.observations]
-    return [*lines, "  not looked at", *(f"    {each}" for each in found.unseen)]
+        lines += [
+            f"    {observation.file[:16]} {observation.verdict}: {observation.why}{_said(observation)}"
+            for observation in verdict.observations
+        ]
+    return [*lines, "  not looked at", *(f"    {each}" for each in verdict.unseen)]
 
 
 def _ancestry(shipped: Shipped) -> list[str]:
     signed = shipped.attested.value
     lines = [f"run {signed.run}, ledger {signed.ledger.origin} of {signed.ledger.size} entries"]
-    for each in signed.deletions:
-        what = [*each.classes, *(f"what {name} vouches for" for name in each.authorities)]
-        what += [f"{each.records} records"] if each.records else []
-        lines.append(f"without {', '.join(what)}, deleted at {each.level} from {each.ledger.origin}")
-    for each in signed.parents:
-        if each.kind == "model":
-            admitted = ", ".join(f"{path} {weight:g}" for path, weight in each.admitted.items()) or "nothing"
-            lines.append(f"continues from the model {each.model} of {each.ledger.origin}; admitted: {admitted}")
+    for deletion in signed.deletions:
+        what = [*deletion.classes, *(f"what {name} vouches for" for name in deletion.authorities)]
+        what += [f"{deletion.records} records"] if deletion.records else []
+        lines.append(f"without {', '.join(what)}, deleted at {deletion.level} from {deletion.ledger.origin}")
+    for parent in signed.parents:
+        if parent.kind == "model":
+            admitted = ", ".join(f"{path} {weight:g}" for path, weight in parent.admitted.items()) or "nothing"
+            lines.append(f"continues from the model {parent.model} of {parent.ledger.origin}; admitted: {admitted}")
     return lines
 
 
@@ -278,15 +287,15 @@ def _keep_in_project(runs: Path, shipped: Shipped, made: Observing, *, trust: Tr
 
 def _run_of(runs: Path, name: str) -> Path:
     """Return the directory of a run in a project."""
-    found = [path for path in sorted(runs.glob("*/*")) if path.name == name and path.is_dir()]
-    if not found:
+    directories = [path for path in sorted(runs.glob("*/*")) if path.name == name and path.is_dir()]
+    if not directories:
         raise RunError(f"{runs}: the run that made the model is not here: expected {runs}/<sweep>/{name}")
-    return found[0]
+    return directories[0]
 
 
 def _numbers(pairs: list[str], option: str) -> dict[str, float]:
     """NAME=VALUE, each name once."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         try:
@@ -295,7 +304,7 @@ def _numbers(pairs: list[str], option: str) -> dict[str, float]:
             value = math.nan
         if not equals or not math.isfinite(value):
             raise ProvenanceError(f"{option} {pair!r}: expected a name, '=' and a number, such as accuracy=0.93")
-        if name in found:
+        if name in numbers:
             raise ProvenanceError(f"{option}: {name!r} is given twice")
-        found[name] = value
-    return found
+        numbers[name] = value
+    return numbers

@@ -83,22 +83,22 @@ def results(
         count = _export(where, out, sweep=sweep, metric=metric, format=format, every=every)
         show([f"{count} rows in {out}"])  # with --json too
         return None
-    found = queries.results(where, sweep=sweep, metric=metric, every=every)
+    finished = queries.results(where, sweep=sweep, metric=metric, every=every)
 
     def page() -> Iterable[Block | str]:
         if format is not TableFormat.TABLE:
-            return [(csv_text if format is TableFormat.CSV else markdown_text)(found).removesuffix("\n")]
-        if not found.rows:
+            return [(csv_text if format is TableFormat.CSV else markdown_text)(finished).removesuffix("\n")]
+        if not finished.rows:
             return [_states_words(queries.states(where, sweep=sweep))]
         shown = None if each or every else sweep
         verdicts = [] if shown is None else part("results SWEEP")(runs, shown, metric=metric)
-        controls = part("results SWEEP, controls")(where, found) if metric is None and _controlled(found) else ()
+        controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
         if verdicts:
-            more = f"every run, {len(found.rows)} of them: explorer results {shlex.quote(sweep or '')} --each"
+            more = f"every run, {len(finished.rows)} of them: explorer results {shlex.quote(sweep or '')} --each"
             return [*verdicts, *controls, more]
-        return [*_result_blocks(found), *controls]
+        return [*_result_blocks(finished), *controls]
 
-    return Answer(page=page, record=lambda: [dict(zip(found.columns, row, strict=True)) for row in found.rows])
+    return Answer(page=page, record=lambda: [dict(zip(finished.columns, row, strict=True)) for row in finished.rows])
 
 
 def ingest(runs: Runs = RUNS) -> Answer:
@@ -131,30 +131,30 @@ def _export(
     return write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)
 
 
-def _controlled(found: Table) -> bool:
+def _controlled(finished: Table) -> bool:
     """Return whether controls are among the runs."""
-    control = found.columns.index("control")
-    return any(row[control] for row in found.rows)
+    control = finished.columns.index("control")
+    return any(row[control] for row in finished.rows)
 
 
-def _result_blocks(found: Table) -> Iterator[Block | str]:
-    index = {name: found.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
-    rows = sorted(found.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
+def _result_blocks(finished: Table) -> Iterator[Block | str]:
+    index = {name: finished.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
+    rows = sorted(finished.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
     quality = _one([row[index["metric"]] for row in rows]) or "quality"
     named = {"quality": quality, "train_seconds": "seconds", "time_source": "source", "cost_usd": "dollars"}
     several = len({row[index["sweep"]] for row in rows}) > 1
     controls = any(row[index["control"]] for row in rows)
     columns = (("sweep",) if several else ()) + SHOWN[:1] + (("control",) if controls else ()) + SHOWN[1:]
-    if "superseded" in found.columns:
-        index["superseded"] = found.columns.index("superseded")
+    if "superseded" in finished.columns:
+        index["superseded"] = finished.columns.index("superseded")
         columns += ("superseded",)
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
     right = ("ssr", "seed", quality, "seconds", "dollars")
     yield table(tuple(named.get(name, name) for name in columns), shown, right=right)
-    recipe, busy = (found.columns.index(name) for name in ("recipe", "busy_profile"))
+    recipe, busy = (finished.columns.index(name) for name in ("recipe", "busy_profile"))
     if words := busy_times(row[recipe] for row in rows if row[busy]):
         yield words
-    yield from _price_lines(found)
+    yield from _price_lines(finished)
 
 
 def _states_words(counts: Mapping[str, int]) -> str:
@@ -163,10 +163,10 @@ def _states_words(counts: Mapping[str, int]) -> str:
     return f"no finished runs yet: {words or 'no runs at all'}"
 
 
-def _price_lines(found: Table) -> Iterator[str]:
+def _price_lines(finished: Table) -> Iterator[str]:
     """Yield the price behind the dollars of each hardware, with its date and source."""
     names = ("hardware", "usd_per_hour", "price_as_of", "price_source")
-    rates = {tuple(row[found.columns.index(name)] for name in names) for row in found.rows}
+    rates = {tuple(row[finished.columns.index(name)] for name in names) for row in finished.rows}
     for hardware, usd, as_of, source in sorted(rates, key=lambda rate: tuple(map(str, rate))):
         if usd is None:
             yield f"no price for {hardware}"

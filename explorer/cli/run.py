@@ -44,9 +44,9 @@ def methods(
     if name is not None:
         described = catalogue.describe(name)
         return Answer(page=lambda: _method(described), record=lambda: described)
-    found = catalogue.describe_all()
-    rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in found]
-    return Answer(page=lambda: [table(("method", "what it does", "parameters"), rows)], record=lambda: found)
+    described_all = catalogue.describe_all()
+    rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in described_all]
+    return Answer(page=lambda: [table(("method", "what it does", "parameters"), rows)], record=lambda: described_all)
 
 
 def run(
@@ -210,11 +210,15 @@ def replay(
     if loop is not None:
         if steps is not None:
             raise RunError("--steps: a loop of one's own is executed from its first step to its end")
-        found = replay_loop(run, load_loop(loop), private=governance, on_environment=on_environment)
+        replayed = replay_loop(run, load_loop(loop), private=governance, on_environment=on_environment)
     else:
         wanted = None if steps is None else parse_steps(steps)
-        found = replay_steps(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
-    return Answer(page=lambda: _lines(found), record=lambda: {**asdict(found), "equal": found.equal}, holds=found.equal)
+        replayed = replay_steps(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
+    return Answer(
+        page=lambda: _lines(replayed),
+        record=lambda: {**asdict(replayed), "equal": replayed.equal},
+        holds=replayed.equal,
+    )
 
 
 def parse_steps(text: str) -> tuple[int, int]:
@@ -223,10 +227,10 @@ def parse_steps(text: str) -> tuple[int, int]:
     >>> parse_steps("0:100")
     (0, 100)
     """
-    found = re.fullmatch(r"([0-9]{1,15}):([0-9]{1,15})", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,15}):([0-9]{1,15})", text)
+    if match is None:
         raise RunError(f"--steps: found {text!r:.40}, expected A:B, such as 100:150 for the 50 steps from 100 on")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def print_elsewhere(differing: tuple[Elsewhere, ...]) -> None:
@@ -237,17 +241,19 @@ def print_elsewhere(differing: tuple[Elsewhere, ...]) -> None:
         print(visible(f"  {each.what}: {each.recorded} then, {each.here} here"), flush=True)
 
 
-def _lines(found: Replayed) -> list[str]:
+def _lines(replayed: Replayed) -> list[str]:
     """Return what was compared, and the result."""
-    lines = [f"{found.run}: steps {found.first}:{found.last}, executed from {found.source}"]
-    if found.secrets_missing:
-        lines.append(f"  commitments not compared, their secrets are not here: {', '.join(found.secrets_missing)}")
-    if found.sealed_missing:
-        lines.append(f"  numbers not compared, they are sealed with those secrets: {', '.join(found.sealed_missing)}")
-    done = f"{found.steps} steps, {found.states} states and {found.blobs} blobs in {found.entries} entries"
-    if found.difference is None:
+    lines = [f"{replayed.run}: steps {replayed.first}:{replayed.last}, executed from {replayed.source}"]
+    if replayed.secrets_missing:
+        lines.append(f"  commitments not compared, their secrets are not here: {', '.join(replayed.secrets_missing)}")
+    if replayed.sealed_missing:
+        lines.append(
+            f"  numbers not compared, they are sealed with those secrets: {', '.join(replayed.sealed_missing)}"
+        )
+    done = f"{replayed.steps} steps, {replayed.states} states and {replayed.blobs} blobs in {replayed.entries} entries"
+    if replayed.difference is None:
         return [*lines, f"  bit for bit as it is on record: {done}"]
-    first = found.difference
+    first = replayed.difference
     return [
         *lines,
         f"  NOT as it is on record, after {done} that are",

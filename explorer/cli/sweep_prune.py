@@ -32,12 +32,12 @@ def prune(
     progress.
     """
     name = _name_of(sweep, runs=runs)
-    found = plan_pruning(runs, name, named=named or ())
-    sizes = {path.name: size_of(path) for path in found.removable}
+    pruning = plan_pruning(runs, name, named=named or ())
+    sizes = {path.name: size_of(path) for path in pruning.removable}
     if yes:
-        found = remove(runs, name, named=named or ())
+        pruning = remove(runs, name, named=named or ())
         ingest(runs)
-    done = [path.name for path in found.removable]
+    done = [path.name for path in pruning.removable]
     sizes = {run: sizes.get(run, 0) for run in done}
     rows = [(run, f"{sizes[run] / 1e6:,.1f}") for run in done]
     whole = f"{len(done)} run directories of {name}, {sum(sizes.values()) / 1e6:,.1f} MB"
@@ -45,7 +45,7 @@ def prune(
     return Answer(
         page=lambda: [
             *([table(("removed" if yes else "run", "MB"), rows, right=("MB",))] if rows else []),
-            *(f"kept: {each.directory.name}: {each.reason}" for each in found.kept),
+            *(f"kept: {each.directory.name}: {each.reason}" for each in pruning.kept),
             end if rows else f"nothing to remove from {name}",
         ],
         record=lambda: {
@@ -53,7 +53,7 @@ def prune(
             "removed": yes,
             "runs": done,
             "bytes": sum(sizes.values()),
-            "kept": [{"run_id": each.directory.name, "reason": each.reason} for each in found.kept],
+            "kept": [{"run_id": each.directory.name, "reason": each.reason} for each in pruning.kept],
         },
     )
 

@@ -18,53 +18,53 @@ def status(spec: Spec, runs: Runs = RUNS) -> Answer:
     """Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget."""
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None
-    found = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
-    profiles = read_profiles(found.directory)
-    busy = busy_reasons(profiles, found.recipes)
+    progress = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
+    profiles = read_profiles(progress.directory)
+    busy = busy_reasons(profiles, progress.recipes)
     return Answer(
-        page=lambda: _page(found, spec, busy=busy, profiled=found.recipes <= profiles.keys()),
+        page=lambda: _page(progress, spec, busy=busy, profiled=progress.recipes <= profiles.keys()),
         record=lambda: {
-            "name": found.name,
-            "active": found.active,
-            "spec_changed": found.spec_changed,
-            "profiled": found.recipes <= profiles.keys(),
+            "name": progress.name,
+            "active": progress.active,
+            "spec_changed": progress.spec_changed,
+            "profiled": progress.recipes <= profiles.keys(),
             "busy_profile": list(busy),
-            "counts": found.counts,
-            "waiting": found.waiting,
-            "not_run": [{"name": name, "reason": reason} for name, reason in found.not_run],
-            "superseded": list(found.superseded),
+            "counts": progress.counts,
+            "waiting": progress.waiting,
+            "not_run": [{"name": name, "reason": reason} for name, reason in progress.not_run],
+            "superseded": list(progress.superseded),
             "runs": [
                 {"run_id": r.run_id, "recipe": r.recipe, "ssr": r.ssr, "seed": r.seed, "state": r.state}
                 | ({"control": r.control} if r.control else {})
                 | ({"message": r.message} if r.message else {})
-                for r in found.runs
+                for r in progress.runs
             ],
         },
     )
 
 
-def _page(found: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: bool) -> Iterator[Block | str]:
+def _page(progress: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: bool) -> Iterator[Block | str]:
     counted: dict[str, dict[str, int]] = {}
-    for item in found.runs:
+    for item in progress.runs:
         states = counted.setdefault(label(item.recipe, item.control), {})
         states[item.state] = states.get(item.state, 0) + 1
-    columns = tuple(found.counts)
+    columns = tuple(progress.counts)
     rows = [(recipe, *(states.get(state, 0) or None for state in columns)) for recipe, states in counted.items()]
     yield table(("recipe", *columns), rows, right=columns)
-    yield f"sweep {found.name}: {'running now' if found.active else 'not running'}"
+    yield f"sweep {progress.name}: {'running now' if progress.active else 'not running'}"
     if not profiled:
         yield "its step times are not measured yet"
     if told := busy_words(busy, again=f"explorer sweep profile {spec}"):
         yield told
-    if found.spec_changed:
+    if progress.spec_changed:
         yield f"the specification has changed since the sweep was started: see 'explorer sweep plan {spec}'"
-    if found.waiting:
-        yield f"at most {found.waiting} control runs more, whose budgets follow from the profile"
-    for name, reason in found.not_run:
+    if progress.waiting:
+        yield f"at most {progress.waiting} control runs more, whose budgets follow from the profile"
+    for name, reason in progress.not_run:
         yield f"not run: {name}: {reason}"
-    if words := left_out_words(len(found.superseded), found.name):
+    if words := left_out_words(len(progress.superseded), progress.name):
         yield words
-    for item in found.runs:
+    for item in progress.runs:
         if item.message:
             yield f"  {item.run_id}: {item.state}: {item.message}"
 

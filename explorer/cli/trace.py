@@ -45,16 +45,16 @@ def trace(
     """Show which classes and examples took part in updates, how strongly and since when, with proofs."""
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
-    found = RunLedger(run)
-    verified = None if trust is None else _verified(found, trust)
-    chosen = found.range_of(*span_of(steps))
-    answer = ask(found, layer=layer, class_=class_, parameter=parameter, steps=chosen, check=check)
+    ledger = RunLedger(run)
+    verified = None if trust is None else _verified(ledger, trust)
+    chosen = ledger.range_of(*span_of(steps))
+    answer = ask(ledger, layer=layer, class_=class_, parameter=parameter, steps=chosen, check=check)
     if len(chosen) <= LISTED:
-        answer = with_examples(found, answer)
-    written = 0 if proofs is None else _prove(found, answer, proofs)
+        answer = with_examples(ledger, answer)
+    written = 0 if proofs is None else _prove(ledger, answer, proofs)
     where = [] if proofs is None else [f"proofs: {written} in {proofs}; `explorer ledger check` reads them anywhere"]
     return Answer(
-        page=lambda: [*_page(answer, verified=verified, steps=found.steps), *where],
+        page=lambda: [*_page(answer, verified=verified, steps=ledger.steps), *where],
         record=lambda: {**_record(answer), "verified": verified, "proofs": written},
         holds=answer.check.agrees and verified is not False,
     )
@@ -112,15 +112,16 @@ def _lines(answer: Trace, *, verified: bool | None) -> list[str]:
         lines.append(f"{path}: {'never admitted to any layer' if step is None else f'admitted from step {step}'}")
     if answer.participants is None:
         lines.append("examples: not listed for so many steps; name some with --steps A:B")
-    for each in answer.participants or ():
-        if each.sealed:
-            lines.append(f"{each.class_}: which of its examples were chosen is sealed, and needs a grant")
+    for participant in answer.participants or ():
+        if participant.sealed:
+            lines.append(f"{participant.class_}: which of its examples were chosen is sealed, and needs a grant")
             continue
-        some = ", ".join(map(str, each.examples[:SHOWN]))
-        more = ", ..." if len(each.examples) > SHOWN else ""
-        lines.append(f"{each.class_}: {len(each.examples)} examples in {each.steps} steps: {some or 'none'}{more}")
-        if each.sources:
-            sources = list(each.sources.items())
+        some = ", ".join(map(str, participant.examples[:SHOWN]))
+        more = ", ..." if len(participant.examples) > SHOWN else ""
+        count = f"{len(participant.examples)} examples in {participant.steps} steps"
+        lines.append(f"{participant.class_}: {count}: {some or 'none'}{more}")
+        if participant.sources:
+            sources = list(participant.sources.items())
             some = ", ".join(f"{name or 'no source'} ({count})" for name, count in sources[:SHOWN])
             lines.append(f"  from {some}{', ...' if len(sources) > SHOWN else ''}")
     for each in answer.separable[-1:] if answer.layer else ():

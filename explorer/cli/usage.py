@@ -79,19 +79,19 @@ def state(
         raise ProvenanceError("--out signs, which takes --trust FILE: whom those believe who get the files")
     if out is not None and os.path.lexists(out):
         raise ProvenanceError(f"{out}: is there already; statements go into a new directory")
-    found = survey(find_runs(runs), by=kind, period=asked, trust=believed, now=now)
+    surveyed = survey(find_runs(runs), by=kind, period=asked, trust=believed, now=now)
     written = None
     if out is not None and believed is not None:
-        keys = keys_for(found.ledgers[0].run, key or [], passphrase_file, trust=believed, now=now)
-        written = _write(found, out, keys, trust=believed, now=now)
+        keys = keys_for(surveyed.ledgers[0].run, key or [], passphrase_file, trust=believed, now=now)
+        written = _write(surveyed, out, keys, trust=believed, now=now)
     if written is None:
         end = "not signed: --trust FILE --out DIR signs it and writes a file for each party"
     else:
         end = f"signed: {len(written) - 1} files in {out}, one for each party; {out}/{WHOLE} has all lines: keep it"
-    total = {"total": to_json(found.total)["total"], "out": written}
+    total = {"total": to_json(surveyed.total)["total"], "out": written}
     return Answer(
-        page=lambda: [*_page(by, period, found.runs, found.lines), end],
-        record=lambda: {**_record(by, period, found.runs, found.lines), **total},
+        page=lambda: [*_page(by, period, surveyed.runs, surveyed.lines), end],
+        record=lambda: {**_record(by, period, surveyed.runs, surveyed.lines), **total},
     )
 
 
@@ -110,20 +110,20 @@ def verify(
     """
     believed, now = read_trust(trust), clock()
     content = read_bytes(file, max_bytes=MAX_BYTES, error=ProvenanceError)
-    found = verify_usage(content, trust=believed, now=now, where=str(file))
+    checked = verify_usage(content, trust=believed, now=now, where=str(file))
     if runs:
-        recount(found, find_runs(runs), trust=believed, now=now)
-    asked = found.usage.period
+        recount(checked, find_runs(runs), trust=believed, now=now)
+    asked = checked.usage.period
     period = None if asked is None else f"{asked.begins}..{asked.ends}"
-    said = (found.usage.by, period, found.runs, found.lines)
+    said = (checked.usage.by, period, checked.runs, checked.lines)
     return Answer(
-        page=lambda: [*_page(*said), *_signed_lines(found, recounted=bool(runs))],
+        page=lambda: [*_page(*said), *_signed_lines(checked, recounted=bool(runs))],
         record=lambda: {
             **_record(*said),
-            "signed_by": found.signed_by,
-            "issued": found.usage.issued,
-            "statement": found.opened.digest,
-            "lines_in_all": found.usage.lines.count - 1,
+            "signed_by": checked.signed_by,
+            "issued": checked.usage.issued,
+            "statement": checked.opened.digest,
+            "lines_in_all": checked.usage.lines.count - 1,
             "recounted": bool(runs),
         },
     )
@@ -145,21 +145,21 @@ def _period(words: str | None) -> Period | None:
     moments = [each if "T" in each else f"{each}T00:00:00Z" for each in (begins, ends)]
     for moment in moments:
         parse_time(moment)
-    found = Period(begins=moments[0], ends=moments[1])
-    check_period(found, where="--period")
-    return found
+    span = Period(begins=moments[0], ends=moments[1])
+    check_period(span, where="--period")
+    return span
 
 
-def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Trust, now: int) -> dict[str, str]:
+def _write(surveyed: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Trust, now: int) -> dict[str, str]:
     """Sign and write all files or none; what was written is what verifies. Paths by party, the whole under *."""
-    whole = sign(found, keys=keys, trust=trust, now=now)
+    whole = sign(surveyed, keys=keys, trust=trust, now=now)
     content = (json.dumps(to_json(whole), indent=1) + "\n").encode()
     verify_usage(content, trust=trust, now=now, where="the statement")  # its trainer's, and no other's
     made = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         made.mkdir(parents=True, mode=0o700)
         written = {}
-        for index, file in enumerate(parties(whole, found)):
+        for index, file in enumerate(parties(whole, surveyed)):
             name = file_name(index, file.line.content.party)
             write_bytes(made / name, (json.dumps(to_json(file), separators=(",", ":")) + "\n").encode())
             written[file.line.content.party] = str(out / name)
@@ -172,7 +172,7 @@ def _write(found: Survey, out: Path, keys: list[Ed25519PrivateKey], *, trust: Tr
 
 
 def _record(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence[Line]) -> dict[str, Any]:
-    names = {run_digest(each): each.run for each in runs}
+    names = {run_digest(run): run.run for run in runs}
     kept = ("run", "simulated", "outcome", "steps", "counted", "shared", "superseded", "tokens")
     return {
         "by": str(by),
@@ -214,10 +214,10 @@ def _page(by: str, period: str | None, runs: Sequence[UsageRun], lines: Sequence
     yield table(columns, rows, right=("examples", "tokens", "steps", "share"))
     if len(used) < len(lines):
         yield f"{len(lines) - len(used)} more: no batch that is counted had an example of theirs"
-    for each in runs:
-        yield f"{each.run}: {_words(each)}"
-        for gap in each.gaps:
-            yield f"{each.run}: {gap_words(gap)}"
+    for run in runs:
+        yield f"{run.run}: {_words(run)}"
+        for gap in run.gaps:
+            yield f"{run.run}: {gap_words(gap)}"
     for line in used:
         for use in line.uses:
             name = f"{line.party or '(no source)'}, {said[use.run].run}"
@@ -236,15 +236,15 @@ def _words(run: UsageRun) -> str:
     return f"{counted} counted{again}" + ("" if run.outcome == "finished" else f"; the run is {run.outcome}")
 
 
-def _signed_lines(found: Checked, *, recounted: bool) -> Iterator[str]:
-    usage = found.usage
-    yield f"signed by {', '.join(found.signed_by)}, {usage.issued}; holds until {usage.expires}"
-    for run in found.runs:
+def _signed_lines(checked: Checked, *, recounted: bool) -> Iterator[str]:
+    usage = checked.usage
+    yield f"signed by {', '.join(checked.signed_by)}, {usage.issued}; holds until {usage.expires}"
+    for run in checked.runs:
         yield f"ledger {run.ledger.origin}, {run.ledger.size} entries"
-    if found.total is None:
+    if checked.total is None:
         yield f"this line is 1 of {usage.lines.count - 1}; it and the entries of its ledgers are proved: holds"
     else:
-        yield f"all {len(found.lines)} lines are here and come to the total: holds"
+        yield f"all {len(checked.lines)} lines are here and come to the total: holds"
     if recounted:
         yield "counted again from the ledgers: the same"
     else:
