@@ -18,9 +18,9 @@ from explorer.analysis.sentences import (
     summary,
 )
 from explorer.analysis.verdict import Verdict, sweep_verdicts
-from explorer.cli.tables import table
 from explorer.page import amounts
 from explorer.page.document import Block
+from explorer.page.terminal import table
 from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.store.published import database

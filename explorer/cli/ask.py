@@ -15,12 +15,11 @@ from explorer.analysis.ask import ask as answer
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli.options import RUNS, Runs
-from explorer.cli.output import tell_left_out, tell_upkeep
-from explorer.cli.tables import table
+from explorer.cli.results import tell_left_out, tell_upkeep
 from explorer.errors import StoreError, unknown
 from explorer.page import amounts
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.store import frames, queries
 from explorer.store.frames import with_confirming
 from explorer.store.published import database

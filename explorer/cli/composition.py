@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from explorer.analysis.sentences import composition_sentences
-from explorer.cli.output import tell_left_out, tell_upkeep
-from explorer.cli.tables import table
+from explorer.analysis.composition_sentences import composition_sentences
+from explorer.cli.results import tell_left_out, tell_upkeep
 from explorer.errors import ExplorerError, unknown
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
 from explorer.views.explorer.question import Question

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli.options import Data
-from explorer.cli.tables import table
 from explorer.cli.tags import write_table
 from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
@@ -16,7 +15,7 @@ from explorer.data.sources import DATASETS
 from explorer.document import parse_document
 from explorer.errors import RecipeError
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.recipes.choice import choose
 from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of

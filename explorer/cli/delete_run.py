@@ -24,7 +24,6 @@ from explorer.cli.options import (
 )
 from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_trainer
-from explorer.cli.tables import table
 from explorer.data.sources import load
 from explorer.deletion.evidence import open_whole
 from explorer.deletion.plan import Plan, keep_request, plan
@@ -33,7 +32,7 @@ from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
-from explorer.page.terminal import Answer, from_here, visible
+from explorer.page.terminal import Answer, from_here, table, visible
 from explorer.project import runs_of
 from explorer.provenance.trust import Role, Trust, read_trust
 from explorer.run_files import RunRecord

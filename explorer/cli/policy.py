@@ -25,12 +25,11 @@ from explorer.cli.options import (
     span_of,
 )
 from explorer.cli.signing import open_believed, sign_to, signed_words
-from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
-from explorer.page.terminal import GAP, Answer, deliver
+from explorer.page.terminal import GAP, Answer, deliver, table
 from explorer.provenance.findings import Finding, of_matrix, of_policy, void
 from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
 from explorer.provenance.regions import Layer, check_layers, exact, read_layers

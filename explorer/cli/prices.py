@@ -9,14 +9,13 @@ import typer
 
 from explorer import costing, rundir
 from explorer.cli.options import RUNS, Runs, today
-from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.costing import OWN, USD, Price
 from explorer.costing.prices import MAX_CATALOGUE_BYTES, check_date, check_text, parse_catalogue
 from explorer.errors import PriceError
 from explorer.page.amounts import age_words, money, price_words, stale
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.store.ingest import ingest
 from explorer.store.published import database
 from explorer.store.queries import opened

@@ -14,14 +14,13 @@ import typer
 from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Runs, today
 from explorer.cli.run import begin, planned_from
-from explorer.cli.tables import table
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
 from explorer.document import read_document
 from explorer.errors import RecipeError
 from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
-from explorer.page.terminal import Answer, from_here
+from explorer.page.terminal import Answer, from_here, table
 from explorer.run_files import Hardware, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.schema import to_json
 from explorer.sweep.plan import make_plan

@@ -12,10 +12,9 @@ import typer
 from explorer import rundir
 from explorer.cli.options import KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
 from explorer.cli.signing import keys_for, load_key, provide_trainer
-from explorer.cli.tables import table
 from explorer.errors import ProvenanceError, RunError
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.project import Project
 from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
 from explorer.provenance.observation import Observer

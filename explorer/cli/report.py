@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import RUNS, Runs
-from explorer.cli.output import tell_upkeep
+from explorer.cli.results import tell_upkeep
 from explorer.errors import ExplorerError, RunError
 from explorer.report.run_report import page_of, write_run_report
 from explorer.report.sweep_report import write_sweep_report

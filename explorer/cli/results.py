@@ -11,13 +11,12 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import RUNS, Runs, today
-from explorer.cli.output import tell_left_out, tell_upkeep
-from explorer.cli.tables import table
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
 from explorer.page.amounts import age_words, busy_times, dollars
 from explorer.page.document import Block
-from explorer.page.terminal import Answer, show
+from explorer.page.terminal import Answer, show, table, visible
+from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.export import csv_text, markdown_text
 from explorer.store.export import export as write
@@ -26,6 +25,7 @@ from explorer.store.ingest import ingest as bring_in
 from explorer.store.ingest import rebuild as make_anew
 from explorer.store.published import database
 from explorer.store.queries import Table
+from explorer.store.upkeep import bring_up
 
 Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
 Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Show this metric instead of quality.")]
@@ -202,3 +202,18 @@ def _ingested(done: Ingested) -> Answer:
             print(f"explorer: {problem.directory}: {problem.reason}", file=sys.stderr)
 
     return Answer(page=page, record=lambda: dataclasses.asdict(done), holds=not done.problems)
+
+
+# --- what the database lacks, on standard error ---
+
+
+def tell_upkeep(runs: Path) -> None:
+    """Bring the database up to the run directories, and say on standard error what an answer lacks."""
+    for words in bring_up(runs):
+        print(visible(f"explorer: {words}"), file=sys.stderr)
+
+
+def tell_left_out(where: Path, sweep: str | None) -> None:
+    """Say on standard error how many runs of earlier specifications a database leaves out of its answers."""
+    for name, count in queries.left_out(where, sweep=sweep).items():
+        print(visible(f"explorer: {name}: {left_out_words(count, name)}"), file=sys.stderr)

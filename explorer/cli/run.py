@@ -12,12 +12,11 @@ import typer
 from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
 from explorer.cli.signing import provide_passphrase
-from explorer.cli.tables import table
 from explorer.document import read_document
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
-from explorer.page.terminal import Answer, show, visible
+from explorer.page.terminal import Answer, show, table, visible
 from explorer.recipes import catalogue
 from explorer.recipes.catalogue import cost, default
 from explorer.run_files import ResultRecord, RunRecord

@@ -1,26 +1,27 @@
 """`explorer sweep plan|run|status|profile|prune`."""
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from types import TracebackType
+from typing import Annotated, Self
 
 import typer
 
 from explorer.cli.options import RUNS, Data, Engine, Json, Runs, Spec, Workers, today
-from explorer.cli.progress import JsonLines, ProgressBar, duration
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_status import label
-from explorer.cli.tables import table
 from explorer.costing import load_prices, own_prices, train_seconds
 from explorer.errors import SweepError, unknown
-from explorer.page.amounts import busy_words, price_words
+from explorer.page.amounts import BUSY, busy_words, price_words
 from explorer.page.document import Block
-from explorer.page.terminal import Answer, print_table, visible
+from explorer.page.progress import Bar
+from explorer.page.terminal import Answer, print_table, table, visible
 from explorer.planned import left_out_words
 from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
-from explorer.sweep.execute import Settings, Summary, profile_sweep, run_sweep
+from explorer.sweep.execute import Event, Settings, Summary, profile_sweep, run_sweep
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.spec import load_spec
@@ -235,3 +236,79 @@ def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> str:
     money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
     rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
     return f"{known}; {duration(estimate.train_seconds)} of training; {money}{rest}"
+
+
+# --- how a running sweep shows itself ---
+
+EVERY = 10  # runs between two lines where the output is no terminal
+
+
+class JsonLines:
+    """Every event as one line of JSON on standard output."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def show(self, event: Event) -> None:
+        line = {
+            "event": event.kind,
+            "run": event.run.record.run_id if event.run else None,
+            "message": event.message,
+            **{name: getattr(event, name) for name in ("done", "failed", "total", "fraction", "seconds_left")},
+        }
+        print(json.dumps(line), flush=True)
+
+
+class ProgressBar:
+    """A bar with the time left; where the output is no terminal, a line now and then."""
+
+    def __init__(self, name: str) -> None:
+        self._bar = Bar(name)
+
+    def __enter__(self) -> Self:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, value, traceback)
+
+    def show(self, event: Event) -> None:
+        left = "" if event.seconds_left is None else f"about {duration(event.seconds_left)} left"
+        runs = f"{event.done} of {event.total} runs"
+        if event.kind == "profile":
+            runs, left = f"measuring step times{' ' * bool(event.message)}{event.message}", "leave the machine idle"
+        elif event.kind == "waiting":
+            runs, left = event.message, ""
+        elif event.kind == "stopping":
+            runs, left = "stopping after this step", ""
+        self._bar.update(event.fraction, state=runs, left=left)
+        self._tell(event, runs, left)
+
+    def _tell(self, event: Event, runs: str, left: str) -> None:
+        if event.kind == "busy":
+            self._bar.tell(f"{BUSY}: {event.message}")
+        elif event.kind in ("failed", "retry", "warning"):
+            name = f"{event.run.record.run_id}: " if event.run else ""
+            self._bar.tell(f"{event.kind}: {name}{event.message}")
+        elif not self._bar.is_drawn and (
+            event.kind in ("profile", "waiting", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
+        ):
+            print(f"{runs}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in whole seconds, minutes and hours.
+
+    >>> duration(7.4), duration(90), duration(5400)
+    ('7 s', '1 min 30 s', '1 h 30 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

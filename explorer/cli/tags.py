@@ -10,11 +10,11 @@ import typer
 
 from explorer.cli.options import KeyFile, PassphraseFile, SignedOut, TrustFile, clock
 from explorer.cli.signing import load_key, open_believed
-from explorer.cli.tables import table as table_of
 from explorer.document import read_document
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer
+from explorer.page.terminal import table as table_of
 from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.description import read_description
 from explorer.provenance.envelope import write_envelope

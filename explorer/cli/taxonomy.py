@@ -8,9 +8,8 @@ import typer
 
 from explorer.cli.options import Believe, KeyFile, PassphraseFile, SignedOut, TrustFile
 from explorer.cli.signing import open_believed, sign_to, signed_words
-from explorer.cli.tables import table
 from explorer.errors import ProvenanceError
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.provenance.signing import Opened
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.schema import to_json

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.cli.options import PassphraseFile, TrustFile, clock
 from explorer.cli.signing import keys_for
-from explorer.cli.tables import table
 from explorer.errors import ProvenanceError, unknown
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.provenance.keys import write_private
 from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust

@@ -49,11 +49,11 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "confirm": ("confirm:confirm", "Run a recipe and its baseline on seeds that had no part in choosing it."),
     "trace": (
-        "trace:trace",
+        "audit:trace",
         "Show which classes and examples took part in updates, how strongly and since when, with proofs.",
     ),
     "conform": (
-        "conform:conform",
+        "audit:conform",
         "Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.",
     ),
     "pack": (
@@ -73,7 +73,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "Sign an observation of a verified model, and write it next to the model.",
     ),
     "read": (
-        "read:read",
+        "grant:read",
         "Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.",
     ),
     "profile run": (

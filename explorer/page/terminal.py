@@ -15,11 +15,13 @@ from explorer.page.document import (
     Block,
     Bullets,
     Code,
+    Column,
     Facts,
     Fold,
     Heading,
     Paragraph,
     Picture,
+    Row,
     Table,
     Text,
 )
@@ -110,6 +112,14 @@ def from_here(path: Path) -> Path:
 
 
 # ---- tables
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table | str:
+    """Return a table of values; `right` names the columns of numbers, and None is shown as a dash."""
+    cells = [Row(["-" if cell is None else str(cell) for cell in row]) for row in rows]
+    if not cells:  # a document has no table without rows: only its head is shown
+        return "\n".join(("  ".join(columns), "  ".join("\u2500" * len(title) for title in columns), ""))
+    return Table([Column(title, number=title in right) for title in columns], cells)
 
 
 def print_table(

@@ -1,4 +1,4 @@
-"""`explorer trace`: which classes and examples took part in the updates of a layer, a class or a parameter."""
+"""`explorer trace` and `explorer conform`: the updates on a run's record, and whether it was governed throughout."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from explorer.audit.conditions import Condition, Outcome
+from explorer.audit.conform import Conformance
+from explorer.audit.conform import conform as judge
 from explorer.audit.history import badge
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
-from explorer.cli.options import RunDirectory, Steps, clock, span_of
-from explorer.cli.tables import table
+from explorer.cli.options import CANNOT_BE_TOLD, RunDirectory, Steps, clock, span_of
 from explorer.errors import LedgerError
 from explorer.ledger.proof import SUFFIX, make_proof, write_proof
 from explorer.page.document import Block
-from explorer.page.terminal import Answer
+from explorer.page.terminal import Answer, table
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 
@@ -161,3 +163,82 @@ def _percent(value: float | None) -> str | None:
 def _bars(values: tuple[float | None, ...]) -> str:
     """Return a bar for each part: full at 1. A negative share is a minus."""
     return "".join("?" if value is None else "-" if value < 0 else BARS[min(8, round(8 * value))] for value in values)
+
+
+# --- explorer conform ---
+
+FINDINGS = 5  # lines of one kind; --json has more
+
+NOBODY = """\
+Not verified against an independent trust file: the run's own was used, and a forger's would agree with a forged run
+just as well. Give a trust file from a source other than this directory: --trust FILE."""
+
+
+def conform(
+    run: RunDirectory,
+    trust: Annotated[
+        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")
+    ] = None,
+) -> Answer:
+    """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
+
+    The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
+    not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
+    """
+    believed = None if trust is None else read_trust(trust)
+    conformance = judge(RunLedger(run), trust=believed, now=clock())
+    return Answer(
+        page=lambda: _conform_page(conformance, run),
+        record=lambda: _conform_record(conformance),
+        holds=conformance.conforms,
+        status=CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
+        faults_to_stderr=True,
+    )
+
+
+def _conform_record(conformance: Conformance) -> dict[str, Any]:
+    conditions = [
+        {**asdict(condition), "holds": condition.holds, "outcome": condition.outcome}
+        for condition in conformance.conditions
+    ]
+    return {
+        "conforms": conformance.conforms,
+        "outcome": conformance.words,
+        "ledger": {**asdict(conformance.badge), "verified": conformance.badge.verified},
+        "conditions": conditions,
+    }
+
+
+def _conform_page(conformance: Conformance, run: Path) -> Iterator[str]:
+    badge = conformance.badge
+    yield f"{run}: {conformance.words}"
+    signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "no trusted signature"
+    state = "verified" if badge.verified else "not verified"
+    yield f"  ledger           {state}: {badge.size} entries, {badge.steps} steps, {signed}"
+    if badge.anchored:
+        yield from (f"    {finding}" for finding in badge.faults[:FINDINGS])
+        if len(badge.faults) > FINDINGS:
+            yield f"    and {len(badge.faults) - FINDINGS} more: --json lists them"
+    for condition in conformance.conditions:
+        yield from _condition_lines(condition)
+    if not badge.anchored:
+        yield NOBODY
+
+
+def _condition_lines(condition: Condition) -> list[str]:
+    counts = ", ".join(f"{number} {what}" for what, number in condition.checked.items())
+    outcome = condition.outcome if condition.holds else condition.outcome.upper()
+    lines = [f"  {condition.name:<16} {outcome}: {condition.says}"]
+    lines.append(f"    checked: {counts or 'nothing'}")
+    lines += [f"    not looked at: {each.message}" for each in condition.untold[:FINDINGS]]
+    unseen = condition.more_untold + len(condition.untold[FINDINGS:])
+    lines += [f"    and {unseen} more not looked at"] if unseen else []
+    lines += [f"    note: {note}" for note in condition.notes]
+    for contradiction in condition.contradictions[:FINDINGS]:
+        lines.append(
+            f"    {'' if contradiction.entry is None else f'entry {contradiction.entry}: '}{contradiction.message}"
+        )
+        lines += [f"      expected {contradiction.expected}"] if contradiction.expected is not None else []
+        lines += [f"      found    {contradiction.found}"] if contradiction.found is not None else []
+    more = condition.more + len(condition.contradictions[FINDINGS:])
+    return lines + ([f"    and {more} more"] if more else [])
