@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from explorer.analysis.composition_sentences import composition_sentences
+from explorer.analysis.sentences import composition_sentences
 from explorer.cli.results import tell_left_out, tell_upkeep
 from explorer.errors import ExplorerError, unknown
 from explorer.page.document import Block

@@ -52,7 +52,7 @@ def test_what_was_skipped_is_shown_and_steers_no_terminal(tmp_path: Path, monkey
         (("digits", "--param", "size"), "--param: found 'size', expected KEY=VALUE"),
         (("digits", "--param", "size=9"), "dataset.digits: size: found int 9"),
         (("digits", "--param", "sise=8"), "unknown parameter 'sise'; did you mean 'size'?"),
-        (("digits", "--param", "size=8", "--param", "size=8"), "--param: 'size' stands twice"),
+        (("digits", "--param", "size=8", "--param", "size=8"), "--param: 'size' is given twice"),
         (("digits", "--param", "size=*a"), "--param size:1: anchors and aliases"),
         (("--param", "size=8"), "--param is for one dataset: name it too"),
         (("none.yaml",), "cannot read none.yaml"),

@@ -43,7 +43,7 @@ def test_the_table(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     done = explorer("delete", "evidence", scene.run, TARGET, *scene.references())
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"{scene.run.name}: {TARGET}, beside 3 runs that never had it"
+    assert lines[0] == f"{scene.run.name}: {TARGET}, compared with 3 runs without it"
     rows = {line.split("  ")[0]: line for line in lines[2:11]}
     assert rows["the run"].endswith("no")
     exact = [rows[name] for name in rows if name[:2] in ("G0", "G1", "G2")]

@@ -53,7 +53,7 @@ def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
     _, said = rest.split("  said by the signer, not checked:\n")
     assert "    not reached: copies of the old model" in said
     assert "    to be destroyed: model: model/model.safetensors" in said
-    assert "of the files to be destroyed are still beside the old ledger" in said
+    assert "of the files to be destroyed are still next to the old ledger" in said
 
 
 COMPARED = {

@@ -101,7 +101,7 @@ def test_a_trainers_key_in_an_ssh_agent_signs_the_ledger(
     ledger = (only_run(desk / "one") / "ledger", "--trust", desk / "governed" / "trust.json")
     real_agent.add(read_key(desk / "governed" / "data-governance.pem", None), "dg@example.com")
     cosigning = ("ledger", "cosign", *ledger, "--key", "ssh-agent:dg@example.com")
-    assert "has no file, beside which to keep what it has cosigned: say --state DIR" in refused(*cosigning, cwd=desk)
+    assert "is in no file, so its record of cosignatures needs --state DIR" in refused(*cosigning, cwd=desk)
     done = explorer(*cosigning, "--state", "memory", "--first", cwd=desk)
     assert done.returncode == 0, done.stderr
     assert explorer("ledger", "cosign", *ledger, "--key", desk / "governed" / "model-risk.pem").returncode == 0

@@ -337,7 +337,7 @@ def test_a_proof_is_checked_on_another_machine(ledger: Path, tmp_path: Path) -> 
     (tmp_path / "entry").write_bytes(STEP)
     said = refused("ledger", "check", proof, "--vkey", VKEY, "--entry", tmp_path / "entry")
     assert said.startswith("explorer: the inclusion proof of entry 1 fails")
-    assert "say whom to believe" in refused("ledger", "check", proof)
+    assert "name trusted keys" in refused("ledger", "check", proof)
     assert "no trusted key has signed" in refused("ledger", "check", proof, "--vkey", signer(8).verifier.vkey)
 
 

@@ -88,7 +88,7 @@ def test_a_witness_that_is_not_there_is_one_clear_error(lab: Path, monkeypatch: 
     where = ("ledger", "submit", lab / "ledger", "--policy", lab / "policy", "--url")
     assert refused(*where, "http://127.0.0.1:1").startswith("explorer: http://127.0.0.1:1/add-checkpoint: no answer: ")
     assert "http, and not of this machine; expected https" in refused(*where, "http://witness.example")
-    assert "say whom to believe" in refused("ledger", "submit", lab / "ledger", "--url", "http://127.0.0.1:1")
+    assert "name trusted keys" in refused("ledger", "submit", lab / "ledger", "--url", "http://127.0.0.1:1")
 
 
 def test_a_ledger_is_served_exported_and_monitored(lab: Path) -> None:
