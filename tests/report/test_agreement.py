@@ -451,8 +451,8 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     ),
     "explorer.views.explorer.comparison_table.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
-    "explorer.report.sweep_tables.said": ("markdown", "slower", "less than the baseline"),
-    "explorer.report.sweep_document.call_words": ("json", "slower", "less than the baseline"),
+    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "less than the baseline"),
+    "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""
 
