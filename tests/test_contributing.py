@@ -16,7 +16,7 @@ from tests.frozen.make import ARCHIVE, GOVERNED, HERE, RUN, TRUST, resolve, writ
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
-Change = str | tuple[tuple[str, str], ...]  # a new file, or lines of an old one with what each becomes
+Change = str | tuple[tuple[str, str], ...]  # a new file, or patterns of an old one with what each becomes
 
 METHOD = '''\
 from dataclasses import dataclass
@@ -180,6 +180,15 @@ def greet(name: Annotated[str, typer.Argument(help="Of the person.")]) -> None:
 '''
 
 
+SECTIONS = r"SECTIONS[^=\n]*= \("
+
+
+def line(table: str, imported: str, item: str) -> Change:
+    """Return the change that imports a thing above a table and lists it first."""
+    above = ((r"\n\n(?=[A-Z_]+(: .*)? = )", f"\n{imported}\n\n"),) if imported else ()
+    return (*above, (table, rf"\g<0>\n{item},"))
+
+
 ADDITIONS: dict[str, dict[str, Change]] = {
     "A method": {
         "explorer/methods/halved.py": METHOD.format(
@@ -189,9 +198,8 @@ ADDITIONS: dict[str, dict[str, Change]] = {
             traits="",
             body="state.loss_targets = dense(state.loss_targets, classes=state.classes) / 2",
         ),
-        "explorer/methods/__init__.py": (
-            ("METHODS: dict", "from explorer.methods.halved import Halved\n\nMETHODS: dict"),
-            ("        Alibi,\n", "        Alibi,\n        Halved,\n"),
+        "explorer/methods/__init__.py": line(
+            r"for method in \(", "from explorer.methods.halved import Halved", "Halved"
         ),
     },
     "A governed method": {
@@ -202,17 +210,13 @@ ADDITIONS: dict[str, dict[str, Change]] = {
             traits='    traits: ClassVar[Traits] = Traits(remembers="classes")\n',
             body="pass",
         ).replace("    makes_dense: ClassVar[bool] = True\n", ""),
-        "explorer/governance/__init__.py": (
-            ("_ALL: tuple", "from explorer.governance.onlooker import Onlooker\n\n_ALL: tuple"),
-            ("    Contributions,\n", "    Contributions,\n    Onlooker,\n"),
+        "explorer/governance/__init__.py": line(
+            r"_ALL[^=]*= \(", "from explorer.governance.onlooker import Onlooker", "Onlooker"
         ),
     },
     "A metric": {
-        "explorer/run_files.py": (
-            (
-                "    for metric in (\n",
-                '    for metric in (\n        Metric(name="error_rate", unit="fraction", higher_is_better=False),\n',
-            ),
+        "explorer/run_files.py": line(
+            r"for metric in \(", "", 'Metric(name="error_rate", unit="fraction", higher_is_better=False)'
         ),
         "explorer/engine/task.py": (
             ('return {"accuracy": right', 'return {"error_rate": 1 - right / len(test), "accuracy": right'),
@@ -220,45 +224,34 @@ ADDITIONS: dict[str, dict[str, Change]] = {
     },
     "A dataset": {
         "explorer/data/stripes.py": DATASET,
-        "explorer/data/sources.py": (
-            ("DATASETS: dict", "from explorer.data.stripes import Stripes\n\nDATASETS: dict"),
-            ("for source in (", "for source in (Stripes, "),
-        ),
+        "explorer/data/sources.py": line(r"for source in \(", "from explorer.data.stripes import Stripes", "Stripes"),
     },
     "A model": {
         "explorer/models/plain.py": MODEL,
-        "explorer/models/table.py": (
-            ("import gpt,", "import gpt, plain,"),
-            ("FAMILIES = (", "FAMILIES = (plain.FAMILY, "),
-        ),
+        "explorer/models/table.py": line(r"FAMILIES = \(", "from explorer.models import plain", "plain.FAMILY"),
     },
     "A section of the run report": {
         "explorer/report/run/added_section.py": SECTION.format(part="run", cls="Run"),
-        "explorer/report/run_report.py": (
-            ("SECTIONS: tuple", "from explorer.report.run.added_section import AddedSection\n\nSECTIONS: tuple"),
-            ("    TrainingSection(),\n", "    TrainingSection(),\n    AddedSection(),\n"),
+        "explorer/report/run_report.py": line(
+            SECTIONS, "from explorer.report.run.added_section import AddedSection", "AddedSection()"
         ),
     },
     "A section of the sweep report": {
         "explorer/report/sweep/added_section.py": SECTION.format(part="sweep", cls="Sweep"),
-        "explorer/report/sweep_report.py": (
-            ("SECTIONS: tuple", "from explorer.report.sweep.added_section import AddedSection\n\nSECTIONS: tuple"),
-            ("    NegativesSection(),\n", "    NegativesSection(),\n    AddedSection(),\n"),
+        "explorer/report/sweep_report.py": line(
+            SECTIONS, "from explorer.report.sweep.added_section import AddedSection", "AddedSection()"
         ),
     },
     "A section of the explorer notebook": {
         "explorer/views/explorer/added_section.py": PANEL,
-        "explorer/views/explore.py": (
-            ("SECTIONS = (", "from explorer.views.explorer.added_section import AddedSection\n\nSECTIONS = ("),
-            ("ControlsSection, CompositionSection)", "ControlsSection, CompositionSection, AddedSection)"),
+        "explorer/views/explore.py": line(
+            SECTIONS, "from explorer.views.explorer.added_section import AddedSection", "AddedSection"
         ),
     },
-    "A form field": {"explorer/report/forms/7_unasked.toml": (("\n[[fields]]\n", f"{FIELD}\n[[fields]]\n"),)},
+    "A form field": {"explorer/report/forms/7_unasked.toml": ((r"\n\[\[fields\]\]\n", f"{FIELD}\n[[fields]]\n"),)},
     "A CLI verb": {
         "explorer/cli/greet.py": VERB,
-        "explorer/cli/verbs.py": (
-            ('    "quickstart": (', '    "greet": ("greet:greet", "Greet somebody."),\n    "quickstart": ('),
-        ),
+        "explorer/cli/verbs.py": line(r"VERBS[^=]*= \{.*", "", '"greet": ("greet:greet", "Greet somebody.")'),
     },
 }
 
@@ -278,15 +271,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(path: Path, change: Change) -> None:
-    """Write a new file, or change lines of one that is there, each at its first place."""
+    """Write a new file, or change one that is there, at the first place of each pattern."""
     if isinstance(change, str):
         assert not path.exists()
         path.write_text(change)
         return
     text = path.read_text()
     for old, new in change:
-        assert old in text, f"{path}: {old}"
-        text = text.replace(old, new, 1)
+        text, changed = re.subn(old, new, text, count=1)
+        assert changed, f"{path}: {old}"
     path.write_text(text)
 
 
