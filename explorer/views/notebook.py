@@ -1,6 +1,7 @@
 """What every notebook is built on: the directory of its runs, and charts that are as wide as their place."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import altair as alt
 import anywidget
 
 from explorer.page import theme
+from explorer.page.document import Span, Text
 
 
 def runs_directory(runs: str | Path | None) -> Path:
@@ -34,6 +36,25 @@ def empty_chart(**options: Any) -> alt.JupyterChart:
     """A chart widget that shows nothing until its `chart` is set. Needs no network."""
     alt.JupyterChart.enable_offline()
     return alt.JupyterChart(None, embed_options=theme.EMBED, **options)  # pyright: ignore[reportArgumentType]
+
+
+def named(name: str) -> tuple[Span, ...]:
+    """Return a name from outside, which a widget clips and isolates."""
+    return (Span(name, "name"),)
+
+
+def swatch(recipe: str, look: theme.Look) -> tuple[Span, ...]:
+    """Return a recipe's name after its shape in its colour, as in the chart; without one if the chart lacks it."""
+    return (Span(recipe, "name", mark=look.mark(recipe)),)
+
+
+def joined(texts: Iterable[Text], separator: str = ", ") -> tuple[Span, ...]:
+    """Return texts as one, with a separator between them."""
+    spans: list[Span] = []
+    for text in texts:
+        spans += [Span(separator)] if spans else []
+        spans += [Span(text)] if isinstance(text, str) else text
+    return tuple(spans)
 
 
 class Quiet:

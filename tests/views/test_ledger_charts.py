@@ -11,6 +11,7 @@ import vl_convert
 
 from explorer.audit.history import DepthProfile, decisions, depth_profiles, directions
 from explorer.audit.shares import shares
+from explorer.page.html import fragment
 from explorer.page.pictures import VEGA_LITE
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger import depth, matrices, timeline
@@ -124,9 +125,9 @@ def test_the_timeline_says_what_decided(run: RunLedger) -> None:
     assert [row["step"] for row in values(chart, "decisions")] == [24, 36]
     assert "entropy-settled (tolerance 0.02), on numbers of open/mit" in values(chart, "decisions")[0]["by"]
     assert [row["step"] for row in values(chart, "phases")] == [0, 16]
-    table = timeline.decisions_table([replace(found[0], superseded=True)])
+    table = fragment(*timeline.decisions_table([replace(found[0], superseded=True)]))
     assert "undone by a re-execution" in table
-    assert "undone" not in timeline.decisions_table(found)
+    assert "undone" not in fragment(*timeline.decisions_table(found))
 
 
 def test_a_timeline_without_decisions_still_has_phases() -> None:

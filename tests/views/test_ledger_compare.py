@@ -12,7 +12,8 @@ import vl_convert
 from explorer import run_files, rundir
 from explorer.audit.shares import shares
 from explorer.canonical import digest
-from explorer.entries.kinds import Genesis
+from explorer.entries.run import Genesis
+from explorer.page.html import fragment
 from explorer.page.pictures import VEGA_LITE
 from explorer.run_files import RunRecord
 from explorer.views.ledger.depth import depth_profile, profile_frame
@@ -58,7 +59,7 @@ def test_a_run_does_not_differ_from_itself(pair: tuple[OpenRun, OpenRun]) -> Non
         assert (frame[f"{measure}_difference"] == 0).all()
     differences = share_differences(run, run)["difference"]
     assert (differences.dropna() == 0).all() and differences.notna().any()
-    assert "they are the same" in facts_table(facts(run, run))
+    assert "they are the same" in fragment(*facts_table(facts(run, run)))
 
 
 def test_profiles_are_compared_at_the_last_step_that_both_have(pair: tuple[OpenRun, OpenRun]) -> None:
@@ -66,8 +67,12 @@ def test_profiles_are_compared_at_the_last_step_that_both_have(pair: tuple[OpenR
     assert step == 16 and list(frame["layer"]) == list(LAYERS[:-1])
     wanted = Sample().profile(16).joint
     assert np.allclose(frame["entropy_first"], wanted[:-1, 6]) and np.allclose(frame["p_value_second"], wanted[:-1, 5])
-    table = profiles_table(*pair, "chi")
-    assert "after step 16" in table and "p, second" in table and "p, first" not in profiles_table(*pair, "entropy")
+    table = fragment(*profiles_table(*pair, "chi"))
+    assert (
+        "after step 16" in table
+        and "p, second" in table
+        and "p, first" not in fragment(*profiles_table(*pair, "entropy"))
+    )
     assert "1 layer of the second run alone: &lt;img src=x" in table and "<img" not in table
 
 
@@ -90,7 +95,7 @@ def test_what_is_drawn_is_said_in_a_table_too(pair: tuple[OpenRun, OpenRun]) -> 
     drawn = [row for rows in chart["datasets"].values() for row in rows]
     assert len(drawn) == len(frame) and {row["state"] for row in drawn} == {"", "denied"}
     assert vl_convert.vegalite_to_svg(chart, vl_version=VEGA_LITE).count("currentColor") > 3
-    table = differences_table(frame)
+    table = fragment(*differences_table(frame))
     assert table.count("<tr>") == len(frame) + 2  # two heads: the smaller ones are folded away
     largest = frame.loc[frame["difference"].abs().idxmax()]
     assert table.index(f">{largest['layer']}<") < table.index("<details>")

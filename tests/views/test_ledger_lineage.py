@@ -8,10 +8,11 @@ import pytest
 from markupsafe import Markup
 
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import Genesis, Parent
-from explorer.release import lineage as searching
+from explorer.entries.run import Genesis, Parent
+from explorer.page.html import fragment
+from explorer.release import family as searching
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger.lineage_section import HEIGHT, WIDTH, Arrow, Box, graph, lineage_html, placed
+from explorer.views.ledger.lineage_section import HEIGHT, WIDTH, Arrow, Box, graph, lineage_blocks, placed
 from explorer.views.ledger.open_run import open_run
 from tests.audit.governed_run import sign_again, write_governed_run
 from tests.provenance.people import NOW
@@ -78,19 +79,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_table_says_what_the_graph_shows(run: Path, tmp_path: Path) -> None:
     (tmp_path / "trust.json").write_bytes((run / "governance" / "trust.json").read_bytes())
-    shown = lineage_html(open_run(run, trust=tmp_path / "trust.json", now=NOW))
+    shown = fragment(*lineage_blocks(open_run(run, trust=tmp_path / "trust.json", now=NOW)))
     assert "\u2713 verified" in shown and "\u2013 claimed only" in shown
     assert "by a deletion: only claimed" in shown and "its name is all that is known" in shown
     assert "example.com/&lt;b&gt;never-seen" in shown and "<b>" not in shown
     root = RunLedger(run).ledger.checkpoint().root.hex()
     assert shown.count(root[:12]) >= 2  # in the graph and in the table
-    assert "\u2713" not in lineage_html(open_run(run, trust=None, now=NOW))
+    assert "\u2713" not in fragment(*lineage_blocks(open_run(run, trust=None, now=NOW)))
 
 
 def test_a_run_alone_says_so_and_one_with_too_many_relatives_too(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = open_run(write_governed_run(tmp_path / "runs"), trust=None, now=NOW)
-    assert "It goes on from no other run" in lineage_html(alone)
+    assert "It goes on from no other run" in fragment(*lineage_blocks(alone))
     monkeypatch.setattr(searching, "MOST", 1)
-    assert "more were met" in lineage_html(open_run(run, trust=None, now=NOW))
+    assert "more were met" in fragment(*lineage_blocks(open_run(run, trust=None, now=NOW)))

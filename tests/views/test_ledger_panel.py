@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from markupsafe import Markup
 
 from explorer import rundir
 from explorer.audit.history import badge
@@ -13,12 +12,15 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Genesis, Parent
 from explorer.errors import RunError
 from explorer.ledger.storage import blob_path
+from explorer.page.document import Paragraph
 from explorer.project import AUDIT
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger.badge import badge_words
 from explorer.views.ledger.drilldown import entry_lines
-from explorer.views.ledger.ledger_panel import Ledger, Page, ledger
+from explorer.views.ledger.ledger_panel import Ledger, ledger
 from explorer.views.ledger.open_run import find_run, read_all_steps
+from explorer.views.ledger.pane import ReadSection
+from explorer.views.ledger.training_section import TrainingSection
 from tests.audit.governed_run import sign_again
 from tests.deletion import certified
 from tests.deletion.deleted_runs import FIRST
@@ -34,11 +36,17 @@ def view(governed_runs: Path) -> Ledger:
     return ledger(governed_runs)
 
 
+def training(view: Ledger) -> TrainingSection:
+    section = view.sections["training"]
+    assert isinstance(section, TrainingSection)
+    return section
+
+
 def click(view: Ledger, layer: str, class_: str) -> None:
     """What the browser sends after a click on a cell of the heat map."""
     store = [{"unit": "cells", "fields": [], "values": [layer, class_]}]
     value = {"vlPoint": {"or": [{"row": layer, "column": class_}]}}
-    view.training.heat.chart._vl_selections = {"cell": {"value": value, "store": store}}
+    training(view).heat.chart._vl_selections = {"cell": {"value": value, "store": store}}
 
 
 def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
@@ -47,7 +55,8 @@ def test_it_opens_on_a_run_and_says_that_nobody_was_asked(view: Ledger) -> None:
     assert "Not checked against anybody" in shown and "Verified" not in shown
     assert "Simulated provenance" not in shown
     assert all(
-        pane.drawn for pane in (view.training.heat, view.training.depth, view.training.direction, view.training.time)
+        pane.drawn
+        for pane in (training(view).heat, training(view).depth, training(view).direction, training(view).time)
     )
 
 
@@ -58,10 +67,10 @@ def test_a_section_is_computed_when_it_is_opened_and_again_for_another_reader(
     view = ledger(governed_runs)
     for name in ("lineage", "deletion", "access"):
         section = view.sections[name]
-        assert isinstance(section, Page) and section.said.value == ""
-        monkeypatch.setattr(section, "_write", lambda opened, name=name: (asked.append(name), Markup(name))[1])
+        assert isinstance(section, ReadSection) and section.said.value == ""
+        monkeypatch.setattr(section, "blocks", lambda opened, name=name: (asked.append(name), [Paragraph(name)])[1])
     view.section.value = "lineage"
-    assert asked == ["lineage"] and texts(view).endswith("lineage")
+    assert asked == ["lineage"] and texts(view).endswith("<p>lineage</p>\n")
     view.section.value = "access"
     view.section.value = "lineage"
     assert asked == ["lineage", "access"]
@@ -114,33 +123,33 @@ def test_what_a_run_goes_on_from_stands_in_its_head(tmp_path: Path) -> None:
 
 def test_a_click_leads_to_the_entries(view: Ledger) -> None:
     click(view, "norm", "open/bsd")
-    shown = str(view.training.entries.value)
+    shown = str(training(view).entries.value)
     assert "Entries behind open/bsd in norm, steps 0 to 47" in shown
     assert "Proof of entry 20" in shown and "c2sp.org/tlog-proof@v1" in shown
     assert "explorer ledger prove" in shown and "And 24 more entries" in shown
-    assert (view.training.controls.layer.value, view.training.controls.class_.value) == ("norm", "open/bsd")
-    assert "norm, whole segments: steps 0 to 47" in str(view.training.direction._said.value)
-    view.training.controls.class_.value = "withheld"
-    assert "every layer was denied to it" in str(view.training.entries.value)
+    assert (training(view).controls.layer.value, training(view).controls.class_.value) == ("norm", "open/bsd")
+    assert "norm, whole segments: steps 0 to 47" in str(training(view).direction._said.value)
+    training(view).controls.class_.value = "withheld"
+    assert "every layer was denied to it" in str(training(view).entries.value)
 
 
 def test_a_stretch_that_ends_before_it_begins_is_turned_round(view: Ledger) -> None:
-    fields = view.training.controls
+    fields = training(view).controls
     fields.first.value = 16
     fields.last.value = 3
     assert fields.steps == range(3, 17)
-    assert "steps 3 to 16" in str(view.training.entries.value)
+    assert "steps 3 to 16" in str(training(view).entries.value)
     fields.first.value, fields.last.value = 0, STEPS - 1
     assert fields.steps == range(STEPS)
 
 
 def test_another_trust_file_leaves_what_is_looked_at(governed_runs: Path, governed: Path) -> None:
     view = ledger(governed_runs)
-    view.training.controls.first.value, view.training.controls.last.value = 16, 20
+    training(view).controls.first.value, training(view).controls.last.value = 16, 20
     click(view, "norm", "open/bsd")
     view.controls.trust.value = str(governed / rundir.GOVERNANCE / "trust.json")
     assert "Verified" in texts(view)
-    assert "Entries behind open/bsd in norm, steps 16 to 20" in str(view.training.entries.value)
+    assert "Entries behind open/bsd in norm, steps 16 to 20" in str(training(view).entries.value)
     view.controls.trust.value = "nowhere.json"
     assert "cannot read nowhere.json" in texts(view) and view.opened is None
 
@@ -198,10 +207,10 @@ def test_simulated_provenance_is_said_above_everything(tmp_path: Path) -> None:
 
 def test_a_run_that_a_deletion_made_shows_the_steps_that_it_has(tmp_path: Path) -> None:
     kept, replayed = certified.structural(tmp_path / "kept").new, certified.replayed(tmp_path / "again").new
-    fields = ledger(tmp_path / "again", run=str(replayed)).training.controls
+    fields = training(ledger(tmp_path / "again", run=str(replayed))).controls
     assert (fields.first.min, fields.steps) == (FIRST, range(FIRST, DELETED_AFTER))
     view = ledger(tmp_path / "kept", run=str(kept))
-    assert "it holds what a deletion kept, and trained nothing" in texts(view) and not view.training.heat.drawn
+    assert "it holds what a deletion kept, and trained nothing" in texts(view) and not training(view).heat.drawn
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
@@ -209,7 +218,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     layers = (*LAYERS[:-1], hostile)
     write_governed_run(tmp_path, sample=Sample(layers=layers))
     view = ledger(tmp_path)
-    view.training.controls.layer.value = hostile
+    training(view).controls.layer.value = hostile
     shown = texts(view)
     assert "&lt;img src=x" in shown and "<img" not in shown
 
@@ -218,7 +227,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     write_governed_run(tmp_path, steps=20)
     view = ledger(tmp_path)
     assert "unfinished, there may be more to come" in texts(view)
-    assert view.training.controls.last.max == 19
+    assert training(view).controls.last.max == 19
 
 
 def test_a_run_without_a_step_and_one_without_its_spool(tmp_path: Path) -> None:

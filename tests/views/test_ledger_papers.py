@@ -12,9 +12,10 @@ from explorer.deletion.finish import CERTIFICATE
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Access
 from explorer.errors import LedgerError
+from explorer.page.html import fragment
 from explorer.project import AUDIT, runs_of
-from explorer.views.ledger.access_section import access_html
-from explorer.views.ledger.deletion_section import certificates_html
+from explorer.views.ledger.access_section import access_blocks
+from explorer.views.ledger.deletion_section import certificate_blocks
 from explorer.views.ledger.open_run import OpenRun, open_run
 from tests.audit.governed_run import NEWS
 from tests.deletion import certified
@@ -45,13 +46,13 @@ def opened(run: Path, *, trust: bool = True) -> OpenRun:
 
 
 def test_a_certificate_is_deleted_for_who_believes_its_signer_alone(deletion: Deletion, tmp_path: Path) -> None:
-    shown = certificates_html(opened(deletion.old), here=tmp_path)
+    shown = fragment(*certificate_blocks(opened(deletion.old), here=tmp_path))
     assert "\u2713 deleted" in shown and NEWS in shown and "claims held" in shown and "this run had it" in shown
     assert "Said by the signer, not checked" in shown and "To be destroyed, and still there" in shown
     assert "explorer delete verify " in shown and "in no entry" in shown
-    unasked = certificates_html(opened(deletion.old, trust=False), here=tmp_path)
+    unasked = fragment(*certificate_blocks(opened(deletion.old, trust=False), here=tmp_path))
     assert "\u2713 deleted" not in unasked and "not checked" in unasked and "not looked" in unasked
-    assert "this run is without it" in certificates_html(opened(deletion.new), here=tmp_path)
+    assert "this run is without it" in fragment(*certificate_blocks(opened(deletion.new), here=tmp_path))
 
 
 def test_a_forged_certificate_is_not_shown_as_deleted(deletion: Deletion, tmp_path: Path) -> None:
@@ -63,35 +64,35 @@ def test_a_forged_certificate_is_not_shown_as_deleted(deletion: Deletion, tmp_pa
 
     for content in (signed_again(deletion.content, lie), signed_again(deletion.content, lie, by="stranger")):
         (new / CERTIFICATE).write_bytes(content)
-        shown = certificates_html(opened(old), here=tmp_path)
+        shown = fragment(*certificate_blocks(opened(old), here=tmp_path))
         assert "\u2713" not in shown and "as it claims" in shown and "<b>" not in shown
     (new / CERTIFICATE).write_text(json.dumps({"payloadType": "<b>"}))
-    shown = certificates_html(opened(old), here=tmp_path)
+    shown = fragment(*certificate_blocks(opened(old), here=tmp_path))
     assert "No certificate: " in shown and "No certificate speaks of this run" in shown and "<b>" not in shown
 
 
 def test_the_log_names_reader_classes_and_steps(reads: Path) -> None:
-    shown = access_html(opened(reads))
+    shown = fragment(*access_blocks(opened(reads)))
     assert "example.com/auditor" in shown and "keys wrapped" in shown and NEWS in shown
     assert "step entries, steps 0 to 11" in shown and "in no words here" not in shown  # the signed requests say it
     assert "\u2713 Verified" in shown and "holds today" in shown
     assert f"{AUDIT} 2 --out entry-2.tlog-proof" in shown
-    unasked = access_html(opened(reads, trust=False))
+    unasked = fragment(*access_blocks(opened(reads, trust=False)))
     assert "Not checked" in unasked and "\u2713" not in unasked and "nobody was asked" in unasked
 
 
 def test_a_read_of_another_run_is_not_shown(tmp_path: Path) -> None:
     run = write_project(tmp_path)
-    assert "There is no project&#39;s ledger in" in access_html(opened(run))
+    assert "There is no project&#39;s ledger in" in fragment(*access_blocks(opened(run)))
     other = LedgerState(origin="example.com/another", size=3, root="a" * 64)
     entry = Access(ledger=other, grant="b" * 64, query="c" * 64, blobs={})
     with project_of(run) as project:
         project.append(entry)
-    assert "None of its entries is about this run" in access_html(opened(run))
+    assert "None of its entries is about this run" in fragment(*access_blocks(opened(run)))
     head = opened(run).ledger.ledger.checkpoint()
     with project_of(run) as project:
         project.append(replace(entry, ledger=LedgerState(origin=head.origin, size=head.size, root="d" * 64)))
-    shown = access_html(opened(run))
+    shown = fragment(*access_blocks(opened(run)))
     assert shown.count("<tr>") == 2 and "of another state than this ledger has ever had" in shown
     assert "not known here" in shown
 
@@ -101,4 +102,4 @@ def test_a_ledger_that_was_changed_is_not_believed(reads: Path, tmp_path: Path) 
     run = runs / reads.parent.name / reads.name
     (runs / AUDIT / "checkpoint").write_bytes((runs / AUDIT / "checkpoint").read_bytes().replace(b"\n3\n", b"\n2\n"))
     with pytest.raises(LedgerError):
-        access_html(opened(run))
+        fragment(*access_blocks(opened(run)))

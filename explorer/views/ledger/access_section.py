@@ -1,19 +1,18 @@
 """The section on access: whose keys were wrapped for the run, who read it, and what, as the project's ledger has it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from markupsafe import Markup
-
 from explorer.audit.badges import ProjectBadge, project_badge
-from explorer.disclosure.access_log import AccessLog, Logged, access_log
+from explorer.disclosure.access_log import Logged, access_log
 from explorer.page import amounts
-from explorer.page.document import clipped
+from explorer.page.document import Block, Code, Column, Paragraph, Row, Table, Text, clipped, with_note
 from explorer.project import AUDIT, runs_of
 from explorer.runlog.run_keys import JOINT
 from explorer.views.ledger.drilldown import prove_commands
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.ledger.pane import coded, heading, note, nothing, warning
-from explorer.views.tables import Column, Row, named, table, with_note
+from explorer.views.ledger.pane import ReadSection, coded, heading, note, warning
+from explorer.views.notebook import named
 
 MOST = 100  # entries that are shown, the last ones
 COLUMNS = (
@@ -38,30 +37,31 @@ CAPTION = (
 )
 
 
-def access_html(opened: OpenRun) -> Markup:
-    """The log. Raises `LedgerError` for a project's ledger that is damaged."""
+def access_blocks(opened: OpenRun) -> Iterator[Block]:
+    """Yield the log. Raises `LedgerError` for a project's ledger that is damaged."""
+    yield heading("Who may read it, and who did")
     runs = runs_of(opened.ledger.run)
     badge = project_badge(runs, trust=opened.trust, now=opened.now)
-    title = heading("Who may read it, and who did")
     if badge is None:
-        return title + nothing(coded(NO_LEDGER) % (runs / AUDIT))
-    found = access_log(opened.ledger, trust=opened.trust, now=opened.now)
-    return title + _standing(badge) + _unknown(found) + _log(found, badge)
+        yield Paragraph(coded(NO_LEDGER % (runs / AUDIT)), "empty")
+        return
+    log = access_log(opened.ledger, trust=opened.trust, now=opened.now)
+    yield _standing(badge)
+    for entry in log.unknown[:MOST]:
+        yield warning(f"{entry} is of a version that is not known here, and may be about this run.")
+    if not log.logged:
+        yield Paragraph(NOTHING, "empty")
+        return
+    shown = log.logged[-MOST:]
+    yield Table(COLUMNS, [_row(logged) for logged in shown])
+    if rest := len(log.logged) - len(shown):
+        yield note(f"and {rest:,} before these")
+    yield note(coded(CAPTION))
+    yield note("A proof shows somebody far away, who trusts the signer, that an entry is in the project's ledger:")
+    yield Code(prove_commands(badge.directory, shown[-1].index, here=Path.cwd()))
 
 
-def _log(found: AccessLog, badge: ProjectBadge) -> Markup:
-    if not found.logged:
-        return nothing(NOTHING)
-    shown = found.logged[-MOST:]
-    rest = len(found.logged) - len(shown)
-    before = note(f"and {rest:,} before these") if rest else Markup("")
-    commands = prove_commands(badge.directory, shown[-1].index, here=Path.cwd())
-    words = note("A proof shows somebody far away, who trusts the signer, that an entry is in the project's ledger:")
-    proof = Markup('<pre class="x-said">{}</pre>').format(commands)
-    return table(COLUMNS, [_row(each) for each in shown]) + before + note(coded(CAPTION)) + words + proof
-
-
-def _standing(badge: ProjectBadge) -> Markup:
+def _standing(badge: ProjectBadge) -> Paragraph:
     size = f"{amounts.count(badge.size, 'entry', 'entries')} in {badge.directory}, root {badge.root[:16]}"
     if not badge.anchored:
         return note(f"The project's ledger: {size}. Not checked: name a trust file.")
@@ -71,41 +71,45 @@ def _standing(badge: ProjectBadge) -> Markup:
     return note(f"The project's ledger: {size}. \u2713 Verified, signed by {', '.join(badge.signed_by)}{cosigned}.")
 
 
-def _unknown(found: AccessLog) -> Markup:
-    words = "is of a version that is not known here, and may be about this run"
-    return Markup("").join(warning(f"{each} {words}.") for each in found.unknown[:MOST])
-
-
-def _row(each: Logged) -> Row:
-    action = with_note(ACTIONS[each.action], "" if each.fits else "of another state than this ledger has ever had")
+def _row(logged: Logged) -> Row:
+    action = with_note(ACTIONS[logged.action], "" if logged.fits else "of another state than this ledger has ever had")
     return Row(
-        cells=(str(each.index), action, _who(each), _covers(each), _asked(each)),
-        quiet=each.action == "revoked",
+        cells=(str(logged.index), action, _who(logged), _covers(logged), _asked(logged)),
+        quiet=logged.action == "revoked",
     )
 
 
-def _who(each: Logged) -> Markup:
-    digest = f"grant {each.id} {each.grant[:12]}" if each.id else f"grant {each.grant[:12]}"
-    if each.known is None:
+def _who(logged: Logged) -> Text:
+    digest = f"grant {logged.id} {logged.grant[:12]}" if logged.id else f"grant {logged.grant[:12]}"
+    if logged.known is None:
         return with_note("not known here", f"{digest}: its file is not beside the run")
-    standing = "holds today" if each.known.believed else each.known.why or "nobody was asked who signed it"
-    return with_note(named(each.known.grant.grantee.name), f"{digest}: {clipped(standing, 160)}")
+    standing = "holds today" if logged.known.believed else logged.known.why or "nobody was asked who signed it"
+    return with_note(named(logged.known.grant.grantee.name), f"{digest}: {clipped(standing, 160)}")
 
 
-def _covers(each: Logged) -> str | Markup:
-    if each.known is None:
+def _covers(logged: Logged) -> Text:
+    if logged.known is None:
         return amounts.MISSING
-    grant = each.known.grant
+    grant = logged.known.grant
     words = clipped(", ".join(grant.classes), 120)
     return with_note(words, f"{', '.join(grant.entries)} entries, until {grant.expires}")
 
 
-def _asked(each: Logged) -> str | Markup:
-    if each.query is None:
+def _asked(logged: Logged) -> Text:
+    if logged.query is None:
         return amounts.MISSING
-    if each.asked is None:
-        return with_note("in no words here", f"query {each.query[:12]}")
-    asked = each.asked
+    if logged.asked is None:
+        return with_note("in no words here", f"query {logged.query[:12]}")
+    asked = logged.asked
     classes = clipped(", ".join("numbers over several" if path == JOINT else path for path in asked.classes), 120)
     steps = f"{asked.kind} entries, steps {asked.steps.start:,} to {asked.steps.stop - 1:,}"
-    return with_note(classes, f"{steps}; query {each.query[:12]}")
+    return with_note(classes, f"{steps}; query {logged.query[:12]}")
+
+
+class AccessSection(ReadSection):
+    """Section on access."""
+
+    key, title = "access", "Access log"
+
+    def blocks(self, opened: OpenRun) -> Iterator[Block]:
+        return access_blocks(opened)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from markupsafe import Markup
-
 from explorer.audit.history import Badge
 from explorer.page import amounts
+from explorer.page.document import sentence
+from explorer.page.html import Markup, element, fragment
 
 Verdict = Literal["verified", "unchecked", "broken"]
 TITLES: dict[Verdict, str] = {
@@ -66,15 +66,12 @@ def badge_words(found: Badge) -> Words:
 
 
 def badge_html(words: Words) -> Markup:
-    """The badge as HTML."""
-    chip = Markup('<span class="x-badge x-{}" role="status"><span aria-hidden="true">{}</span> {}</span>').format(
-        words.verdict, SIGNS[words.verdict], words.title
-    )
-    listed = Markup("").join(Markup("<li>{}</li>").format(each) for each in words.findings)
-    findings = Markup('<ul class="x-warn">{}</ul>').format(listed) if words.findings else Markup("")
-    return Markup('{} <span class="x-note">{}</span>{}').format(
-        chip, " ".join(_sentence(s) for s in words.sentences), findings
-    )
+    """Return the badge as HTML."""
+    sign = element("span", SIGNS[words.verdict], aria_hidden="true")
+    chip = element("span", sign, f" {words.title}", class_=f"x-badge x-{words.verdict}", role="status")
+    sentences = element("span", " ".join(map(sentence, words.sentences)), class_="x-note")
+    findings = element("ul", *(element("li", finding) for finding in words.findings), class_="x-warn")
+    return chip + " " + sentences + (findings if words.findings else "")
 
 
 def is_simulated(classes: tuple[str, ...]) -> bool:
@@ -83,11 +80,5 @@ def is_simulated(classes: tuple[str, ...]) -> bool:
 
 
 def simulated_note(classes: tuple[str, ...]) -> Markup:
-    """What is shown above everything else where the provenance is simulated; nothing elsewhere."""
-    return (
-        Markup('<p class="x-simulated" role="note">{}</p>').format(SIMULATED) if is_simulated(classes) else Markup("")
-    )
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
+    """Return what is shown above everything else where the provenance is simulated; nothing elsewhere."""
+    return element("p", SIMULATED, class_="x-simulated", role="note") if is_simulated(classes) else fragment()

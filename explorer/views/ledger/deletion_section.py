@@ -2,17 +2,29 @@
 
 import os
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-
-from markupsafe import Markup
 
 from explorer.audit.withheld import read_withheld
 from explorer.deletion.claims import Outcome
 from explorer.deletion.finish import Found, certificates
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped
+from explorer.page.document import (
+    Block,
+    Bullets,
+    Code,
+    Column,
+    Fold,
+    Paragraph,
+    Row,
+    Span,
+    Table,
+    Text,
+    clipped,
+    isolated,
+    with_note,
+)
 from explorer.provenance.deletion_certificate import MEANS
 from explorer.runlog.forecast import Forecast, forecast_of
 from explorer.runlog.influence import Presence
@@ -20,8 +32,8 @@ from explorer.runlog.run_keys import JOINT, OwnKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.ledger.pane import coded, heading, note, nothing, warning
-from explorer.views.tables import Column, Row, named, table, with_note
+from explorer.views.ledger.pane import ReadSection, coded, heading, note, warning
+from explorer.views.notebook import named
 
 NOT_HERE = "No erasure is on record. Whether a secret was destroyed all the same cannot be told: they are not here."
 ERASED = "Erased from the record, with the secrets that opened them: numbers {}. The model has what it learned."
@@ -30,47 +42,40 @@ UNSAID = "The secrets of these were destroyed, and {}: numbers {}. The run does 
 KEPT = "Every class still has the secret that opens its numbers: `explorer delete erase` has erased none of them."
 
 
-def deletion_html(opened: OpenRun) -> Markup:
-    """Three parts; what one of them cannot say hides no other."""
-    parts = [
-        heading("What deleting each class takes"),
-        _part(lambda: deletions_table(opened.ledger)),
-        heading("Certificates"),
-        _part(lambda: certificates_html(opened, here=Path.cwd())),
-        heading("Erased from the record"),
-        _part(lambda: erased_html(opened)),
-    ]
-    return Markup("").join(parts)
+def deletion_blocks(opened: OpenRun) -> Iterator[Block]:
+    """Yield three parts; a part that fails hides no other."""
+    parts: dict[str, Callable[[], Iterator[Block]]] = {
+        "What deleting each class takes": lambda: deletions_table(opened.ledger),
+        "Certificates": lambda: certificate_blocks(opened, here=Path.cwd()),
+        "Erased from the record": lambda: erased_blocks(opened),
+    }
+    for title, write in parts.items():
+        yield heading(title)
+        try:
+            yield from list(write())
+        except ExplorerError as error:
+            yield warning(str(error))
 
 
-def erased_html(opened: OpenRun) -> Markup:
-    """Whose numbers nobody can open any more, and what the project's ledger says of it. Raises `LedgerError` or
+def erased_blocks(opened: OpenRun) -> Iterator[Block]:
+    """Yield which numbers nobody can open any more, and what the project's ledger has about it. Raises `LedgerError` or
     `ProvenanceError` for secrets that cannot be used."""
-    keys, said = opened.ledger.keys, read_withheld(opened.ledger.ledger, trust=opened.trust, now=opened.now)
+    keys, withheld = opened.ledger.keys, read_withheld(opened.ledger.ledger, trust=opened.trust, now=opened.now)
     destroyed = keys.erased if isinstance(keys, OwnKeys) else frozenset[str]()
-    named = {*said.erased, JOINT} if said.erased else set[str]()
-    found = Markup("")
-    if named:
-        entries = sorted({index for each in said.erased.values() for index in each})
-        found += note(ERASED.format(_names(opened, named)))
-        found += note(SAID.format(", ".join(map(str, entries))))
-    if destroyed - named:
-        found += warning(UNSAID.format(said.without, _names(opened, destroyed - named)))
-    if found:
-        return found
-    return note(coded(KEPT)) if isinstance(keys, OwnKeys) else note(NOT_HERE)
+    recorded = {*withheld.erased, JOINT} if withheld.erased else set[str]()
+    if recorded:
+        entries = sorted({index for indices in withheld.erased.values() for index in indices})
+        yield note(ERASED.format(_names(opened, recorded)))
+        yield note(SAID.format(", ".join(map(str, entries))))
+    if destroyed - recorded:
+        yield warning(UNSAID.format(withheld.without, _names(opened, destroyed - recorded)))
+    if not recorded and not destroyed:
+        yield note(coded(KEPT)) if isinstance(keys, OwnKeys) else note(NOT_HERE)
 
 
 def _names(opened: OpenRun, whose: Collection[str]) -> str:
     names = [f"of {path}" for path in opened.classes if path in whose]
     return ", ".join([*names, *(["over several classes"] if JOINT in whose else [])])
-
-
-def _part(write: Callable[[], Markup]) -> Markup:
-    try:
-        return write()
-    except ExplorerError as error:
-        return warning(str(error))
 
 
 DELETIONS = (
@@ -87,25 +92,26 @@ NOTE = (
 )
 
 
-def deletions_table(run: RunLedger) -> Markup:
-    """A row for each class that the run did not leave out. Raises as `explorer.runlog.forecast` does."""
+def deletions_table(run: RunLedger) -> Iterator[Block]:
+    """Yield a row for each class that the run did not leave out. Raises as `explorer.runlog.forecast` does."""
     presence = Presence(run)
     classes = [path for path in run.genesis.classes if path not in presence.absent.classes]
-    found = {path: forecast_of(presence, Target(classes=(path,))) for path in classes}
-    obstacles = sorted({each for forecast in found.values() for each in forecast.obstacles})
-    rows = [Row(cells=_cells(path, each), quiet=bool(each.obstacles)) for path, each in found.items()]
-    said = [Markup('<p class="x-note">{}<code>explorer delete plan</code> says more.</p>').format(NOTE)]
-    said += [Markup('<p class="x-note x-warn">Not possible here and now: {}</p>').format(each) for each in obstacles]
-    return table(DELETIONS, rows) + Markup("").join(said)
+    forecasts = {path: forecast_of(presence, Target(classes=(path,))) for path in classes}
+    rows = [Row(_cells(path, forecast), quiet=bool(forecast.obstacles)) for path, forecast in forecasts.items()]
+    if rows:
+        yield Table(DELETIONS, rows)
+    yield note(coded(f"{NOTE}`explorer delete plan` says more."))
+    for obstacle in sorted({obstacle for forecast in forecasts.values() for obstacle in forecast.obstacles}):
+        yield Paragraph(f"Not possible here and now: {obstacle}", "warning")
 
 
-def _cells(path: str, found: Forecast) -> tuple[str | Markup, ...]:
-    route, time = found.route, found.time
+def _cells(path: str, forecast: Forecast) -> tuple[Text, ...]:
+    route, time = forecast.route, forecast.time
     interval = "" if time.low is None else f"{amounts.seconds(time.low)} to {amounts.seconds(time.high)}"
     return (
         path,
         with_note(route.level, WAYS[route.level]),
-        "none" if found.reach.first is None else f"step {found.reach.first:,}",
+        "none" if forecast.reach.first is None else f"step {forecast.reach.first:,}",
         f"{route.steps:,}",
         with_note("not measured" if time.seconds is None else amounts.seconds(time.seconds), interval),
     )
@@ -132,14 +138,18 @@ WORD = (
 )
 
 
-def certificates_html(opened: OpenRun, *, here: Path) -> Markup:
-    """All of them, each with what it says. Raises `LedgerError` for a project's ledger that is damaged."""
-    found = certificates(opened.ledger, trust=opened.trust, now=opened.now)
-    damaged = Markup("").join(warning(f"No certificate: {each}") for each in found.damaged)
-    if not found.found:
-        return nothing(coded(NONE)) + damaged
-    body = table(CERTIFICATES, [_row(each) for each in found.found])
-    return body + note(WORD) + damaged + Markup("").join(_details(each, here) for each in found.found)
+def certificate_blocks(opened: OpenRun, *, here: Path) -> Iterator[Block]:
+    """Yield all of them, each with its content. Raises `LedgerError` for a project's ledger that is damaged."""
+    listed = certificates(opened.ledger, trust=opened.trust, now=opened.now)
+    if not listed.found:
+        yield Paragraph(coded(NONE), "empty")
+    else:
+        yield Table(CERTIFICATES, [_row(certificate) for certificate in listed.found])
+        yield note(coded(WORD))
+    for path in listed.damaged:
+        yield warning(f"No certificate: {path}")
+    for certificate in listed.found:
+        yield _details(certificate, here)
 
 
 def verdict(each: Found) -> str:
@@ -174,7 +184,7 @@ def _row(each: Found) -> Row:
             entry,
             still,
         ),
-        bold=each.deleted,
+        strong=each.deleted,
         quiet=each.path is None,
     )
 
@@ -188,28 +198,35 @@ def _why(each: Found) -> str:
     return f"all {len(each.verified.checks)} claims held; signed by {', '.join(each.verified.signed_by)}"
 
 
-def _details(each: Found, here: Path) -> Markup:
-    """All that one says, folded away."""
-    lines = [Markup("<p>SHA-256 of what was signed: <code>{}</code></p>").format(each.digest)]
-    if each.claimed is not None and each.path is not None:
-        value = each.claimed
-        lines.append(Markup("<p>{}</p>").format(MEANS[value.level]))
-        lines.append(Markup("<p>From <bdi>{}</bdi>, made <bdi>{}</bdi>.</p>").format(value.old.run, value.new.run))
-        path = shlex.quote(Path(os.path.relpath(each.path, here)).as_posix())
-        command = f"explorer delete verify {path} --old RUN --new RUN --trust TRUST.json"
-        lines.append(Markup('<pre class="x-said">{}</pre>').format(command))
-    if each.verified is not None:
-        claims = [f"{check.outcome}: {check.says}" for check in each.verified.checks]
-        lines += [_list("Checked here", claims), _list("Said by the signer, not checked", each.verified.said)]
-    if each.remaining:
-        rest = len(each.remaining) - SHOWN
+def _details(certificate: Found, here: Path) -> Fold:
+    """Return all that a certificate contains, folded away."""
+    blocks: list[Block] = [Paragraph((Span("SHA-256 of what was signed: "), Span(certificate.digest, "code")))]
+    if certificate.claimed is not None and certificate.path is not None:
+        value = certificate.claimed
+        path = shlex.quote(Path(os.path.relpath(certificate.path, here)).as_posix())
+        blocks += [
+            Paragraph(MEANS[value.level]),
+            Paragraph((Span("From "), *named(value.old.run), Span(", made "), *named(value.new.run), Span("."))),
+            Code(f"explorer delete verify {path} --old RUN --new RUN --trust TRUST.json"),
+        ]
+    if certificate.verified is not None:
+        blocks += _list("Checked here", [f"{check.outcome}: {check.says}" for check in certificate.verified.checks])
+        blocks += _list("Said by the signer, not checked", certificate.verified.said)
+    if certificate.remaining:
+        rest = len(certificate.remaining) - SHOWN
         more = (f"and {rest:,} more",) if rest > 0 else ()
-        lines.append(_list("To be destroyed, and still there", (*each.remaining[:SHOWN], *more)))
-    return Markup("<details><summary>What the certificate {} says</summary>{}</details>").format(
-        each.digest[:12], Markup("").join(lines)
-    )
+        blocks += _list("To be destroyed, and still there", (*certificate.remaining[:SHOWN], *more))
+    return Fold(f"What the certificate {certificate.digest[:12]} says", blocks)
 
 
-def _list(title: str, items: "list[str] | tuple[str, ...]") -> Markup:
-    listed = Markup("").join(Markup("<li><bdi>{}</bdi></li>").format(clipped(each, 400)) for each in items)
-    return Markup("<p>{}:</p><ul>{}</ul>").format(title, listed)
+def _list(title: str, items: Sequence[str]) -> tuple[Block, Block]:
+    return Paragraph(f"{title}:"), Bullets([isolated(item, 400) for item in items])
+
+
+class DeletionSection(ReadSection):
+    """Section on deletion."""
+
+    key, title = "deletion", "Deletion"
+
+    def blocks(self, opened: OpenRun) -> Iterator[Block]:
+        return deletion_blocks(opened)

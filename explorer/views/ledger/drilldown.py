@@ -2,23 +2,21 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from markupsafe import Markup
 
 from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.ledger.proof import SUFFIX, make_proof
 from explorer.merkle import leaf_hash
 from explorer.page import amounts
+from explorer.page.document import Block, Code, Column, Row, Span, Table
 from explorer.runlog.run_keys import Keys, NoKeys
 from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.runlog.segments import open_commitments, read_numbers
 from explorer.views.ledger.open_run import Steps
 from explorer.views.ledger.pane import heading, note
-from explorer.views.tables import Column, Row, table
 
 MAX_ENTRIES = 8
 OPENED = "A commitment opens where the numbers are those that the entry committed to."
@@ -52,14 +50,15 @@ class EntryLine:
     leaf: str  # the entry's hash in the tree, hexadecimal
 
 
-def drilled(run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: range) -> Markup:
-    """The entries behind one cell and a proof of each. Raises as `entry_lines` does."""
+def drilled(run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: range) -> Iterator[Block]:
+    """Yield the entries behind one cell and a proof of each. Raises as `entry_lines` does."""
     lines, total = entry_lines(run, recorded, layer=layer, class_=class_, steps=steps)
-    title = heading(f"Entries behind {class_} in {layer}, steps {steps.start:,} to {steps.stop - 1:,}")
+    yield heading(f"Entries behind {class_} in {layer}, steps {steps.start:,} to {steps.stop - 1:,}")
     if not lines:
-        return title + note(no_numbers(recorded, run.class_(class_), steps))
-    proofs = proofs_html(run, [line.index for line in lines], here=Path.cwd())
-    return title + entries_table(lines, total) + proofs
+        yield note(no_numbers(recorded, run.class_(class_), steps))
+        return
+    yield from entries_table(lines, total)
+    yield from proofs(run, [line.index for line in lines], here=Path.cwd())
 
 
 def no_numbers(recorded: Steps, class_: int, steps: range) -> str:
@@ -111,35 +110,38 @@ def entry_lines(
     return tuple(lines), len(having)
 
 
-def entries_table(lines: tuple[EntryLine, ...], total: int) -> Markup:
-    """The entries as a table, and how many are left out."""
+def entries_table(lines: Sequence[EntryLine], total: int) -> Iterator[Block]:
+    """Yield the entries as a table, and how many are left out."""
     rows = [
         Row(
-            cells=(
+            (
                 str(line.index),
                 f"{line.step:,}",
                 f"{line.examples:,}",
                 amounts.MISSING if line.weight is None else f"{line.weight:.4g}",
                 amounts.MISSING if line.norm is None else f"{line.norm:.4g}",
-                _status(line.commitment),
+                (Span(line.commitment, "warn" if line.commitment == DIFFERS else "plain"),),
             )
         )
         for line in lines
     ]
     rest = total - len(lines)
     more = f"And {amounts.count(rest, 'more entry', 'more entries')} in these steps. " if rest else ""
-    return table(COLUMNS, rows) + Markup('<p class="x-note">{}{}</p>').format(more, OPENED)
+    yield Table(COLUMNS, rows)
+    yield note(f"{more}{OPENED}")
 
 
-def proofs_html(run: RunLedger, entries: Sequence[int], *, here: Path) -> Markup:
-    """A proof of each of these entries, to be copied, and the commands that write and check one, for a shell in
+def proofs(run: RunLedger, entries: Sequence[int], *, here: Path) -> Iterator[Block]:
+    """Yield a proof of each of these entries, to be copied, and the commands that write and check one, for a shell in
     `here`. Raises `LedgerError` for a ledger that is damaged."""
-    commands = prove_commands(run.run / rundir.LEDGER, entries[0], here=here)
-    words = Markup(
-        '<p class="x-note">A proof shows somebody far away, who trusts the signer, that the entry is in this ledger '
-        'of {}. These commands write one and check it; the text below is the same:</p><pre class="x-said">{}</pre>'
-    ).format(amounts.count(run.ledger.checkpoint().size, "entry", "entries"), commands)
-    return words + Markup("").join(_proof(run, index) for index in entries)
+    size = amounts.count(run.ledger.checkpoint().size, "entry", "entries")
+    yield note(
+        f"A proof shows somebody far away, who trusts the signer, that the entry is in this ledger of {size}. These"
+        " commands write one and check it; the text below is the same:"
+    )
+    yield Code(prove_commands(run.run / rundir.LEDGER, entries[0], here=here))
+    for entry in entries:
+        yield Code(make_proof(run.ledger, entry).content.decode(errors="backslashreplace"), f"Proof of entry {entry}")
 
 
 def prove_commands(ledger: Path, entry: int, *, here: Path) -> str:
@@ -147,17 +149,6 @@ def prove_commands(ledger: Path, entry: int, *, here: Path) -> str:
     directory = shlex.quote(Path(os.path.relpath(ledger, here)).as_posix())
     file = f"entry-{entry}{SUFFIX}"
     return f"explorer ledger prove {directory} {entry} --out {file}\nexplorer ledger check {file} --trust TRUST.json"
-
-
-def _proof(run: RunLedger, index: int) -> Markup:
-    content = make_proof(run.ledger, index).content.decode(errors="backslashreplace")
-    return Markup('<details><summary>Proof of entry {}</summary><pre class="x-said x-proof">{}</pre></details>').format(
-        index, content
-    )
-
-
-def _status(words: str) -> Markup:
-    return Markup('<span class="x-warn">{}</span>' if words == DIFFERS else "{}").format(words)
 
 
 def _keys(run: RunLedger) -> tuple[Keys, str]:

@@ -7,45 +7,31 @@ torch is loaded. A section is computed when it is opened, and again when the run
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.html import CSS
-from explorer.views.ledger.access_section import access_html
+from explorer.page.document import Paragraph
+from explorer.page.html import Markup, element, fragment, style
+from explorer.views.ledger.access_section import AccessSection
 from explorer.views.ledger.badge import badge_html, badge_words, simulated_note
-from explorer.views.ledger.deletion_section import deletion_html
-from explorer.views.ledger.lineage_section import lineage_html
+from explorer.views.ledger.deletion_section import DeletionSection
+from explorer.views.ledger.lineage_section import LineageSection
 from explorer.views.ledger.open_run import OpenRun, find_run, governed_runs, open_run
-from explorer.views.ledger.pane import Quiet, buttons, warning
+from explorer.views.ledger.pane import buttons
 from explorer.views.ledger.training_section import TrainingSection
 from explorer.views.ledger.two_runs_section import TwoRunsSection
-from explorer.views.notebook import runs_directory
+from explorer.views.notebook import Quiet, runs_directory
 
-SECTIONS = {
-    "training": "Who moved what",
-    "compare": "Two runs",
-    "lineage": "Lineage",
-    "deletion": "Deletion",
-    "access": "Access log",
-}
+SECTIONS = (TrainingSection, TwoRunsSection, LineageSection, DeletionSection, AccessSection)
+"""The parts of the view, in the order of their buttons."""
 
 
 def ledger(runs: str | Path | None = None, run: str | None = None, trust: str | Path | None = None) -> "Ledger":
     """Open the ledger of a governed run: `run`, or else the newest one below the directory of runs that
     `explorer.views.explore` would open. `trust` is the trust file of those whom the reader believes."""
     return Ledger(runs_directory(runs), run=run, trust=None if trust is None else Path(trust))
-
-
-class Section(Protocol):
-    """A part of the view, which shows the run that it is given."""
-
-    def show(self, opened: OpenRun) -> None: ...
-
-    def clear(self) -> None: ...
 
 
 class Ledger(widgets.VBox):
@@ -56,20 +42,12 @@ class Ledger(widgets.VBox):
         self._runs, self._known = runs, dict[str, Path]()
         self._head, self._place = widgets.HTML(), widgets.VBox().add_class("x-section")
         self.controls = RunControls(trust="" if trust is None else str(trust), on_change=self._open)
-        self.section = buttons(SECTIONS, "Section").add_class("x-sections")
+        self.section = buttons({kind.key: kind.title for kind in SECTIONS}, "Section").add_class("x-sections")
         self.section.observe(lambda _: self._show_section(), "value")
-        self.training, self.compare = TrainingSection(), TwoRunsSection(self._others)
-        self.sections: dict[str, Section] = {
-            "training": self.training,
-            "compare": self.compare,
-            "lineage": Page(lineage_html),
-            "deletion": Page(deletion_html),
-            "access": Page(access_html),
-        }
+        self.sections = {kind.key: kind(self._others) for kind in SECTIONS}
         self._shown: dict[str, OpenRun] = {}  # what each section shows
         self._body = widgets.VBox([self.controls, self.section, self._place]).add_class("x-body")
-        style = widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS)))
-        super().__init__([style, self._head.add_class("x-chart"), self._body])
+        super().__init__([widgets.HTML(style()), self._head.add_class("x-chart"), self._body])
         self.add_class("explorer")
         self._find(run)
 
@@ -121,17 +99,16 @@ class Ledger(widgets.VBox):
         self._shown.clear()
         for section in self.sections.values():
             section.clear()
-        more = Markup("<p>To make one: <code>explorer quickstart</code>.</p>") if hint else Markup("")
-        self._head.value = Markup(
-            '<div class="x-empty" role="alert"><p class="x-answer">Nothing to show</p><p>{}</p>{}</div>'
-        ).format(reason, more)
+        hints = [element("p", "To make one: ", element("code", "explorer quickstart"), ".")] if hint else []
+        words = (element("p", "Nothing to show", class_="x-answer"), element("p", reason), *hints)
+        self._head.value = element("div", *words, class_="x-empty", role="alert")
 
 
 class RunControls(widgets.Box):
     """Which run is looked at and whom the reader believes; `on_change` is called when either is another one."""
 
     def __init__(self, *, trust: str, on_change: Callable[[], None]) -> None:
-        self._quiet = False
+        self._quiet = Quiet()
         self.run = widgets.Dropdown(description="Run")
         self.trust = widgets.Text(
             value=trust,
@@ -146,26 +123,9 @@ class RunControls(widgets.Box):
 
     def offer(self, names: Sequence[str], chosen: str) -> None:
         """Show these runs, one of them chosen."""
-        with Quiet(self):
+        with self._quiet:
             self.run.options = tuple(names)
             self.run.value = chosen
-
-
-class Page(widgets.VBox):
-    """A section that is read and not worked in: `write` says it as HTML, and what it raises is said in its place."""
-
-    def __init__(self, write: Callable[[OpenRun], Markup]) -> None:
-        self._write, self.said = write, widgets.HTML()
-        super().__init__([self.said])
-
-    def show(self, opened: OpenRun) -> None:
-        try:
-            self.said.value = self._write(opened)
-        except ExplorerError as error:
-            self.said.value = warning(str(error))
-
-    def clear(self) -> None:
-        self.said.value = ""
 
 
 def _headline(opened: OpenRun) -> Markup:
@@ -178,8 +138,9 @@ def _headline(opened: OpenRun) -> Markup:
         f"root {opened.badge.root[:16]}",
         *(f"goes on from {parent.words}" for parent in genesis.parents),
     ]
-    return (
-        simulated_note(opened.classes)
-        + Markup('<p class="x-answer">{}</p><p class="x-note">{}</p>').format(genesis.run, " · ".join(facts))
-        + badge_html(badge_words(opened.badge))
+    return fragment(
+        simulated_note(opened.classes),
+        element("p", genesis.run, class_="x-answer"),
+        Paragraph(" · ".join(facts), "note"),
+        badge_html(badge_words(opened.badge)),
     )

@@ -8,19 +8,20 @@ only claimed is dashed. A table below the graph has the same content for readers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from explorer.page import amounts
-from explorer.page.document import clipped
-from explorer.release.lineage import MOST, Family, Relative, Standing, family
+from explorer.page.document import Block, Column, Row, Span, Table, clipped, with_note
+from explorer.page.html import Markup, element
+from explorer.release.family import MOST, Family, family
+from explorer.release.relatives import Relative, Standing
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.ledger.pane import heading, note, warning
-from explorer.views.tables import Column, Row, named, table, with_note
+from explorer.views.ledger.pane import ReadSection, heading, note, warning
+from explorer.views.notebook import joined, named
 
 WIDTH, HEIGHT = 230, 46  # of a box, in pixels
 ACROSS, DOWN = 84, 20  # between boxes
 EDGE = 8  # around all
 LETTERS = 26  # in a box's lines
+DASHES = "5 4"  # of what is only claimed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,12 +60,11 @@ def graph(boxes: Sequence[Box], arrows: Sequence[Arrow], *, words: str) -> Marku
     spots = placed(boxes, arrows)
     width = max((spot.x for spot in spots.values()), default=0) + WIDTH + EDGE
     height = max((spot.y for spot in spots.values()), default=0) + HEIGHT + EDGE
-    drawn = [_arrow(each, spots) for each in arrows if each.source in spots and each.target in spots]
-    drawn += [_box(each, spots[each.key]) for each in boxes]
-    return Markup(
-        '<div class="x-scroll" tabindex="0" role="group" aria-label="{}"><svg class="x-graph" role="img" '
-        'aria-label="{}" width="{:.0f}" height="{:.0f}" viewBox="0 0 {:.0f} {:.0f}">{}</svg></div>'
-    ).format("The graph, which scrolls", words, width, height, width, height, Markup("").join(drawn))
+    drawn = [_arrow(arrow, spots) for arrow in arrows if arrow.source in spots and arrow.target in spots]
+    drawn += [_box(box, spots[box.key]) for box in boxes]
+    size = {"width": f"{width:.0f}", "height": f"{height:.0f}", "viewBox": f"0 0 {width:.0f} {height:.0f}"}
+    picture = element("svg", *drawn, class_="x-graph", role="img", aria_label=words, **size)
+    return element("div", picture, class_="x-scroll", tabindex="0", role="group", aria_label="The graph, which scrolls")
 
 
 def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]:
@@ -90,32 +90,39 @@ def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]
 
 
 def _box(box: Box, at: _Spot) -> Markup:
-    lines = Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-title">{}</text>').format(
-        at.x + 10, at.y + 19, clipped(box.title, LETTERS)
-    ) + Markup('<text x="{:.1f}" y="{:.1f}" class="x-graph-line">{}</text>').format(
-        at.x + 10, at.y + 36, clipped(box.line, LETTERS + 4)
+    frame = element(
+        "rect",
+        x=f"{at.x:.1f}",
+        y=f"{at.y:.1f}",
+        width=WIDTH,
+        height=HEIGHT,
+        rx=6,
+        class_="x-graph-box",
+        stroke_width=2.5 if box.bold else 1.2,
+        stroke_dasharray=DASHES if box.claimed else None,
     )
-    return Markup(
-        '<g><title>{}</title><rect x="{:.1f}" y="{:.1f}" width="{}" height="{}" rx="6" class="x-graph-box" '
-        'stroke-width="{}"{}/>{}</g>'
-    ).format(box.hover, at.x, at.y, WIDTH, HEIGHT, 2.5 if box.bold else 1.2, _dashes(claimed=box.claimed), lines)
+    lines = (("x-graph-title", 19, clipped(box.title, LETTERS)), ("x-graph-line", 36, clipped(box.line, LETTERS + 4)))
+    texts = (
+        element("text", words, x=f"{at.x + 10:.1f}", y=f"{at.y + below:.1f}", class_=kind)
+        for kind, below, words in lines
+    )
+    return element("g", element("title", box.hover), frame, *texts)
 
 
 def _arrow(arrow: Arrow, spots: Mapping[str, _Spot]) -> Markup:
-    """A curve from the right side of one box to the left side of the other, with a head."""
+    """Return a curve with a head from the right side of one box to the left side of the other."""
     source, target = spots[arrow.source], spots[arrow.target]
     x, y = source.x + WIDTH, source.y + HEIGHT / 2
     to_x, to_y = target.x - 7, target.y + HEIGHT / 2
     bend = max(30.0, abs(to_x - x) / 2)
-    path = f"M{x:.1f},{y:.1f}C{x + bend:.1f},{y:.1f},{to_x - bend:.1f},{to_y:.1f},{to_x:.1f},{to_y:.1f}"
+    curve = f"M{x:.1f},{y:.1f}C{x + bend:.1f},{y:.1f},{to_x - bend:.1f},{to_y:.1f},{to_x:.1f},{to_y:.1f}"
     head = f"M{to_x + 6:.1f},{to_y:.1f}l-7,-4v8z"
-    return Markup(
-        '<g><title>{}</title><path d="{}" class="x-graph-arrow"{}/><path d="{}" class="x-graph-head"/></g>'
-    ).format(arrow.words, path, _dashes(claimed=arrow.claimed), head)
-
-
-def _dashes(*, claimed: bool) -> Markup:
-    return Markup(' stroke-dasharray="5 4"') if claimed else Markup("")
+    return element(
+        "g",
+        element("title", arrow.words),
+        element("path", d=curve, class_="x-graph-arrow", stroke_dasharray=DASHES if arrow.claimed else None),
+        element("path", d=head, class_="x-graph-head"),
+    )
 
 
 COLUMNS = (
@@ -139,21 +146,20 @@ CAPTION = (
 GATES = "What a gate decided is on no record; a deployer who lets a model run says so in an observation."
 
 
-def lineage_html(opened: OpenRun) -> Markup:
-    """The graph, and a table that says the same. Raises as `explorer.release.lineage` does."""
-    found = family(opened.ledger, trust=opened.trust, now=opened.now)
-    said = Markup("").join(warning(each) for each in found.remarks)
-    if found.left_out:
-        said += warning(f"{amounts.count(len(found.relatives), 'relative')} are shown, at most {MOST}; more were met.")
-    if len(found.relatives) == 1:
-        said += note("It goes on from no other run, and nothing that is recorded here goes on from it.")
-    return (
-        heading("Lineage")
-        + graph(_boxes(found), _arrows(found), words=_words(found))
-        + note(f"{CAPTION} {GATES}")
-        + said
-        + table(COLUMNS, _rows(found))
-    )
+def lineage_blocks(opened: OpenRun) -> Iterator[Block | Markup]:
+    """Yield the graph, and a table with the same content. Raises as `explorer.release.family` does."""
+    relatives = family(opened.ledger, trust=opened.trust, now=opened.now)
+    yield heading("Lineage")
+    yield graph(_boxes(relatives), _arrows(relatives), words=_words(relatives))
+    yield note(f"{CAPTION} {GATES}")
+    for remark in relatives.remarks:
+        yield warning(remark)
+    count = len(relatives.relatives)
+    if relatives.left_out:
+        yield warning(f"{amounts.count(count, 'relative')} are shown, at most {MOST}; more were met.")
+    if count == 1:
+        yield note("It goes on from no other run, and nothing that is recorded here goes on from it.")
+    yield Table(COLUMNS, list(_rows(relatives)))
 
 
 def _boxes(found: Family) -> list[Box]:
@@ -183,27 +189,37 @@ def _words(found: Family) -> str:
     return f"Lineage of the run: {', '.join(kinds)}, {seen}. The table below says the same."
 
 
-def _rows(found: Family) -> Iterator[Row]:
-    """The oldest first."""
-    names = {each.key: each.name for each in found.relatives}
-    for each in sorted(found.relatives, key=lambda one: one.generation):
-        ties = [tie for tie in found.ties if tie.target == each.key]
+def _rows(relatives: Family) -> Iterator[Row]:
+    """Yield a row for each relative, the oldest first."""
+    names = {relative.key: relative.name for relative in relatives.relatives}
+    for relative in sorted(relatives.relatives, key=lambda one: one.generation):
+        ties = [tie for tie in relatives.ties if tie.target == relative.key]
         origins = [
             with_note(named(names[tie.source]), tie.words if tie.certain else f"{tie.words}: only claimed")
             for tie in ties
         ]
+        digest = Span(relative.digest[:16] or amounts.MISSING, "code", hover=relative.digest)
         yield Row(
-            cells=(
-                "this run" if each.generation == 0 else each.what,
-                named(each.name),
-                Markup('<code title="{}">{}</code>').format(each.digest, each.digest[:16] or amounts.MISSING),
-                Markup("<br>").join(origins) if origins else amounts.MISSING,
-                with_note(STANDINGS[each.standing], clipped(each.why, 200)),
+            (
+                "this run" if relative.generation == 0 else relative.what,
+                named(relative.name),
+                (digest,),
+                joined(origins, "") if origins else amounts.MISSING,
+                with_note(STANDINGS[relative.standing], clipped(relative.why, 200)),
             ),
-            bold=each.generation == 0,
-            quiet=each.standing == "claimed",
+            strong=relative.generation == 0,
+            quiet=relative.standing == "claimed",
         )
 
 
 def _sign(each: Relative) -> str:
     return STANDINGS[each.standing][0]
+
+
+class LineageSection(ReadSection):
+    """Section on lineage."""
+
+    key, title = "lineage", "Lineage"
+
+    def blocks(self, opened: OpenRun) -> Iterator[Block | Markup]:
+        return lineage_blocks(opened)

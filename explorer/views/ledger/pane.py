@@ -1,14 +1,57 @@
 """What the sections of the ledger's view are made of: a chart with its caption, paragraphs, and buttons."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.page.document import Block, Heading, Paragraph, Span, Text
+from explorer.page.html import Markup, fragment
 from explorer.views.ledger.depth import MEASURES
+from explorer.views.ledger.open_run import OpenRun
 from explorer.views.notebook import Fit, empty_chart
+
+
+class Section(widgets.VBox):
+    """Part of the ledger's view, which is computed when it is opened. `others` gives the other runs by name."""
+
+    key: ClassVar[str]
+    title: ClassVar[str]  # on its button
+
+    def __init__(self, others: Callable[[], dict[str, Path]], children: Sequence[widgets.Widget] = ()) -> None:
+        self._others = others
+        super().__init__(list(children))
+
+    def show(self, opened: OpenRun) -> None:
+        """Show a run."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Show nothing."""
+        raise NotImplementedError
+
+
+class ReadSection(Section):
+    """Section without controls: the blocks of a run, or in their place the error that reading them raised."""
+
+    def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
+        self.said = widgets.HTML()
+        super().__init__(others, [self.said])
+
+    def blocks(self, opened: OpenRun) -> Iterator[Block | Markup]:
+        """Yield what is shown. Raises `ExplorerError` where that cannot be read."""
+        raise NotImplementedError
+
+    def show(self, opened: OpenRun) -> None:
+        try:
+            self.said.value = fragment(*self.blocks(opened))
+        except ExplorerError as error:
+            self.said.value = fragment(warning(str(error)))
+
+    def clear(self) -> None:
+        self.said.value = ""
 
 
 class Pane(widgets.VBox):
@@ -33,54 +76,37 @@ class Pane(widgets.VBox):
 
     def remark(self, words: str) -> None:
         """The caption, with a sentence of the moment before it."""
-        self._said.value = note(f"{words} {self._caption}".strip())
+        self._said.value = fragment(note(f"{words} {self._caption}".strip()))
 
     def say(self, words: str) -> None:
         """Words instead of a chart."""
         self.chart.chart, self.drawn = None, False  # pyright: ignore[reportAttributeAccessIssue]
-        self._said.value = Markup('<p class="x-empty">{}</p>').format(words) if words else ""
+        self._said.value = fragment(Paragraph(words, "empty")) if words else ""
 
 
-def heading(words: str) -> Markup:
-    """The heading of a part, below the title of the notebook."""
-    return Markup('<h2 class="x-heading">{}</h2>').format(words)
+def heading(words: str) -> Heading:
+    """Return the heading of a part, below the title of the notebook."""
+    return Heading(2, words)
 
 
-def coded(words: str) -> Markup:
-    """Words of our own, in which what stands between two backticks is code."""
-    parts = words.split("`")
-    return Markup("").join(Markup("<code>{}</code>" if at % 2 else "{}").format(part) for at, part in enumerate(parts))
+def note(words: Text) -> Paragraph:
+    """Return a remark."""
+    return Paragraph(words, "note")
 
 
-def note(words: str | Markup) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(words)
+def warning(words: Text) -> Paragraph:
+    """Return an error, which takes the place of what it prevented."""
+    return Paragraph(words, "alert")
 
 
-def warning(words: str | Markup) -> Markup:
-    return Markup('<p class="x-note x-warn" role="alert">{}</p>').format(words)
-
-
-def nothing(words: str | Markup) -> Markup:
-    """What stands where there is nothing to show."""
-    return Markup('<p class="x-empty">{}</p>').format(words)
+def coded(words: str) -> Text:
+    """Return words of this project in which everything between two backticks is code."""
+    return tuple(Span(part, "code" if at % 2 else "plain") for at, part in enumerate(words.split("`")))
 
 
 def measure_buttons() -> widgets.ToggleButtons:
     """Which number of the depth profile is drawn."""
     return buttons({key: measure.label for key, measure in MEASURES.items()}, "Number of the depth profile")
-
-
-class Quiet:
-    """While the program sets the fields, nobody is called."""
-
-    def __init__(self, controls: Any) -> None:
-        self._controls = controls
-
-    def __enter__(self) -> None:
-        self._controls._quiet = True
-
-    def __exit__(self, *_: object) -> None:
-        self._controls._quiet = False
 
 
 def buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:

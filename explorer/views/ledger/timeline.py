@@ -1,14 +1,13 @@
 """The timeline: what the run decided while it ran, when the policy's phases began, and on whose numbers it decided."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import altair as alt
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.audit.history import Decided
 from explorer.page import theme
-from explorer.views.tables import Column, Row, table
+from explorer.page.document import Block, Column, Paragraph, Row, Table
 
 MAX_ROWS = 40
 MAX_MARKS = 4000
@@ -100,13 +99,12 @@ def timeline(
     return theme.styled(alt.LayerChart(layer=layers).properties(width=width, height=height, description=words))
 
 
-def decisions_table(decisions: Sequence[Decided], *, link: Callable[[int], str | Markup] = str) -> Markup:
-    """The same as a table, the last ones where there are many. `link` shows the number of an entry."""
+def decisions_table(decisions: Sequence[Decided]) -> Iterator[Block]:
+    """Yield the same as a table, the last decisions where there are many."""
     shown = decisions[-MAX_ROWS:]
-    body = table(COLUMNS, [_row(each, link(each.index)) for each in shown])
-    rest = len(decisions) - len(shown)
-    note = Markup('<p class="x-note">and {} before these</p>').format(rest) if rest else Markup("")
-    return body + note
+    yield Table(COLUMNS, [_row(decision) for decision in shown])
+    if rest := len(decisions) - len(shown):
+        yield Paragraph(f"and {rest} before these", "note")
 
 
 def about(each: Decided) -> str:
@@ -121,6 +119,7 @@ def decided_by(each: Decided) -> str:
     return f"{rule}, on numbers of {', '.join(each.evidence)}" if each.evidence else rule
 
 
-def _row(each: Decided, entry: str | Markup) -> Row:
-    what = f"{each.action}, undone by a re-execution" if each.superseded else each.action
-    return Row(cells=(entry, f"{each.step:,}", what, about(each), decided_by(each)), quiet=each.superseded)
+def _row(decision: Decided) -> Row:
+    action = f"{decision.action}, undone by a re-execution" if decision.superseded else decision.action
+    cells = (str(decision.index), f"{decision.step:,}", action, about(decision), decided_by(decision))
+    return Row(cells, quiet=decision.superseded)

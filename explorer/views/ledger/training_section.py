@@ -1,6 +1,7 @@
 """The section on training: which class moved which layer, in which direction, by which entries; depth and decisions."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
@@ -9,18 +10,22 @@ import numpy as np
 from explorer.audit.history import directions
 from explorer.audit.shares import is_confidential, shares
 from explorer.errors import ExplorerError
+from explorer.page.html import fragment
 from explorer.runlog.run_ledger import Missing
 from explorer.views.ledger import depth, matrices, timeline
 from explorer.views.ledger.drilldown import drilled
 from explorer.views.ledger.matrices import CELL
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.ledger.pane import Pane, Quiet, heading, measure_buttons, note, warning
+from explorer.views.ledger.pane import Pane, Section, heading, measure_buttons, note, warning
+from explorer.views.notebook import Quiet
 
 
-class TrainingSection(widgets.VBox):
+class TrainingSection(Section):
     """Heat map and entries, depth profile and directions, decisions, of the run that is shown."""
 
-    def __init__(self) -> None:
+    key, title = "training", "Who moved what"
+
+    def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
         self._opened: OpenRun | None = None
         self.entries, self.decided = widgets.HTML(), widgets.HTML()
         self.controls = CellControls(on_steps=self._draw_steps, on_cell=self._draw_steps)
@@ -32,12 +37,13 @@ class TrainingSection(widgets.VBox):
         direction = widgets.VBox([_titled("Directions in the chosen layer"), self.direction])
         heat = widgets.VBox([_titled("Which class moved which layer"), self.heat])
         super().__init__(
+            others,
             [
                 self.controls,
                 widgets.Box([heat, self.entries]).add_class("x-main"),
                 widgets.Box([profiles, direction]).add_class("x-halves").add_class("x-rule"),
                 widgets.VBox([_titled("Decisions"), self.time, self.decided]).add_class("x-rule"),
-            ]
+            ],
         )
         self.add_class("x-body")
 
@@ -88,9 +94,10 @@ class TrainingSection(widgets.VBox):
             return self.direction.say(no_steps(opened) if opened else "")
         (layer, class_), steps = self.controls.cell, self.controls.steps
         try:
-            self.entries.value = drilled(opened.ledger, opened.recorded, layer=layer, class_=class_, steps=steps)
+            entries = drilled(opened.ledger, opened.recorded, layer=layer, class_=class_, steps=steps)
+            self.entries.value = fragment(*entries)
         except ExplorerError as error:
-            self.entries.value = warning(str(error))
+            self.entries.value = fragment(warning(str(error)))
         place, whole = opened.ledger.layer(layer), ""
 
         def draw() -> Any:
@@ -118,7 +125,9 @@ class TrainingSection(widgets.VBox):
 
     def _draw_decisions(self, opened: OpenRun) -> None:
         found, steps = opened.decisions, len(opened.recorded)
-        self.decided.value = timeline.decisions_table(found) if found else note("The run decided nothing by itself.")
+        self.decided.value = fragment(
+            *(timeline.decisions_table(found) if found else [note("The run decided nothing by itself.")])
+        )
         self.time.draw(lambda: timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
 
     def _clicked(self, change: Any) -> None:
@@ -132,7 +141,7 @@ class CellControls(widgets.Box):
     is [first, last], both shown."""
 
     def __init__(self, *, on_steps: Callable[[], None], on_cell: Callable[[], None]) -> None:
-        self._quiet = False
+        self._quiet = Quiet()
         self._offered: object = None
         self.layer = widgets.Dropdown(description="Layer")
         self.class_ = widgets.Dropdown(description="Class")
@@ -161,7 +170,7 @@ class CellControls(widgets.Box):
         if offered == self._offered:
             return
         self._offered = offered
-        with Quiet(self):
+        with self._quiet:
             last = max(steps.start, steps.stop - 1)
             for field, value in ((self.first, steps.start), (self.last, last)):
                 field.min, field.max = 0, last  # never the least above the most, on the way from another run
@@ -174,13 +183,13 @@ class CellControls(widgets.Box):
         """Look at another cell; whether it is another one."""
         if (layer, class_) == self.cell:
             return False
-        with Quiet(self):
+        with self._quiet:
             self.layer.value, self.class_.value = layer, class_
         return True
 
     def _typed(self, then: Callable[[], None]) -> None:
         if not self._quiet:
-            with Quiet(self):
+            with self._quiet:
                 if self.first.value > self.last.value:
                     self.first.value, self.last.value = self.last.value, self.first.value
             then()
@@ -209,4 +218,4 @@ def _left_out(layers: int, shown: int) -> str:
 
 
 def _titled(words: str) -> widgets.HTML:
-    return widgets.HTML(heading(words))
+    return widgets.HTML(fragment(heading(words)))

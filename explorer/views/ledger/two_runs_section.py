@@ -12,7 +12,6 @@ import altair as alt
 import ipywidgets as widgets
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from explorer import rundir
 from explorer.audit.shares import is_confidential, shares
@@ -20,8 +19,9 @@ from explorer.canonical import canonical
 from explorer.entries.kinds import Genesis, Profile
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped
-from explorer.run_files import RunRecord
+from explorer.page.document import Block, Column, Fold, Paragraph, Row, Table, clipped, isolated
+from explorer.page.html import Markup, fragment
+from explorer.records import RunRecord
 from explorer.runlog.documents import POLICY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing
@@ -30,9 +30,9 @@ from explorer.views.ledger.badge import TITLES, badge_words, simulated_note
 from explorer.views.ledger.depth import MEASURES, P_VALUES, depth_profile, profile_frame
 from explorer.views.ledger.matrices import DENIED, NOTHING, STATES, TRAINED, UNMEASURED, shown_layers, signed_matrix
 from explorer.views.ledger.open_run import OpenRun, open_run
-from explorer.views.ledger.pane import Pane, heading, measure_buttons, note, nothing, warning
+from explorer.views.ledger.pane import Pane, Section, heading, measure_buttons, note, warning
 from explorer.views.ledger.training_section import no_profiles
-from explorer.views.tables import Column, Row, named, table
+from explorer.views.notebook import Quiet, named
 
 NONE = "none"
 DEPTH = 5  # of nested settings
@@ -247,8 +247,8 @@ def difference_map(frame: pd.DataFrame, *, width: int | str = "container") -> al
     return signed_matrix(worded, rows=layers, columns=classes, tooltip=tooltip, words=words, width=width)
 
 
-def differences_table(frame: pd.DataFrame) -> Markup:
-    """The same as a table, the largest differences first."""
+def differences_table(frame: pd.DataFrame) -> Iterator[Block]:
+    """Yield the same as a table, the largest differences first."""
     ordered = frame.assign(size=frame["difference"].abs()).sort_values("size", ascending=False, kind="stable")
     columns = [Column(title="Layer"), Column(title="Class")]
     columns += [Column(title=each, number=True) for each in ("First", "Second", "Difference")]
@@ -265,21 +265,21 @@ def differences_table(frame: pd.DataFrame) -> Markup:
         for _, row in ordered.head(MOST).iterrows()
     ]
     caption = "Shares of the summed gradient; the difference in points of a hundred, the largest first."
-    body = table(columns, rows[:SHOWN], caption=caption)
+    yield Table(columns, rows[:SHOWN], caption)
     if len(rows) > SHOWN:
-        rest = table(columns, rows[SHOWN:], caption="The others.")
-        body += Markup("<details><summary>And {:,} smaller ones</summary>{}</details>").format(len(frame) - SHOWN, rest)
-    return body
+        yield Fold(f"And {len(frame) - SHOWN:,} smaller ones", [Table(columns, rows[SHOWN:], "The others.")])
 
 
-def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Markup:
-    """One measure, layer by layer, at the last step at which both runs were measured."""
+def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Iterator[Block]:
+    """Yield one measure, layer by layer, at the last step at which both runs were measured."""
     step, frame = profiles_at(first, second)
     if step is None:
-        return note("The two runs were never measured after the same number of steps: there is no difference to give.")
+        yield note("The two runs were never measured after the same number of steps: there is no difference to give.")
+        return
     layers = common(*(list(dict.fromkeys(each.layer for each in one.profiles)) for one in (first, second)))
     if frame.empty:
-        return note(f"No layer of one run has the name of a layer of the other. {_only('layer', layers)}")
+        yield note(f"No layer of one run has the name of a layer of the other. {_only('layer', layers)}")
+        return
     p_value = P_VALUES.get(measure)
     columns = [Column(title="Layer"), *(Column(title=each, number=True) for each in ("First", "Second", "Difference"))]
     columns += [Column(title=each, number=True) for each in ("p, first", "p, second")] if p_value else []
@@ -292,46 +292,37 @@ def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Markup:
     when = "before training" if step == 0 else f"after step {step:,}"
     early = " The only profile that both have is that of the untrained model." if step == 0 else ""
     caption = f"{MEASURES[measure].title}, {when}: the last time that both were measured.{early}"
-    return table(columns, rows, caption=caption) + _only_note("layer", layers)
+    yield Table(columns, rows, caption)
+    if only := _only("layer", layers):
+        yield note(only)
 
 
-def facts_table(found: tuple[Fact, ...]) -> Markup:
-    """What differs, and in a sentence what does not."""
-    columns = [Column(title="What differs"), Column(title="First"), Column(title="Second")]
+def facts_table(determined: Sequence[Fact]) -> Iterator[Block]:
+    """Yield what differs, and in a sentence what does not."""
+    columns = [Column("What differs"), Column("First"), Column("Second")]
     differing = [
-        Row(cells=(each.name, named(each.first, 120), named(each.second, 120))) for each in found if not each.same
+        Row((fact.name, isolated(fact.first, 120), isolated(fact.second, 120))) for fact in determined if not fact.same
     ]
-    same = ", ".join(each.name.lower() for each in found if each.same)
-    body = table(columns, differing) if differing else note("By all that determines a run, they are the same.")
-    return body + note(f"The same in both: {same or 'nothing'}.")
+    same = ", ".join(fact.name.lower() for fact in determined if fact.same)
+    yield Table(columns, differing) if differing else note("By all that determines a run, they are the same.")
+    yield note(f"The same in both: {same or 'nothing'}.")
 
 
-def introduced(first: OpenRun, second: OpenRun) -> Markup:
-    """Which runs they are, whether they are believed, and what makes them differ. Raises as `facts` does."""
-    names = [each.ledger.genesis.run for each in (first, second)]
-    badges = [_believed(each) for each in (first, second)]
-    lines = [
-        f"{which}: {name}, {badge}." for which, name, badge in zip(("First", "Second"), names, badges, strict=True)
-    ]
-    classes = _only_note("class", common(first.classes, second.classes), "classes")
-    return (
-        simulated_note(second.classes)
-        + Markup("").join(note(line) for line in lines)
-        + warning(CAUTION)
-        + heading("What makes the two differ")
-        + facts_table(facts(first, second))
-        + classes
-    )
+def introduced(first: OpenRun, second: OpenRun) -> Iterator[Block | Markup]:
+    """Yield which runs they are, whether they are believed, and what makes them differ. Raises as `facts` does."""
+    yield simulated_note(second.classes)
+    for which, opened in (("First", first), ("Second", second)):
+        yield note(f"{which}: {opened.ledger.genesis.run}, {_believed(opened)}.")
+    yield warning(CAUTION)
+    yield heading("What makes the two differ")
+    yield from facts_table(facts(first, second))
+    if only := _only("class", common(first.classes, second.classes), "classes"):
+        yield note(only)
 
 
 def _believed(opened: OpenRun) -> str:
     words = badge_words(opened.badge)
     return ": ".join([TITLES[words.verdict].lower(), *words.findings[:1]])
-
-
-def _only_note(noun: str, found: Common, plural: str | None = None) -> Markup:
-    words = _only(noun, found, plural)
-    return note(words) if words else Markup("")
 
 
 def _only(noun: str, found: Common, plural: str | None = None) -> str:
@@ -368,11 +359,13 @@ SHARES = (
 )
 
 
-class TwoRunsSection(widgets.VBox):
-    """The second run's name, and below it both. `others` gives the runs that can be chosen."""
+class TwoRunsSection(Section):
+    """The second run's name, and below it both runs."""
+
+    key, title = "compare", "Two runs"
 
     def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
-        self._others, self._quiet = others, False
+        self._quiet = Quiet()
         self._first: OpenRun | None = None
         self._second: OpenRun | None = None
         self.second = widgets.Dropdown(description="Second run")
@@ -383,43 +376,41 @@ class TwoRunsSection(widgets.VBox):
         self.left, self.right, self.heat = Pane(depth.CAPTION), Pane(""), Pane(SHARES)
         self._both = widgets.VBox(
             [
-                widgets.HTML(heading("Depth profiles over training, on the same axes")),
+                widgets.HTML(fragment(heading("Depth profiles over training, on the same axes"))),
                 self._measure,
                 widgets.Box([self.left, self.right]).add_class("x-halves"),
                 self.profiles,
-                widgets.HTML(heading("Which class moved which layer: the difference")),
+                widgets.HTML(fragment(heading("Which class moved which layer: the difference"))),
                 widgets.Box([self.heat, self.differences]).add_class("x-main"),
             ]
         ).add_class("x-body")
         chooser = widgets.Box([self.second]).add_class("x-controls")
-        super().__init__([chooser, self.said, self._both])
+        super().__init__(others, [chooser, self.said, self._both])
         self.add_class("x-body")
 
     def show(self, opened: OpenRun) -> None:
         """Show a run as the first; the second stays, if it is another one."""
         self._first, chosen = opened, self.second.value
         names = list(self._others())
-        self._quiet = True
-        self.second.options = [(NOBODY, ""), *((name, name) for name in names)]
-        self.second.value = chosen if chosen in names else ""
-        self._quiet = False
+        with self._quiet:
+            self.second.options = [(NOBODY, ""), *((name, name) for name in names)]
+            self.second.value = chosen if chosen in names else ""
         self._choose()
 
     def clear(self) -> None:
         """Show nothing."""
         self._first = self._second = None
-        self._say("")
+        self._say()
 
     def _choose(self) -> None:
         first, name, others = self._first, str(self.second.value or ""), self._others()
         self._second = None
         if first is None or name not in others:
-            return self._say(
-                note(NOBODY + ": its profiles and shares stand beside these.") if others else nothing(ALONE)
-            )
+            choose = note(NOBODY + ": its profiles and shares stand beside these.")
+            return self._say(choose if others else Paragraph(ALONE, "empty"))
         try:
             self._second = open_run(others[name], trust=first.trust, now=first.now)
-            self.said.value = introduced(first, self._second)
+            self.said.value = fragment(*introduced(first, self._second))
             self.differences.value = ""
         except ExplorerError as error:
             return self._say(warning(f"{name}: {error}"))
@@ -427,8 +418,8 @@ class TwoRunsSection(widgets.VBox):
         self._draw_profiles()
         return self._draw_shares(first, self._second)
 
-    def _say(self, words: str | Markup) -> None:
-        self.said.value = words
+    def _say(self, *blocks: Block) -> None:
+        self.said.value = fragment(*blocks)
         self._both.layout.display = "none"
 
     def _draw_profiles(self) -> None:
@@ -443,7 +434,7 @@ class TwoRunsSection(widgets.VBox):
             else:
                 pane.say(f"{which}: {no_profiles(opened)}")
         drawn = self.left.drawn and self.right.drawn  # else it is said already which of them was not measured
-        self.profiles.value = profiles_table(first, second, measure) if drawn else ""
+        self.profiles.value = fragment(*profiles_table(first, second, measure)) if drawn else ""
 
     def _draw_shares(self, first: OpenRun, second: OpenRun) -> None:
         try:
@@ -454,7 +445,7 @@ class TwoRunsSection(widgets.VBox):
         if frame.empty:
             self.differences.value = ""
             return self.heat.say("The two runs have no layer, no class or no step in common.")
-        self.differences.value = differences_table(frame)
+        self.differences.value = fragment(*differences_table(frame))
         layers = len(set(frame["layer"]))
         shown = len(shown_layers(frame))
         self.heat.draw(lambda: difference_map(frame))
