@@ -10,12 +10,11 @@ from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped, one_line
-from explorer.page.html import CSS
+from explorer.page.document import Paragraph, clipped, one_line
+from explorer.page.html import Markup, element, fragment, style
 from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.upkeep import bring_up
@@ -72,7 +71,7 @@ class Explorer(widgets.VBox):
         self._table = widgets.HTML()
         self._sharing = Sharing(export=self.export, on_open=self._open)
         self._sections = Sections(SECTIONS, on_change=self.ask)
-        super().__init__([widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))), *self._parts()])
+        super().__init__([widgets.HTML(style()), *self._parts()])
         self.add_class("explorer")
         self.refresh()
 
@@ -174,11 +173,16 @@ class Explorer(widgets.VBox):
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()
         self._body.layout.display = "none"
-        self._head.value = Markup(
-            '<div class="x-empty" role="status"><p class="x-answer">Nothing to show yet</p><p>{}</p>'
-            "<p>To fill it: <code>explorer quickstart</code>, or <code>explorer sweep run SPEC</code> and then "
-            "<code>explorer store ingest</code>. Then press Refresh.</p></div>"
-        ).format(one_line(reason))
+        how = ("To fill it: ", "explorer quickstart", ", or ", "explorer sweep run SPEC", " and then ")
+        how += ("explorer store ingest", ". Then press Refresh.")
+        self._head.value = element(
+            "div",
+            element("p", "Nothing to show yet", class_="x-answer"),
+            element("p", one_line(reason)),
+            element("p", *(element("code", words) if at % 2 else words for at, words in enumerate(how))),
+            class_="x-empty",
+            role="status",
+        )
 
 
 def _to_share(found: Answer) -> Question:
@@ -215,10 +219,8 @@ def _exported(found: Answer) -> pd.DataFrame:
 
 
 def _head(found: Answer, told: Iterable[str]) -> Markup:
-    head = Markup('<p class="x-answer" role="status">{}</p><p class="x-note">{}</p>').format(
-        one_line(headline(found)), one_line(" · ".join(where_words(found)))
-    )
-    return head + Markup("").join(Markup('<p class="x-note">{}</p>').format(one_line(words)) for words in told)
+    lines = [" · ".join(where_words(found)), *told]
+    return fragment(Paragraph(headline(found), "lead"), *(Paragraph(words, "note") for words in lines))
 
 
 def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
@@ -228,14 +230,13 @@ def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
 
 
 def _table(found: Answer) -> Markup:
-    """The table beside the chart, and what has to be said of both."""
+    """Return the table beside the chart, and what has to be said of both."""
     if found.scene is None:
         label = found.question.paid_in.label.lower()
         words = f"The {label} of these runs is not known yet: no profile of their recipes was measured."
-        return Markup('<div class="x-empty">{}</div>').format(words)
+        return element("div", words, class_="x-empty")
     if found.question.sweep == ALL:
-        return frontier_table(found.scene, found.look) + notes(found)
-    title = Markup('<p class="x-heading">{}</p>').format(_title(found))
+        return fragment(frontier_table(found.scene, found.look), *notes(found))
     rows = comparison_table(
         found.verdicts,
         found.budgets,
@@ -244,7 +245,7 @@ def _table(found: Answer) -> Markup:
         rates=found.rates,
         order=found.question.order,
     )
-    return title + rows + notes(found)
+    return fragment(element("p", _title(found), class_="x-heading"), *rows, *notes(found))
 
 
 def _title(found: Answer) -> str:

@@ -1,12 +1,11 @@
 """The answer to a question: everything the explorer shows, put together without any widget."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.comparison import compared
@@ -17,7 +16,7 @@ from explorer.analysis.pareto import Hypervolume, hypervolume_answer, hypervolum
 from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.page import amounts, theme
-from explorer.page.document import one_line
+from explorer.page.document import Paragraph
 from explorer.views.explorer.choices import Results, Settled, price_words, settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.series import machines
@@ -227,10 +226,10 @@ def _narrowed(asked: Question) -> list[str]:
 _COLUMNS = {"model": "model", "sweep": "sweep", "hardware": "hardware_label"}
 
 
-def notes(found: Answer) -> Markup:
-    """The notes as paragraphs, warnings first."""
-    warned = [_paragraph(words, "x-note x-warn") for words in warnings(found)]
-    return Markup("").join([*warned, *(_paragraph(words, "x-note") for words in facts(found))])
+def notes(found: Answer) -> Iterator[Paragraph]:
+    """Yield the notes as paragraphs, warnings first."""
+    yield from (Paragraph(words, "warning") for words in warnings(found))
+    yield from (Paragraph(words, "note") for words in facts(found))
 
 
 def warnings(found: Answer) -> list[str]:
@@ -311,7 +310,3 @@ def _adjusted(found: Answer) -> str:
         return ""
     each = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else amounts.count(sizes[0], "comparison")
     return f"; adjusted for {each}{' on each machine' if len(families) > 1 else ''} (Bonferroni)"
-
-
-def _paragraph(words: str, kind: str) -> Markup:
-    return Markup('<p class="{}">{}</p>').format(kind, one_line(words))

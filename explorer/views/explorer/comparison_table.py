@@ -1,9 +1,7 @@
 """The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
 baseline is paid, and how sure either is."""
 
-from collections.abc import Mapping, Sequence
-
-from markupsafe import Markup
+from collections.abc import Iterator, Mapping, Sequence
 
 from explorer import costing
 from explorer.analysis.equal_budget import EqualBudget
@@ -21,8 +19,9 @@ from explorer.analysis.sentences import (
 from explorer.analysis.sentences import interval as points
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts, theme
+from explorer.page.document import Column, Row, Span, Table, Text, with_note
 from explorer.views.explorer.payments import Payment, amount
-from explorer.views.tables import Column, Row, swatch, table, with_note
+from explorer.views.notebook import swatch
 
 SAID_TUNED = "baseline, tuned in its author's words"  # nobody has checked it
 
@@ -35,10 +34,10 @@ def comparison_table(
     look: theme.Look,
     rates: Mapping[Machine, float],
     order: str = "least",
-    caption: str | Markup = "",
-) -> Markup:
-    """The comparisons with a baseline as HTML: the baseline first, then the recipes, by what they need at equal quality
-    or, for the order "best", by what they reach at equal budget.
+    caption: Text = "",
+) -> Iterator[Table]:
+    """Yield the comparisons with a baseline as a table, if there are any: the baseline first, then the recipes, by what
+    they need at equal quality or, for the order "best", by what they reach at equal budget.
 
     `rates` are US dollars an hour of a run; a machine that is not there has no price.
     """
@@ -58,7 +57,8 @@ def comparison_table(
     bases = {each.comparison.baseline_setting: each.comparison for each in reversed(found)}
     for result in bases.values():
         rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
-    return table(columns, rows, caption=caption)
+    if rows:
+        yield Table(columns, rows, caption)
 
 
 def said(found: Verdict) -> str:
@@ -69,7 +69,7 @@ def said(found: Verdict) -> str:
     return "; ".join(each for each in words if each)
 
 
-def difference(result: EqualBudget | None) -> str | Markup:
+def difference(result: EqualBudget | None) -> Text:
     """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
     if result is None or result.difference is None:
         return amounts.MISSING
@@ -95,13 +95,13 @@ def _baseline(
     any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[Machine, float], several: bool
 ) -> Row:
     name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
-    note = SAID_TUNED if any_result.tuning else Markup('<span class="x-warn">untuned baseline</span>')
+    note = Span(SAID_TUNED) if any_result.tuning else Span("untuned baseline", "warn")
     nowhere = Outcome.UNKNOWN if any_result.outcome == Outcome.UNKNOWN else Outcome.NOT_REACHED
     if any_result.outcome == Outcome.UNKNOWN and not any_result.n:  # it was not compared, so nothing is said of it
-        note = "baseline"
+        note = Span("baseline")
     where = str(setting.machine) if several else ""
     cells = (
-        with_note(swatch(name, look), Markup("{}{}").format(note, f"; {where}" if where else "")),
+        with_note(swatch(name, look), (note, Span(f"; {where}" if where else ""))),
         _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else nowhere.value,
         amounts.ratio(None if x is None else 1.0),
         "",
@@ -132,7 +132,7 @@ def _recipe(
         _inference(result),
     )
     reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
-    return Row(cells=cells, bold=found.claims, quiet=not reached)
+    return Row(cells=cells, strong=found.claims, quiet=not reached)
 
 
 def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
@@ -140,7 +140,7 @@ def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
     return not (payment.counted or payment.forecast) and "predicted" in result.time_source.split("+")
 
 
-def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> str | Markup:
+def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> Text:
     if result.outcome == Outcome.REACHED:
         return _needed(result.recipe_x, payment=payment, rate=rate)
     if result.outcome == Outcome.BELOW:
@@ -148,7 +148,7 @@ def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> s
     return str(result.outcome)
 
 
-def _needed(x: float | None, *, payment: Payment, rate: float | None) -> str | Markup:
+def _needed(x: float | None, *, payment: Payment, rate: float | None) -> Text:
     words = amount(x, payment)
     return with_note(words, _dollars(x, rate)) if payment.key == "time" and x is not None else words
 
@@ -157,17 +157,16 @@ def _dollars(seconds: float, rate: float | None) -> str:
     return "no price" if rate is None else amounts.dollars(costing.cost_usd(seconds, own_price(rate)))
 
 
-def _ratio(result: EqualQuality) -> str | Markup:
+def _ratio(result: EqualQuality) -> Text:
     if result.ratio is None or result.outcome not in (Outcome.REACHED, Outcome.BELOW):
         return amounts.MISSING
     sign = "at most " if result.outcome == Outcome.BELOW else ""
     return with_note(f"{sign}{amounts.ratio(result.ratio)}", ratio_interval(result))
 
 
-def _inference(result: EqualQuality) -> str | Markup:
+def _inference(result: EqualQuality) -> Text:
     if result.slower_inference:
-        slower = Markup('<span class="x-warn" title="costs more at inference than the baseline">{}</span>').format(
-            f"{amounts.ratio(result.inference_ratio)} slower"
-        )
+        hover = "costs more at inference than the baseline"
+        slower = (Span(f"{amounts.ratio(result.inference_ratio)} slower", "warn", hover=hover),)
         return with_note(slower, inference_interval(result))
     return with_note(amounts.ratio(result.inference_ratio), inference_interval(result))

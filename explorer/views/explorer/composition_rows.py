@@ -1,19 +1,19 @@
-"""How the methods of a setting compose, as rows of text, HTML and JSON; no chart."""
+"""How the methods of a setting compose, as rows of text, tables and JSON; no chart."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from markupsafe import Markup
-
-from explorer.analysis.comparison import Estimate
-from explorer.analysis.composition import Composed, Composition, composition
+from explorer.analysis.composing import composition
+from explorer.analysis.composition import Composed, Composition
+from explorer.analysis.estimate import Estimate
 from explorer.page import amounts
-from explorer.run_files import Metric
+from explorer.page.document import Column, Row, Table
+from explorer.records import Metric
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.tables import Column, Row, table
 
 
 def composed(snapshot: Snapshot, asked: Question, *, ssr: float | None = None) -> Composition:
@@ -92,14 +92,13 @@ def composition_json(found: Composition) -> dict[str, Any]:
     return document
 
 
-def composition_tables(found: Composition) -> Markup:
-    """Both tables as HTML; each only if it has a row."""
-    made = Markup("")
+def composition_tables(found: Composition) -> Iterator[Table]:
+    """Yield both tables; each only if it has a row."""
     if found.recipes:
-        made += _table(RECIPES, recipe_rows(found), "Predicted from what each method does alone to each part of a step")
+        caption = "Predicted from what each method does alone to each part of a step"
+        yield _table(RECIPES, recipe_rows(found), caption)
     if found.measured_pairs:
-        made += _table(PAIRS, pair_rows(found), "What pairs do together beyond what both do alone")
-    return made
+        yield _table(PAIRS, pair_rows(found), "What pairs do together beyond what both do alone")
 
 
 def _recipe(recipe: Composed) -> tuple[str, ...]:
@@ -125,8 +124,8 @@ def _holm(confidence: float, **p_values: float | None) -> str:
     return " and ".join(sure) or amounts.MISSING
 
 
-def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]], caption: str) -> Markup:
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]], caption: str) -> Table:
     first, *rest = titles
     numbers = ("Speedup", "Predicted", "Of predicted time", "Quality beyond both", "Time beyond both", "n")
     columns = [Column(title=first), *(Column(title=title, number=title in numbers) for title in rest)]
-    return table(columns, [Row(cells=row) for row in rows], caption=caption)
+    return Table(columns, [Row(row) for row in rows], caption)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting, axis_words
@@ -18,7 +17,8 @@ from explorer.analysis.sentences import call_words, control_words, fresh_words, 
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped
+from explorer.page.document import Paragraph, clipped
+from explorer.page.html import element, fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
 from explorer.views.explorer.sections import Section
@@ -55,9 +55,11 @@ class Winner(widgets.VBox):
         kind = "x-verified" if holds else "x-broken" if verdict.is_refuted else "x-warn"
         said = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
         where = f"in {_ratio(result)} of the baseline's {axis_words(result.x)}:"
-        self.words.value = Markup(
-            '<p class="x-confirmed"><strong>{}</strong> {} <span class="{}">{}</span></p>'
-        ).format(clipped(result.label), where, kind, "; ".join(filter(None, said)))
+        name, said_ = (
+            element("strong", clipped(result.label)),
+            element("span", "; ".join(filter(None, said)), class_=kind),
+        )
+        self.words.value = element("p", name, f" {where} ", said_, class_="x-confirmed")
         judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 
@@ -127,7 +129,7 @@ class Winner(widgets.VBox):
 
     def _tell(self, words: str, *, failed: bool = False) -> None:
         kind, role = ("x-said x-warn", "alert") if failed else ("x-said", "status")
-        self.state.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words)
+        self.state.value = element("pre", words, class_=kind, role=role)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something without holding up the notebook; the reference keeps the task alive until it is done."""
@@ -188,7 +190,7 @@ class ConfirmSection(Section):
         open_ones = [] if forecast else [each for each in answer.verdicts if each.asks or each.judged_by_others]
         beside = [each for each in open_ones if _beside_own(each.comparison, own)]
         beside.sort(key=lambda each: each.comparison.ratio or 0.0)
-        self._said.value = _introduction(answer, open_ones, beside)
+        self._said.value = fragment(_introduction(answer, open_ones, beside))
         self.winners = [self._winner(snapshot.runs, each) for each in beside[:MOST]]
         self.children = (self._said, *self.winners)
 
@@ -210,7 +212,7 @@ class ConfirmSection(Section):
             snapshot = read_snapshot(runs)
             self.show(snapshot, answer_to(snapshot, before.question))
         except ExplorerError as error:
-            self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(str(error))
+            self._said.value = fragment(Paragraph(str(error), "alert"))
             self.children = (self._said,)
 
 
@@ -219,7 +221,7 @@ def _beside_own(result: EqualQuality, own: Collection[str]) -> bool:
     return result.baseline in own and result.baseline_setting == result.setting
 
 
-def _introduction(found: Answer, open_ones: list[Verdict], beside: list[Verdict]) -> Markup:
+def _introduction(found: Answer, open_ones: list[Verdict], beside: list[Verdict]) -> Paragraph:
     if found.question.paid_in.forecast:
         words = "What a deletion takes is a forecast: fresh seeds confirm time, cost and steps."
     elif not open_ones and any(each.confirmation is not None for each in found.verdicts):
@@ -231,4 +233,4 @@ def _introduction(found: Answer, open_ones: list[Verdict], beside: list[Verdict]
     else:
         more = f" Of {len(beside)} recipes the {MOST} that need least are shown."
         words = f"{NOTE}{more if len(beside) > MOST else ''}"
-    return Markup('<p class="x-note">{}</p>').format(words)
+    return Paragraph(words, "note")

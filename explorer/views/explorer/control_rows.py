@@ -1,15 +1,13 @@
-"""Recipes beside their controls as tables: rows of text for every format, and HTML made of them."""
+"""Recipes beside their controls as tables: rows of text for every format, and blocks made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.sentences import by_how_much, control_sentences, interval
 from explorer.page import amounts
-from explorer.page.document import one_line
-from explorer.views.tables import Column, Row, table
+from explorer.page.document import Block, Column, Paragraph, Row, Table
 
 CONTROLS = (
     "Recipe",
@@ -52,22 +50,17 @@ def _interval(found: Controlled) -> str:
     return interval(at.adjusted_low, at.adjusted_high, found.setting.kind, reason=at.reason)
 
 
-def control_table(found: Sequence[Controlled]) -> Markup:
-    """The table as HTML, nothing where there is no control; what takes a gain away stands out."""
-    if not found:
-        return Markup("")
-    columns = [Column(title=title, number=title in ("Budget", "Its budget", "n")) for title in CONTROLS]
-    rows = [
-        Row(cells=cells, bold=each.verdict == "better", quiet=each.verdict == "not compared")
-        for each, cells in zip(found, control_rows(found), strict=True)
+def control_blocks(rows: pd.DataFrame) -> Iterator[Block]:
+    """Yield what the controls among some rows of `results` show: the table, in which a recipe that beats its control
+    is strong, and sentences; nothing without controls."""
+    pairs = controlled(rows)
+    if not pairs:
+        return
+    columns = [Column(title, number=title in ("Budget", "Its budget", "n")) for title in CONTROLS]
+    lines = [
+        Row(cells, strong=pair.verdict == "better", quiet=pair.verdict == "not compared")
+        for pair, cells in zip(pairs, control_rows(pairs), strict=True)
     ]
-    return table(columns, rows, caption=CAPTION)
-
-
-def controls_of(rows: pd.DataFrame) -> Markup:
-    """What the controls among some rows of `results` say: sentences and the table; nothing where there are none."""
-    found = controlled(rows)
-    said = Markup("").join(
-        Markup('<p class="x-note">{}.</p>').format(one_line(words)) for words in control_sentences(found)
-    )
-    return control_table(found) + said
+    yield Table(columns, lines, CAPTION)
+    for words in control_sentences(pairs):
+        yield Paragraph(f"{words}.", "note")

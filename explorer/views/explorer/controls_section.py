@@ -5,8 +5,9 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from explorer.errors import ExplorerError
+from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.control_rows import controls_of
+from explorer.views.explorer.control_rows import control_blocks
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 
@@ -22,6 +23,6 @@ class ControlsSection(Section):
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Show the controls among the rows that are shown."""
-        self._shown.value = controls_of(answer.rows)
+        self._shown.value = fragment(*control_blocks(answer.rows))
         if not self._shown.value:
             raise ExplorerError("No control was run: `controls: all` in a specification adds them.")

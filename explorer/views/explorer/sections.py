@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
+from explorer.page.document import Paragraph
+from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
@@ -60,7 +61,7 @@ class Sections(widgets.VBox):
             self.by_key[key].show(snapshot, answer)
             self._place.children = (self.by_key[key],)
         except ExplorerError as error:
-            self._said.value = Markup('<p class="x-note">{}</p>').format(str(error))
+            self._said.value = fragment(Paragraph(str(error), "note"))
             self._place.children = (self._said,)
 
     def _opened(self, _: Any) -> None:

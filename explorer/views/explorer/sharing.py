@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
-from explorer.page.document import one_line
+from explorer.page.document import Paragraph
+from explorer.page.html import element, fragment
 from explorer.views.explorer.exports import FORMATS, Format
 from explorer.views.explorer.question import Question, from_token, to_token
+from explorer.views.notebook import Quiet
 
 LABEL = "This view (paste another one here)"
 
@@ -23,7 +24,7 @@ class Sharing(widgets.VBox):
         self._export, self._on_open = export, on_open
         self.token = widgets.Text(description=LABEL, continuous_update=False)
         self.token.observe(self._pasted, "value")
-        self._showing = False
+        self._quiet = Quiet()
         self._said = widgets.HTML()
         buttons = [button(kind.upper(), tooltip=f"Export what is shown as {kind.upper()}") for kind in FORMATS]
         for kind, each in zip(FORMATS, buttons, strict=True):
@@ -33,15 +34,12 @@ class Sharing(widgets.VBox):
 
     def show(self, question: Question) -> None:
         """Show the token of a question."""
-        self._showing = True
-        try:
-            self.token.value = to_token(question)
-            self._said.value = ""
-        except ExplorerError as error:
-            self.token.value = ""
-            self._warn(str(error))
-        finally:
-            self._showing = False
+        with self._quiet:
+            try:
+                self.token.value, self._said.value = to_token(question), ""
+            except ExplorerError as error:
+                self.token.value = ""
+                self._warn(str(error))
 
     def write(self, kind: Format, _: object = None) -> None:
         """Export, and say where to."""
@@ -50,12 +48,12 @@ class Sharing(widgets.VBox):
         except ExplorerError as error:
             self._warn(str(error))
             return
-        words = Markup('<p class="x-note" role="status">Wrote <code>{}</code></p>')
-        self._said.value = words.format(os.path.relpath(path))
+        wrote = element("code", os.path.relpath(path))
+        self._said.value = element("p", "Wrote ", wrote, class_="x-note", role="status")
 
     def _pasted(self, _: object) -> None:
         pasted = str(self.token.value)
-        if self._showing or not pasted.strip():
+        if self._quiet or not pasted.strip():
             return
         try:
             self._on_open(from_token(pasted))
@@ -63,7 +61,7 @@ class Sharing(widgets.VBox):
             self._warn(str(error))
 
     def _warn(self, words: str) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(one_line(words))
+        self._said.value = fragment(Paragraph(words, "alert"))
 
 
 def button(label: str, *, tooltip: str) -> widgets.Button:

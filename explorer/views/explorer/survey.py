@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.analysis import pareto
 from explorer.page import amounts
+from explorer.page.document import Column, Row, Table
 from explorer.page.theme import Look
 from explorer.run_files import metric_of
 from explorer.views.explorer.payments import MEASURES, Payment, amount
 from explorer.views.explorer.series import group_name, machines
 from explorer.views.explorer.tradeoff import Scene, extent
-from explorer.views.tables import Column, Row, named, swatch, table
+from explorer.views.notebook import named, swatch
 
 PLACES = (72, 44)  # of the chart, across and up: at most so many points are drawn beside the frontier
 MAX_GROUPS = 24  # colours; further groups share one
@@ -80,8 +80,8 @@ def survey_note(means: pd.DataFrame, scene: Scene) -> str:
     return f"{drawn:,} of {points:,} means are drawn, one for each place of the chart; the frontier is over all."
 
 
-def frontier_table(scene: Scene, look: Look) -> Markup:
-    """The points on the frontier as a table, beside the chart."""
+def frontier_table(scene: Scene, look: Look) -> Table:
+    """Return the points on the frontier as a table, beside the chart."""
     columns = (
         Column(title="On the frontier"),
         Column(title="Sweep"),
@@ -104,7 +104,7 @@ def frontier_table(scene: Scene, look: Look) -> Markup:
         )
         for row in best.to_dict("records")
     ]
-    return table(columns, rows)
+    return Table(columns, rows)
 
 
 def _front(paid: pd.DataFrame, *, higher: bool) -> pd.Index:

@@ -113,5 +113,8 @@ def buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:
     """Return one button for each title, the first one pressed. `what` they choose is in their tooltips."""
     options = [(title, key) for key, title in titles.items()]
     return widgets.ToggleButtons(
-        options=options, value=next(iter(titles)), tooltips=[f"{what}: {t}" for t, _ in options]
+        options=options,
+        value=next(iter(titles)),
+        tooltips=[f"{what}: {title}" for title in titles.values()],
+        style={"button_width": "auto"},  # a fixed width would cut titles short
     )

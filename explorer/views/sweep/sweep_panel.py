@@ -8,14 +8,14 @@ from typing import Any
 import altair as alt
 import ipywidgets as widgets
 import pandas as pd
-from markupsafe import Markup
 
 from explorer import rundir
 from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.page import theme
-from explorer.page.html import CSS
-from explorer.run_files import METRICS, Metric
+from explorer.page.document import Paragraph
+from explorer.page.html import element, fragment, style
+from explorer.records import METRICS, Metric
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views.explorer.payments import PAYMENTS
@@ -202,7 +202,7 @@ class SweepPanel(widgets.VBox):
             self._tell(progress_words(events[-1]))
 
     def _tell(self, words: str) -> None:
-        self.state.value = Markup('<p class="x-progress" role="status">{}</p>').format(words)
+        self.state.value = fragment(Paragraph(words, "status"))
 
     def _save(self) -> bool:
         try:
@@ -215,7 +215,7 @@ class SweepPanel(widgets.VBox):
     def _say(self, words: str, *, failed: bool = False) -> None:
         kind = "x-said x-warn" if failed else "x-said"
         role = "alert" if failed else "status"
-        self.said.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words) if words else ""
+        self.said.value = element("pre", words, class_=kind, role=role) if words else ""
 
     def _set_running(self, running: bool) -> None:
         self.run_button.disabled = self.plan_button.disabled = running
@@ -233,7 +233,7 @@ class SweepPanel(widgets.VBox):
         right = widgets.VBox([buttons, self.state, self.said]).add_class("x-plan")
         charts = [widgets.VBox([Fit().add_class("x-fit"), chart]) for chart in (self._losses, self._quality)]
         return [
-            widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS))),
+            widgets.HTML(style()),
             widgets.Box([left, right]).add_class("x-halves"),
             widgets.Box([chart.add_class("x-chart") for chart in charts]).add_class("x-halves"),
         ]
