@@ -100,7 +100,7 @@ class Bullets:
 class Column:
     """A column: its heading, and whether it holds numbers, which stand flush right."""
 
-    title: str
+    title: Text
     number: bool = False
 
 

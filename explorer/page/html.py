@@ -191,7 +191,7 @@ def _block(block: Block, place: _Place) -> Markup:
 def _table(table: Table, place: _Place) -> Markup:
     numeric = ["x-number" if column.number else None for column in table.columns]
     heads = (
-        element("th", clean(column.title), scope="col", class_=kind)
+        element("th", _inline(column.title, place), scope="col", class_=kind)
         for column, kind in zip(table.columns, numeric, strict=True)
     )
     caption = element("caption", _inline(table.caption, place)) if table.caption else Markup("")

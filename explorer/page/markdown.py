@@ -104,7 +104,7 @@ def _block(block: Block) -> str:
 
 def _table(table: Table) -> str:
     ruler = ["---:" if column.number else "---" for column in table.columns]
-    lines = [_line(plain(column.title) for column in table.columns), _line(ruler)]
+    lines = [_line(plain(words(column.title)) for column in table.columns), _line(ruler)]
     lines += [_line(_strong(inline(cell), row.strong) for cell in row.cells) for row in table.rows]
     caption = f"{inline(table.caption)}\n\n" if table.caption else ""
     return caption + "\n".join(lines)

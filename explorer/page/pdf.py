@@ -107,7 +107,7 @@ def _block(block: Block, directory: Path) -> dict[str, Any]:
         case Code(text, title):
             return {"kind": "code", "text": clean(text), "title": clean(title)}
         case Table(columns, rows, caption):
-            heads = [{"title": clean(column.title), "number": column.number} for column in columns]
+            heads = [{"title": words(column.title), "number": column.number} for column in columns]
             return {"kind": "table", "columns": heads, "rows": [*map(_row, rows)], "caption": _text(caption)}
         case Fold():
             raise AssertionError("folds are unfolded before")

@@ -80,8 +80,8 @@ def show(blocks: Iterable[Block | str], *, file: TextIO | None = None) -> None:
             case Table(columns, rows, caption):
                 if caption:
                     print(visible(line(caption)), file=file)
-                right = [column.title for column in columns if column.number]
-                titles = [column.title for column in columns]
+                right = [line(column.title) for column in columns if column.number]
+                titles = [line(column.title) for column in columns]
                 print_table(titles, [[line(cell) for cell in row.cells] for row in rows], right=right, file=file)
             case Picture():
                 print(visible(f"picture: {block.description}"), file=file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import ipywidgets as widgets
 from markupsafe import Markup
 
-from explorer.page.html import CSS
+from explorer.page.html import CSS, inline
 from explorer.report.run_report import CROISSANT
 from explorer.store.examine import sweeps
 from explorer.views.explorer.run_cards import link
@@ -81,7 +81,7 @@ class ReportPanel(widgets.VBox):
     def _show(self, path: Path, format: str) -> None:
         self.written = path
         size = f"{path.stat().st_size / 1000:,.0f} kB"
-        words = Markup("{} ({}). {}").format(str(path), size, link(path, "Open it", here=Path.cwd()))
+        words = Markup("{} ({}). {}").format(str(path), size, inline((link(path, "Open it", here=Path.cwd()),)))
         self.said.value = Markup('<p class="x-progress" role="status">{}</p>').format(words)
         if format != "pdf":
             self.preview.value = preview(path.read_text(encoding="utf-8"), page=format == "html")

@@ -15,6 +15,7 @@ from explorer.analysis.sentences import busy_recipes
 from explorer.cli.app import app
 from explorer.page import theme
 from explorer.page.amounts import BUSY, MOST_NAMES, busy_times
+from explorer.page.html import fragment
 from explorer.run_files import Watch
 from explorer.store import frames
 from explorer.store.ingest import ingest
@@ -86,8 +87,8 @@ FACES = {
     "ask": lambda runs: said(runs, "ask"),
     "html": lambda runs: page(runs, "html"),
     "md": lambda runs: page(runs, "md"),
-    "notebook": lambda runs: str(notes(answer(read_snapshot(runs), Question(sweep="digits")))),
-    "survey": lambda runs: str(notes(answer(read_snapshot(runs), Question()))),
+    "notebook": lambda runs: str(fragment(*notes(answer(read_snapshot(runs), Question(sweep="digits"))))),
+    "survey": lambda runs: str(fragment(*notes(answer(read_snapshot(runs), Question())))),
 }
 
 
@@ -123,7 +124,7 @@ def test_the_card_of_a_run_says_it(busy: Path, other: Path) -> None:
     for runs, expected in ((busy, True), (other, False)):
         rows = frames.results(database(runs), sweep="digits").head(1)
         look = theme.look(rows["recipe"], baseline="baseline")
-        card = str(run_cards(rows, database=database(runs), runs=runs, here=runs, look=look))
+        card = str(fragment(*run_cards(rows, database=database(runs), runs=runs, here=runs, look=look)))
         assert (BUSY in card) is expected
 
 

@@ -23,6 +23,7 @@ from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import confirm
 from explorer.cli.app import app
 from explorer.page import html
+from explorer.page.html import fragment
 from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.report.sweep_report import FORMATS, read_sweep
 from explorer.store import frames
@@ -241,7 +242,9 @@ def in_terminal(case: Case) -> Iterator[tuple[str, Claim | None]]:
 
 def in_notebook(case: Case) -> Iterator[tuple[str, Claim | None]]:
     found = answer(read_snapshot(case.runs), Question(sweep="digits"))
-    page = comparison_table(found.verdicts, found.budgets, payment=PAYMENTS["time"], look=found.look, rates=found.rates)
+    page = fragment(
+        *comparison_table(found.verdicts, found.budgets, payment=PAYMENTS["time"], look=found.look, rates=found.rates)
+    )
     yield from case.by_row(rows_of(str(page)))
     yield from headlines(case, found.sentence)
 

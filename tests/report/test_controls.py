@@ -9,11 +9,12 @@ from typer.testing import CliRunner
 
 from explorer.cli.app import app
 from explorer.page import html
+from explorer.page.html import fragment
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.published import database
-from explorer.views.explorer.control_rows import CONTROLS, control_rows, controls_of
+from explorer.views.explorer.control_rows import CONTROLS, control_blocks, control_rows
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, describe, tradeoff
 from tests.builders import run_record, write_profile, write_run, write_sweep
@@ -122,7 +123,7 @@ def test_a_sweep_without_controls_says_nothing_of_them(tmp_path: Path) -> None:
     write_sweep(tmp_path, {"baseline": {1.0: (0.8, 0.82)}, "fast": {1.0: (0.9, 0.91)}}, step_seconds={"fast": 0.02})
     ingest(tmp_path)
     assert "Controls" not in made_at(tmp_path)
-    assert controls_of(frames.results(database(tmp_path))) == ""
+    assert fragment(*control_blocks(frames.results(database(tmp_path)))) == ""
 
 
 def made_at(runs: Path) -> str:
@@ -132,10 +133,10 @@ def made_at(runs: Path) -> str:
 
 def test_the_notebook_gets_the_table_and_the_words(runs: Path) -> None:
     results = frames.results(database(runs))
-    found = controls_of(results)
+    found = fragment(*control_blocks(results))
     assert found.count("<tr") == 1 + 6  # slow and picky at two budgets, picky beside two kinds
     assert VANISHES in found
-    hostile = controls_of(results.assign(recipe=results["recipe"].replace("slow", "<script>")))
+    hostile = fragment(*control_blocks(results.assign(recipe=results["recipe"].replace("slow", "<script>"))))
     assert "<script>" not in hostile and "&lt;script&gt;" in hostile
     assert control_rows([]) == []
 

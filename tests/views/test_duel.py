@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from explorer.analysis.side_by_side import PICKED, duel
 from explorer.page import theme
+from explorer.page.html import fragment
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.two_recipes_section import duel_html
+from explorer.views.explorer.two_recipes_section import duel_blocks
 from tests.analysis.tables import rows, table
 
 SEEDS = (-0.01, 0.002, 0.008)
@@ -32,7 +33,7 @@ def frame() -> pd.DataFrame:
 
 def shown(frame: pd.DataFrame, first: str = "baseline", second: str = "fast", payment: str = "time") -> Markup:
     paid = PAYMENTS[payment]
-    return duel_html(duel(frame, first, second, x=paid.column), look=LOOK, payment=paid)
+    return fragment(*duel_blocks(duel(frame, first, second, x=paid.column), look=LOOK, payment=paid))
 
 
 def cells(html: Markup, title: str) -> list[str]:
@@ -85,7 +86,7 @@ def test_what_is_missing_is_said(frame: pd.DataFrame) -> None:
 )
 def test_a_hostile_name_does_no_harm(frame: pd.DataFrame, hostile: str) -> None:
     named = frame.assign(recipe=frame["recipe"].replace("fast", hostile), methods=hostile)
-    html = duel_html(duel(named, "baseline", hostile), look=LOOK, payment=PAYMENTS["time"])
+    html = fragment(*duel_blocks(duel(named, "baseline", hostile), look=LOOK, payment=PAYMENTS["time"]))
     assert "<img" not in html and "\u202e" not in html
     assert len(html) < 20_000
     assert "<bdi" in html

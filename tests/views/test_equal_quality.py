@@ -12,6 +12,7 @@ from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_q
 from explorer.analysis.sentences import CONFIRM
 from explorer.analysis.verdict import Verdict, verdicts
 from explorer.page import theme
+from explorer.page.html import fragment
 from explorer.views.explorer.answer import answer, warnings, where_words
 from explorer.views.explorer.comparison_table import comparison_table
 from explorer.views.explorer.payments import PAYMENTS
@@ -43,15 +44,17 @@ def rows(comparisons: list[EqualQuality], budgets: Sequence[EqualBudget] = (), *
 
 def shown(found: Sequence[Verdict], budgets: Sequence[EqualBudget] = (), **options: Any) -> list[str]:
     labels = [each.comparison.label for each in found]
-    html = comparison_table(
-        found,
-        budgets,
-        **{
-            "payment": PAYMENTS["time"],
-            "look": theme.look(["baseline", *labels], baseline="baseline"),
-            "rates": {},
-        }
-        | options,
+    html = fragment(
+        *comparison_table(
+            found,
+            budgets,
+            **{
+                "payment": PAYMENTS["time"],
+                "look": theme.look(["baseline", *labels], baseline="baseline"),
+                "rates": {},
+            }
+            | options,
+        )
     )
     return str(html).split("<tr")[2:]
 

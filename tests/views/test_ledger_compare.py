@@ -12,7 +12,7 @@ import vl_convert
 from explorer import run_files, rundir
 from explorer.audit.shares import shares
 from explorer.canonical import digest
-from explorer.entries.run import Genesis
+from explorer.entries.kinds import Genesis
 from explorer.page.html import fragment
 from explorer.page.pictures import VEGA_LITE
 from explorer.run_files import RunRecord

@@ -8,9 +8,9 @@ import pytest
 from markupsafe import Markup
 
 from explorer.entries.fields import LedgerState
-from explorer.entries.run import Genesis, Parent
+from explorer.entries.kinds import Genesis, Parent
 from explorer.page.html import fragment
-from explorer.release import family as searching
+from explorer.release import lineage as searching
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger.lineage_section import HEIGHT, WIDTH, Arrow, Box, graph, lineage_blocks, placed
 from explorer.views.ledger.open_run import open_run

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from explorer.errors import StoreError
 from explorer.page import theme
+from explorer.page.html import fragment
 from explorer.run_files import PhaseProfile
 from explorer.store import frames
 from explorer.store.ingest import ingest
@@ -50,7 +51,9 @@ def rows(runs: Path) -> pd.DataFrame:
 
 def cards(rows: pd.DataFrame, runs: Path) -> Markup:
     look = theme.look(rows["recipe"], baseline="baseline")
-    return run_cards(rows, database=runs / "explorer.duckdb", runs=runs, here=runs.parent / "notebooks", look=look)
+    return fragment(
+        *run_cards(rows, database=runs / "explorer.duckdb", runs=runs, here=runs.parent / "notebooks", look=look)
+    )
 
 
 def facts(html: Markup) -> dict[str, str]:
@@ -196,12 +199,14 @@ def test_phases_beyond_the_profile_and_beyond_the_list_are_counted() -> None:
         PhaseTime(name=f"p{n}", steps=10, seconds=1.0, low=1.0, high=1.0, windows=5, split={"forward": 1.0})
         for n in range(15)
     )
-    said = _text(times(Profile(made_at="2026", phases=phases), {}, pd.Series({"steps": 200, "contended": False})))
-    assert "p11101 s10 s3 more301 s30 snot profiled50--" in said
+    said = _text(
+        fragment(*times(Profile(made_at="2026", phases=phases), {}, pd.Series({"steps": 200, "contended": False})))
+    )
+    assert "p11101 s10 s 3 more301 s30 s not profiled50--" in said
 
 
 def test_a_damaged_profile_is_said_and_hides_nothing() -> None:
     phase = PhaseTime(name="all", steps=10, seconds=1.0, low=1.0, high=1.0, windows=5, split={"forward": -1.0})
-    html = times(Profile(made_at="2026", phases=(phase,)), {}, pd.Series({"steps": 10, "contended": False}))
+    html = fragment(*times(Profile(made_at="2026", phases=(phase,)), {}, pd.Series({"steps": 10, "contended": False})))
     assert "does not say what a step is spent on" in html and "<table" in html
-    assert "is not known" in times(None, {}, pd.Series({"steps": 10, "contended": False}))
+    assert "is not known" in fragment(*times(None, {}, pd.Series({"steps": 10, "contended": False})))

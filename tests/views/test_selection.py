@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 
 from explorer.page import theme
+from explorer.page.document import words
+from explorer.page.html import fragment
 from explorer.views.explorer.run_cards import reproduce
 from explorer.views.explorer.runs_section import MAX_ROWS, runs_table, selected
 
@@ -29,20 +31,20 @@ def test_each_run_has_its_command_and_a_link_to_its_notebook(shown: pd.DataFrame
     notebook = runs / row["directory"].iloc[0] / "notebook.ipynb"
     notebook.parent.mkdir(parents=True)
     notebook.write_text("{}")
-    html = runs_table(row, look=LOOK, runs=runs, here=here)
+    html = fragment(*runs_table(row, look=LOOK, runs=runs, here=here))
     assert html.count("<a ") == 1  # the other run has no notebook
     assert f'href="../runs/{row["directory"].iloc[0]}/notebook.ipynb"' in html
     assert f"explorer run ../runs/{row['directory'].iloc[1]}/run.json --out again" in html
 
 
 def test_a_hostile_directory_is_quoted_for_shell_and_page(shown: pd.DataFrame, tmp_path: Path) -> None:
-    assert reproduce(tmp_path / "a;rm b", here=tmp_path) == "explorer run 'a;rm b/run.json' --out again"
-    html = runs_table(shown.head(1).assign(directory='x"><img>'), look=LOOK, runs=tmp_path, here=tmp_path)
+    assert words(reproduce(tmp_path / "a;rm b", here=tmp_path)) == "explorer run 'a;rm b/run.json' --out again"
+    html = fragment(*runs_table(shown.head(1).assign(directory='x"><img>'), look=LOOK, runs=tmp_path, here=tmp_path))
     assert "<img>" not in html
 
 
 def test_a_long_table_is_cut_and_says_so(shown: pd.DataFrame, tmp_path: Path) -> None:
     long = pd.concat([shown, shown])
-    html = runs_table(long, look=LOOK, runs=tmp_path, here=tmp_path)
+    html = fragment(*runs_table(long, look=LOOK, runs=tmp_path, here=tmp_path))
     assert html.count("<tr>") - 1 == MAX_ROWS
     assert f"and {len(long) - MAX_ROWS} more runs" in html

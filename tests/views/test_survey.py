@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from explorer.analysis.pareto import front
+from explorer.page.html import fragment
 from explorer.views.explorer import survey as module
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.survey import frontier_table, survey_note, survey_scene, survey_sentence
@@ -68,7 +69,7 @@ def test_it_can_be_drawn_and_read(means: pd.DataFrame) -> None:
     scene = scene_of(means)
     chart = tradeoff(scene, brush=()).to_dict()
     assert {param["name"] for param in chart["params"]} == {"brush", "picked"}
-    html = frontier_table(scene, look_of(scene))
+    html = fragment(frontier_table(scene, look_of(scene)))
     assert html.count("<tr") == 1 + min(30, scene.means["on_front"].sum())
     assert (
         survey_sentence(means)

@@ -1,19 +1,19 @@
 """The best recipe under stated limits, as a part of the explorer: limits as fields, the answer with its evidence."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.analysis.ask import Asked, ask
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped, one_line
+from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, clipped
+from explorer.page.html import fragment
 from explorer.provenance.levels import EXACT, read_cost
 from explorer.store import frames
 from explorer.store.frames import with_confirming
@@ -23,7 +23,7 @@ from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.tables import Column, Row, named, table
+from explorer.views.notebook import named
 
 REPEATED = {
     "all of training": "",
@@ -34,19 +34,18 @@ REPEATED = {
 """What deleting a class may repeat, at most."""
 
 
-def ask_html(asked: Asked, *, today: datetime.date) -> Markup:
-    """The answer, the runner-up, the evidence and how to read it, as HTML."""
-    kind = "x-answer" if asked.holds else "x-answer x-warn"
-    said = [Markup('<p class="{}" role="status">{}</p>').format(kind, one_line(ask_words.headline(asked)))]
+def ask_blocks(asked: Asked, *, today: datetime.date) -> Iterator[Block]:
+    """Yield the answer, the runner-up, the evidence and how to read it."""
+    yield Paragraph(ask_words.headline(asked), "good" if asked.holds else "bad")
     if second := ask_words.runner_up(asked):
-        said.append(_note(second))
-    said.append(_evidence(asked))
-    said += [_note(words) for words in ask_words.notes(asked, today)]
+        yield Paragraph(second, "note")
+    yield _evidence(asked)
+    for words in ask_words.notes(asked, today):
+        yield Paragraph(words, "note")
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = ask_words.confirming_command(best, None)
-        said.append(Markup('<p class="x-note">On fresh seeds: <code>{}</code></p>').format(clipped(command, 200)))
-    return Markup("").join(said)
+        command = Span(clipped(ask_words.confirming_command(best, None), 200), "code")
+        yield Paragraph((Span("On fresh seeds: "), command), "note")
 
 
 class AskSection(Section):
@@ -109,10 +108,10 @@ class AskSection(Section):
         except ExplorerError as error:
             return self._refuse(error)
         self.asked = asked
-        self._said.value = ask_html(asked, today=datetime.date.today())
+        self._said.value = fragment(*ask_blocks(asked, today=datetime.date.today()))
 
     def _refuse(self, error: ExplorerError) -> None:
-        self._said.value = Markup('<p class="x-note x-warn" role="alert">{}</p>').format(one_line(str(error)))
+        self._said.value = fragment(Paragraph(str(error), "alert"))
 
     def _limits(self) -> Limits:
         """What stands in the fields. Raises `ExplorerError` that names the field."""
@@ -161,25 +160,21 @@ class _About:
         return self._snapshot.remember((what, self._sweep), read)
 
 
-def _evidence(asked: Asked) -> Markup:
-    several = len({each.setting.machine for each in asked.candidates}) > 1
+def _evidence(asked: Asked) -> Table:
+    several = len({candidate.setting.machine for candidate in asked.candidates}) > 1
     shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
     titles = [name if name == "n" else name.capitalize() for name in ask_words.COLUMNS]
     numbers = [name in ask_words.NUMBERS for name in ask_words.COLUMNS]
-    columns = [Column(title=titles[at], number=numbers[at]) for at in shown]
     rows = [
         Row(
-            cells=[named(each.label), *(cells[at] for at in shown[1:])],
-            bold=each is asked.best and asked.holds,
-            quiet=each.standing in (Standing.UNKNOWN, Standing.FAILS),
+            [named(candidate.label), *(cells[at] for at in shown[1:])],
+            strong=candidate is asked.best and asked.holds,
+            quiet=candidate.standing in (Standing.UNKNOWN, Standing.FAILS),
         )
-        for each, cells in zip(asked.candidates, ask_words.evidence(asked), strict=True)
+        for candidate, cells in zip(asked.candidates, ask_words.evidence(asked), strict=True)
     ]
-    return table(columns, rows, caption=f"Asked: {ask_words.limits_words(asked)}.")
-
-
-def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(one_line(words))
+    columns = [Column(titles[at], number=numbers[at]) for at in shown]
+    return Table(columns, rows, f"Asked: {ask_words.limits_words(asked)}.")
 
 
 def _text(description: str, placeholder: str) -> widgets.Text:

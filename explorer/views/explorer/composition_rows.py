@@ -10,7 +10,7 @@ from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.estimate import Estimate
 from explorer.page import amounts
 from explorer.page.document import Column, Row, Table
-from explorer.records import Metric
+from explorer.run_files import Metric
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot

@@ -1,16 +1,16 @@
 """How methods compose, as a part of the explorer: pairs, the way from the baseline to a recipe, times by part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.analysis.composition import Composed, Composition
 from explorer.analysis.sentences import composed_words, composition_sentences
 from explorer.errors import ExplorerError
-from explorer.page.document import one_line
+from explorer.page.document import Paragraph, one_line, sentence
+from explorer.page.html import Markup, element, fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
 from explorer.views.explorer.composition_rows import composed, composition_tables
@@ -69,7 +69,7 @@ class CompositionSection(Section):
             found = Composition(baseline=self._asked[1].baseline, reason=str(error))
         self.found = found
         together = [recipe for recipe in found.recipes if recipe.by_parts is not None]
-        self._said.value = _heading("How methods compose") + (_hint(found) or _sentences(found))
+        self._said.value = _heading("How methods compose") + (_hint(found) or fragment(*_sentences(found)))
         self._body.layout.display = "none" if found.reason is not None or len(found.methods) < 1 else ""
         self._offer(found, together)
         self._pairs.show(
@@ -88,7 +88,7 @@ class CompositionSection(Section):
             step_times(_by_part(found), runs=True) if found.parts else None,
             INTERVALS if found.parts else "None of these recipes was profiled.",
         )
-        self._tables.value = composition_tables(found)
+        self._tables.value = fragment(*composition_tables(found))
 
     def _offer(self, found: Composition, together: list[Composed]) -> None:
         with self.quiet:
@@ -114,7 +114,7 @@ class _Figure(widgets.VBox):
         self._head.value = _heading(heading)
         self._chart.chart = chart
         self._chart.layout.display = "none" if chart is None else ""
-        self._caption.value = _note(caption)
+        self._caption.value = fragment(Paragraph(caption, "note"))
 
 
 def _hint(found: Composition) -> Markup | None:
@@ -131,9 +131,9 @@ def _hint(found: Composition) -> Markup | None:
     )
 
 
-def _sentences(found: Composition) -> Markup:
-    words = composition_sentences(found)[len(found.recipes) :]  # the table says those of the recipes
-    return Markup("").join(_note(f"{each[:1].upper()}{each[1:]}.") for each in words)
+def _sentences(found: Composition) -> Iterator[Paragraph]:
+    for words in composition_sentences(found)[len(found.recipes) :]:  # the table shows those of the recipes
+        yield Paragraph(sentence(words), "note")
 
 
 def _without(found: Composition) -> str:
@@ -147,13 +147,9 @@ def _by_part(found: Composition) -> pd.DataFrame:
 
 
 def _heading(words: str) -> Markup:
-    return Markup('<p class="x-heading">{}</p>').format(words)
-
-
-def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(one_line(words))
+    return element("p", words, class_="x-heading")
 
 
 def _empty(words: str, code: str = "") -> Markup:
-    shown = Markup("<p><code>{}</code></p>").format(one_line(code)) if code else Markup("")
-    return Markup('<div class="x-empty" role="status"><p>{}</p>{}</div>').format(one_line(words), shown)
+    lines = [element("p", one_line(words)), *([element("p", element("code", one_line(code)))] if code else [])]
+    return element("div", *lines, class_="x-empty", role="status")

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 import pandas as pd
-from markupsafe import Markup
 
 from explorer import rundir
 from explorer.analysis import ladders, schedules
@@ -21,12 +20,13 @@ from explorer.analysis.sentences import busy_recipes
 from explorer.errors import AnalysisError, StoreError
 from explorer.page import amounts, theme
 from explorer.page.amounts import BUSY, age_words
-from explorer.page.document import clipped, isolated
+from explorer.page.document import Block, Column, Facts, Paragraph, Row, Span, Table, Text, clipped, isolated, with_note
+from explorer.page.html import Markup, element, fragment, inline
 from explorer.run_files import metric_of, tuning_words
 from explorer.store.run_details import Machine, Profile, RunDetails, run_details
 from explorer.views.explorer.composition_charts import COLOURS, PARTS
 from explorer.views.explorer.deletability import LEVELS
-from explorer.views.tables import Column, Row, named, swatch, table, with_note
+from explorer.views.notebook import joined, named, swatch
 
 REPORT = "report.html"
 
@@ -42,45 +42,43 @@ def run_directory(runs: Path, directory: str) -> Path:
     return runs / directory
 
 
-def reproduce(directory: Path, *, here: Path) -> str:
-    """The command that trains a run again."""
-    return f"explorer run {_typed(directory / rundir.RUN, here)} --out again"
+def reproduce(directory: Path, *, here: Path) -> Text:
+    """Return the command that trains a run again."""
+    return _command(f"explorer run {_typed(directory / rundir.RUN, here)} --out again")
 
 
-def notebook(directory: Path, *, here: Path) -> str | Markup:
-    """A link to the executed notebook, a dash where there is none."""
+def notebook(directory: Path, *, here: Path) -> Text:
+    """Return a link to the executed notebook, a dash where there is none."""
     path = directory / rundir.NOTEBOOK
-    return link(path, "open", here=here) if path.is_file() else amounts.MISSING
+    return (link(path, "open", here=here),) if path.is_file() else amounts.MISSING
 
 
-def ledger(directory: Path, *, here: Path) -> Markup:
-    """A link to the ledger of a governed run, and the command that prints its entries."""
+def ledger(directory: Path, *, here: Path) -> Text:
+    """Return a link to the ledger of a governed run, and the command that prints its entries."""
     path = directory / rundir.LEDGER
-    shown = link(path, "open its directory", here=here) if path.is_dir() else Markup("not on this disk")
-    return Markup("{} {}").format(shown, command(f"explorer ledger show {_typed(path, here)}"))
+    shown = link(path, "open its directory", here=here) if path.is_dir() else Span("not on this disk")
+    return (shown, Span(" "), *_command(f"explorer ledger show {_typed(path, here)}"))
 
 
-def report(directory: Path, *, runs: Path, governed: bool, here: Path) -> Markup:
-    """A link to the report of a governed run, or to that of the sweep of any other; where nobody wrote it yet, the
-    command that does."""
+def report(directory: Path, *, runs: Path, governed: bool, here: Path) -> Text:
+    """Return a link to the report of a governed run, or to that of the sweep of any other run; or the command that
+    writes it."""
     of_run = (directory / REPORT, directory / rundir.PRIVATE / REPORT)
     for path in of_run if governed else (directory.parent / REPORT,):
         if path.is_file():
-            return link(path, "open", here=here)
+            return (link(path, "open", here=here),)
     if governed:
-        return command(f"explorer report {_typed(directory, here)}")
-    return command(f"explorer report {shlex.quote(directory.parent.name)} --runs {_typed(runs, here)}")
+        return _command(f"explorer report {_typed(directory, here)}")
+    return _command(f"explorer report {shlex.quote(directory.parent.name)} --runs {_typed(runs, here)}")
 
 
-def link(path: Path, words: str, *, here: Path) -> Markup:
-    """A link that leaves the page where it is."""
-    address = quote(Path(os.path.relpath(path, here)).as_posix())
-    return Markup('<a href="{}" target="_blank" rel="noopener">{}</a>').format(address, words)
+def link(path: Path, words: str, *, here: Path) -> Span:
+    """Return a link that leaves the page where it is."""
+    return Span(words, "link", quote(Path(os.path.relpath(path, here)).as_posix()))
 
 
-def command(words: str) -> Markup:
-    """A command to copy: one click selects the whole of it."""
-    return Markup('<code class="x-command">{}</code>').format(words)
+def _command(words: str) -> tuple[Span, ...]:
+    return (Span(words, "code"),)
 
 
 def _typed(path: Path, here: Path) -> str:
@@ -99,15 +97,17 @@ LEAST = 0.005  # a part of less is not named
 WIDTH = 100.0  # of the bar, in its own units
 
 
-def times(profile: Profile | None, timings: Mapping[str, float], run: pd.Series) -> Markup:
-    """The phases of a row of `results` and the split of its steps: as profiled on the row's machine, or else as
+def times(profile: Profile | None, timings: Mapping[str, float], run: pd.Series) -> Iterator[Block | Markup]:
+    """Yield the phases of a row of `results` and the split of its steps: as profiled on the row's machine, or else as
     measured in the run, where nothing tells its phases apart."""
     if profile is None or not profile.phases:
-        return _split({part: timings.get(part, 0.0) for part in PARTS}, _measured(run))
-    return _phases(profile, int(run["steps"])) + _profiled(profile)
+        yield from _split({part: timings.get(part, 0.0) for part in PARTS}, _measured(run))
+        return
+    yield _phases(profile, int(run["steps"]))
+    yield from _profiled(profile)
 
 
-def _phases(profile: Profile, steps: int) -> Markup:
+def _phases(profile: Profile, steps: int) -> Table:
     rows = [_phase(phase.name, phase.steps, phase.steps * phase.seconds) for phase in profile.phases[:MOST_PHASES]]
     others = profile.phases[MOST_PHASES:]
     if others:
@@ -116,18 +116,18 @@ def _phases(profile: Profile, steps: int) -> Markup:
     rest = steps - sum(phase.steps for phase in profile.phases)
     if rest > 0:
         rows.append(_phase("not profiled", rest, None))
-    return table(PHASES, rows)
+    return Table(PHASES, rows)
 
 
 def _phase(name: str, steps: int, seconds: float | None) -> Row:
     one = None if seconds is None else seconds / steps
-    return Row(cells=(named(name), f"{steps:,}", amounts.seconds(one), amounts.seconds(seconds)), quiet=seconds is None)
+    return Row((named(name), f"{steps:,}", amounts.seconds(one), amounts.seconds(seconds)), quiet=seconds is None)
 
 
-def _profiled(profile: Profile) -> Markup:
-    """The split of all steps: every phase counts with its steps."""
+def _profiled(profile: Profile) -> Iterator[Block | Markup]:
+    """Yield the split of all steps: every phase counts with its steps."""
     try:
-        found = [
+        phases = [
             schedules.phase(
                 phase.name,
                 steps=phase.steps,
@@ -140,9 +140,10 @@ def _profiled(profile: Profile) -> Markup:
             for phase in profile.phases
         ]
     except AnalysisError as error:  # one damaged profile does not hide the card
-        return Markup('<p class="x-note x-warn">{}</p>').format(clipped(str(error), 160))
-    parts = schedules.Schedule(recipe="", phases=tuple(found)).by_part()
-    return _split(parts, f"What steps are spent on, as profiled {profile.made_at[:10]}")
+        yield Paragraph(clipped(str(error), 160), "warning")
+        return
+    parts = schedules.Schedule(recipe="", phases=tuple(phases)).by_part()
+    yield from _split(parts, f"What steps are spent on, as profiled {profile.made_at[:10]}")
 
 
 def _measured(run: pd.Series) -> str:
@@ -150,28 +151,26 @@ def _measured(run: pd.Series) -> str:
     return f"What steps were spent on, as measured in the run{shared}; its phases were not profiled"
 
 
-def _split(parts: Mapping[str, float], title: str) -> Markup:
-    """A bar of the parts and the same in words; nothing where no time is known."""
+def _split(parts: Mapping[str, float], title: str) -> Iterator[Block | Markup]:
+    """Yield a bar of the parts and the same in words."""
     whole = sum(parts.values())
     if not whole > 0:
-        return Markup('<p class="x-note">What its steps are spent on is not known.</p>')
+        yield Paragraph("What its steps are spent on is not known.", "note")
+        return
     shares = {part: parts[part] / whole for part in PARTS if parts.get(part, 0.0) / whole >= LEAST}
-    said = Markup(", ").join(
-        Markup(
-            '<span class="x-part"><svg width="9" height="9" aria-hidden="true"><rect width="9" height="9" fill="{}"/>'
-            "</svg>{} {}</span>"
-        ).format(_colour(part), PARTS[part], f"{share:.0%}")
-        for part, share in shares.items()
-    )
-    place, bars = 0.0, []
+    place = 0.0
+    bars: list[Markup] = []
+    legend: list[str | Markup] = []
     for part, share in shares.items():
-        rect = Markup('<rect x="{}" width="{}" height="8" fill="{}"/>')
-        bars.append(rect.format(f"{place:.2f}", f"{share * WIDTH:.2f}", _colour(part)))
-        place += share * WIDTH
-    return Markup(
-        '<svg class="x-split" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
-        '<p class="x-note">{}: {}</p>'
-    ).format(f"{WIDTH:g}", Markup("").join(bars), title, said)
+        colour, length = _colour(part), share * WIDTH
+        bars.append(element("rect", x=f"{place:.2f}", width=f"{length:.2f}", height=8, fill=colour))
+        square = element("svg", element("rect", width=9, height=9, fill=colour), width=9, height=9, aria_hidden="true")
+        legend += [", "] if legend else []
+        legend.append(element("span", square, f"{PARTS[part]} {share:.0%}", class_="x-part"))
+        place += length
+    box = {"viewBox": f"0 0 {WIDTH:g} 8", "preserveAspectRatio": "none", "aria_hidden": "true"}
+    yield element("svg", *bars, class_="x-split", **box)
+    yield element("p", f"{title}: ", *legend, class_="x-note")
 
 
 def _colour(part: str) -> str:
@@ -191,65 +190,61 @@ SOURCES = {
 UNTIMED = "unknown: its recipe was not profiled, and the run shared its machine"
 
 
-def run_cards(rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, look: theme.Look) -> Markup:
-    """A card for each of the first `CARDS` rows of `results`, and how many more there are.
+def run_cards(
+    rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, look: theme.Look
+) -> Iterator[Block | Markup]:
+    """Yield a card for each of the first `CARDS` rows of `results`, and how many more there are.
 
     `runs` is the directory of runs; links and commands are relative to the directory `here`. Raises `StoreError` if the
     database cannot be read, or says that a run lies outside `runs`.
     """
     shown = rows.head(CARDS)
     details = run_details(database, list(shown["directory"]))
-    cards = Markup("").join(
-        _card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()
-    )
-    rest = len(rows) - len(shown)
-    more = Markup('<p class="x-note">and {}: {} are shown at most</p>').format(amounts.count(rest, "more run"), CARDS)
-    return Markup('<div class="x-cards">{}</div>{}').format(cards, more if rest else "")
+    cards = [_card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()]
+    yield element("div", *cards, class_="x-cards")
+    if rest := len(rows) - len(shown):
+        yield Paragraph(f"and {amounts.count(rest, 'more run')}: {CARDS} are shown at most", "note")
 
 
 def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
     title = f"{clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
-    facts = Markup("").join(
-        Markup("<dt>{}</dt><dd>{}</dd>").format(name, value)
-        for name, value in [*_facts(run, known), *_files(run, runs=runs, here=here)]
-    )
-    return Markup(
-        '<article class="x-card" aria-label="{}"><p class="x-card-title">{}</p><p class="x-note">budget {} · seed {}'
-        ' · {} on {}</p><ul class="x-figures">{}</ul>{}<dl class="x-facts">{}</dl></article>'
-    ).format(
-        title,
-        swatch(run["recipe"], look),
-        f"{run['ssr']:g}",
-        run["seed"],
-        named(run["model"]),
-        named(run["dataset"]),
-        Markup("").join(_figures(run)),
-        times(known.profiles.get(_machine(run)), known.timings, run) if known else "",
-        facts,
-    )
+    data = (*named(run["model"]), Span(" on "), *named(run["dataset"]))
+    blocks: list[Block | Markup] = [
+        element("p", inline(swatch(run["recipe"], look)), class_="x-card-title"),
+        Paragraph((Span(f"budget {run['ssr']:g} · seed {run['seed']} · "), *data), "note"),
+        element("ul", *_figures(run), class_="x-figures"),
+        *(times(known.profiles.get(_machine(run)), known.timings, run) if known else ()),
+        Facts([*_facts(run, known), *_files(run, runs=runs, here=here)]),
+    ]
+    return element("article", fragment(*blocks), class_="x-card", aria_label=title)
 
 
 def _figures(run: pd.Series) -> Iterator[Markup]:
-    """The three that are asked for first."""
-    figure = Markup("<li><strong>{}</strong><small>{}</small></li>")
-    yield figure.format(amounts.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
+    """Yield the three numbers that are asked for first."""
+    yield _figure(amounts.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
     source = isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
-    yield figure.format(amounts.seconds(run["train_seconds"]), f"training time, {source}")
+    yield _figure(amounts.seconds(run["train_seconds"]), f"training time, {source}")
     priced = not amounts.missing(run["usd_per_hour"])
-    yield figure.format(amounts.dollars(run["cost_usd"]) if priced else "no price", "US dollars")
+    yield _figure(amounts.dollars(run["cost_usd"]) if priced else "no price", "US dollars")
 
 
-def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, str | Markup]]:
-    others = [each for each in (known.finals if known else ()) if each.metric.name != run["metric"]]
+def _figure(number: str, words: Text) -> Markup:
+    return element("li", element("strong", number), element("small", inline(words)))
+
+
+def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text]]:
+    others = [final for final in (known.finals if known else ()) if final.metric.name != run["metric"]]
     if others:
-        parts = [
-            Markup("{} {}").format(named(each.metric.name), amounts.quality(each.value, each.metric)) for each in others
-        ]
-        yield "Other metrics", Markup(", ").join(parts)
+        yield (
+            "Other metrics",
+            joined(
+                (*named(final.metric.name), Span(f" {amounts.quality(final.value, final.metric)}")) for final in others
+            ),
+        )
     yield "Time", _time(run, known)
     yield "Dollars", _dollars(run)
     yield "Inference", _inference(run)
-    yield "Hardware", named(_label(_machine(run)), 80)
+    yield "Hardware", isolated(_label(_machine(run)), 80)
     yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {isolated(run['precision'])}"
     yield "Methods", _methods(run)
     yield "Baseline", _baseline(run)
@@ -294,37 +289,27 @@ def _inference(run: pd.Series) -> str:
     return f"{amounts.seconds(run['inference_seconds'])} an example"
 
 
-def _methods(run: pd.Series) -> str | Markup:
-    names = [name for name in str(run["methods"] or "").split("+") if name]
-    return Markup(", ").join(map(named, names)) if names else "none"
+def _methods(run: pd.Series) -> Text:
+    return joined(map(named, filter(None, str(run["methods"] or "").split("+")))) or "none"
 
 
-def _baseline(run: pd.Series) -> Markup:
+def _baseline(run: pd.Series) -> Text:
     tuning = tuning_words(run["tuning"])
-    words = "untuned: nobody searched for good settings"
+    words = Span("untuned: nobody searched for good settings", "warn")
     if tuning is not None:
-        words = f'tuning, in the author\'s words: "{isolated(tuning, 160)}"'
-    whose = Markup("this is it") if run["is_baseline"] else named(str(run["baseline"]))
-    return (
-        with_note(whose, words)
-        if tuning is not None
-        else with_note(whose, Markup('<span class="x-warn">{}</span>').format(words))
-    )
+        words = Span(f'tuning, in the author\'s words: "{isolated(tuning, 160)}"')
+    return with_note("this is it" if run["is_baseline"] else named(str(run["baseline"])), (words,))
 
 
-def _governed(run: pd.Series) -> Iterator[tuple[str, str | Markup]]:
+def _governed(run: pd.Series) -> Iterator[tuple[str, Text]]:
     """What only a run with a ledger has."""
     if not isinstance(run["ledger_root"], str):
         yield "Governance", "none: the run keeps no ledger"
         return
     yield "Policy", named(str(run["policy"])) if isinstance(run["policy"], str) else "not recorded"
     entries = amounts.count(int(run["ledger_size"]), "entry", "entries")
-    yield (
-        "Ledger",
-        Markup("{}, root {}<small>as it was read; nobody has verified it</small>").format(
-            entries, _digest(run["ledger_root"])
-        ),
-    )
+    ledger = (Span(f"{entries}, root "), *_digest(run["ledger_root"]))
+    yield "Ledger", with_note(ledger, "as it was read; nobody has verified it")
     if not amounts.missing(run["ledger_overhead"]):
         yield "Governing took", f"{run['ledger_overhead']:.1%} of the time of its steps"
     if not amounts.missing(run["chi"]):
@@ -332,7 +317,7 @@ def _governed(run: pd.Series) -> Iterator[tuple[str, str | Markup]]:
     yield "Deletion", _deletion(run)
 
 
-def _deletion(run: pd.Series) -> str | Markup:
+def _deletion(run: pd.Series) -> Text:
     if not isinstance(run["deletion_level"], str):
         return "no forecast"
     words = LEVELS.get(run["deletion_level"], str(run["deletion_level"]))
@@ -340,16 +325,14 @@ def _deletion(run: pd.Series) -> str | Markup:
         return with_note(words, "how long it takes is not known for this machine")
     low, high = run["deletion_seconds_low"], run["deletion_seconds_high"]
     within = "" if amounts.missing(low) else f" ({amounts.seconds(low)} to {amounts.seconds(high)})"
-    note = Markup("{} for {}, the dearest class: a forecast").format(
-        f"{amounts.seconds(run['deletion_seconds'])}{within}", named(str(run["deletion_class"]))
-    )
-    return with_note(words, note)
+    takes = Span(f"{amounts.seconds(run['deletion_seconds'])}{within} for ")
+    return with_note(words, (takes, *named(str(run["deletion_class"])), Span(", the dearest class: a forecast")))
 
 
-def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, str | Markup]]:
+def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
     directory = run_directory(runs, run["directory"])
     governed = isinstance(run["ledger_root"], str)
-    yield "Train it again", command(reproduce(directory, here=here))
+    yield "Train it again", reproduce(directory, here=here)
     yield "Notebook", notebook(directory, here=here)
     if governed:
         yield "Its ledger", ledger(directory, here=here)
@@ -359,10 +342,10 @@ def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, str
     )
 
 
-def _digest(value: object) -> Markup:
+def _digest(value: object) -> tuple[Span, ...]:
     if not isinstance(value, str):
-        return Markup(amounts.MISSING)
-    return Markup('<code title="{}">{}</code>').format(clipped(value, 128), clipped(value[:DIGEST]))
+        return (Span(amounts.MISSING),)
+    return (Span(clipped(value[:DIGEST]), "code", hover=clipped(value, 128)),)
 
 
 def _machine(run: pd.Series) -> Machine:

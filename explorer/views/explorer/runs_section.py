@@ -1,23 +1,23 @@
 """The section on runs: those chosen by brush, click or from a list, as cards and as a table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
-from markupsafe import Markup
 
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
-from explorer.page.document import clipped
+from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
+from explorer.page.html import Markup, element, fragment
 from explorer.run_files import metric_of
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.run_cards import CARDS, command, notebook, reproduce, run_cards, run_directory
+from explorer.views.explorer.run_cards import CARDS, notebook, reproduce, run_cards, run_directory
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.explorer.tradeoff import Scene
-from explorer.views.tables import Column, Row, swatch, table
+from explorer.views.notebook import swatch
 
 MAX_ROWS = 60
 
@@ -41,16 +41,17 @@ def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
     return rows[inside]
 
 
-def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Markup:
-    """The rows as HTML, in their order. `runs` is the directory of runs; links are relative to the directory `here`.
+def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Iterator[Block]:
+    """Yield the rows as a table, in their order. `runs` is the directory of runs; links are relative to the directory
+    `here`.
 
     Raises `StoreError` for a run that is said to lie outside `runs`.
     """
     shown = rows.head(MAX_ROWS)
-    body = table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
-    rest = len(rows) - len(shown)
-    more = Markup('<p class="x-note">and {}; the export has them all</p>').format(amounts.count(rest, "more run"))
-    return body + more if rest else body
+    if len(shown):
+        yield Table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
+    if rest := len(rows) - len(shown):
+        yield Paragraph(f"and {amounts.count(rest, 'more run')}; the export has them all", "note")
 
 
 def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
@@ -64,7 +65,7 @@ def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
             amounts.seconds(run["train_seconds"]),
             "no price" if amounts.missing(run["usd_per_hour"]) else amounts.dollars(run["cost_usd"]),
             notebook(directory, here=here),
-            command(reproduce(directory, here=here)),
+            reproduce(directory, here=here),
         )
     )
 
@@ -95,15 +96,13 @@ class RunsSection(Section):
         if cards.empty and answer.question.brush:
             cards = listed.head(CARDS)
         here, look = Path.cwd(), answer.look
-        self._cards.value = (
-            run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
-            if len(cards)
-            else Markup('<p class="x-note">{}</p>').format(hint(scene))
-        )
-        self._table.value = Markup("")
+        shown: Iterable[Block | Markup] = [Paragraph(hint(scene), "note")]
+        if len(cards):
+            shown = run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
+        self._cards.value, self._table.value = fragment(*shown), ""
         if answer.question.brush:
-            heading = Markup('<p class="x-heading">{} selected</p>').format(amounts.count(len(listed), "run"))
-            self._table.value = heading + runs_table(listed, look=look, runs=snapshot.runs, here=here)
+            heading = element("p", f"{amounts.count(len(listed), 'run')} selected", class_="x-heading")
+            self._table.value = fragment(heading, *runs_table(listed, look=look, runs=snapshot.runs, here=here))
 
     def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
         with self.quiet:

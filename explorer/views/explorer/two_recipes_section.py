@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
 from explorer.analysis.comparison import Estimate
 from explorer.analysis.equal_quality import Call, Outcome
@@ -14,34 +13,32 @@ from explorer.analysis.sentences import by_how_much, inference_interval, interva
 from explorer.analysis.side_by_side import AtBudget, Duel, Reached, Side, duel, sentence
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
-from explorer.page.document import clipped, isolated, one_line
+from explorer.page.document import Block, Column, Paragraph, Row, Table, Text, clipped, isolated, with_note
+from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.tables import Column, Row, named, swatch, table, with_note
+from explorer.views.notebook import joined, named, swatch
 
 SAID = 160  # characters of a reason, which holds names of anybody's
 
 
-def duel_html(found: Duel, *, look: theme.Look, payment: Payment) -> Markup:
-    """The duel as a sentence and a table. `payment` is what its x is."""
-    columns = (
-        Column(title="What"),
-        Column(title=swatch(found.first.recipe, look), number=True),
-        Column(title=swatch(found.second.recipe, look), number=True),
-        Column(title="Difference", number=True),
-    )
-    caption = f"{found.confidence:.0%} intervals, Student's t over the seeds; the second less the first, or over it"
-    return _said(found) + table(columns, _rows(found, payment), caption=caption)
-
-
-def _said(found: Duel) -> Markup:
-    """The sentence, and why there is no budget to compare at if there is none."""
+def duel_blocks(found: Duel, *, look: theme.Look, payment: Payment) -> Iterator[Block]:
+    """Yield the comparison as a sentence and a table. `payment` is what its x is."""
     named_ = {field: isolated(getattr(found.equal_quality, field)) for field in ("label", "baseline")}
     words = sentence(replace(found, equal_quality=replace(found.equal_quality, **named_)))
-    lines = [f"{words}.", *([f"{_clipped(found.reason)}."] if found.reason else [])]
-    return Markup("").join(Markup('<p class="x-note">{}</p>').format(line) for line in lines)
+    yield Paragraph(f"{words}.", "note")
+    if found.reason:  # there is no budget to compare at
+        yield Paragraph(f"{_clipped(found.reason)}.", "note")
+    columns = (
+        Column("What"),
+        Column(swatch(found.first.recipe, look), number=True),
+        Column(swatch(found.second.recipe, look), number=True),
+        Column("Difference", number=True),
+    )
+    caption = f"{found.confidence:.0%} intervals, Student's t over the seeds; the second less the first, or over it"
+    yield Table(columns, list(_rows(found, payment)), caption)
 
 
 def _rows(found: Duel, payment: Payment) -> Iterator[Row]:
@@ -66,7 +63,7 @@ def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
     )
 
 
-def _reached(found: Duel, side: Reached, payment: Payment) -> Markup:
+def _reached(found: Duel, side: Reached, payment: Payment) -> Text:
     return with_note(amounts.quality(side.quality, found.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
 
 
@@ -121,7 +118,7 @@ def _of_ratio(found: Duel) -> str:
     return _clipped(", ".join(word for word in words if word))
 
 
-def _difference(found: Duel, less: Estimate) -> str | Markup:
+def _difference(found: Duel, less: Estimate) -> Text:
     kind = found.setting.kind
     if less.value is None:
         return with_note(amounts.MISSING, _clipped(less.reason or ""))
@@ -137,14 +134,14 @@ def _inference(found: Duel) -> Row:
     return Row(cells=("Inference, one example", amounts.seconds(first), amounts.seconds(second), beside))
 
 
-def _deletion(side: Side) -> str | Markup:
+def _deletion(side: Side) -> Text:
     if side.deletion_level is None:
         return "no ledger"
     return with_note(side.deletion_level, amounts.seconds(side.deletion_seconds))
 
 
-def _only(side: Side) -> Markup:
-    return Markup(", ").join(map(named, side.only)) or Markup(amounts.MISSING)
+def _only(side: Side) -> Text:
+    return joined(map(named, side.only)) or amounts.MISSING
 
 
 def _clipped(words: str) -> str:
@@ -168,8 +165,7 @@ class TwoRecipesSection(Section):
         """Compare the two recipes."""
         recipes, asked = answer.settled.choices.recipes, answer.question
         if len(recipes) < 2:
-            self._shown.value = _note("There is one recipe here: nothing to set it beside.")
-            return
+            raise ExplorerError("There is one recipe here: nothing to set it beside.")
         chosen = asked.versus if len(asked.versus) == 2 else _default(answer, recipes)
         with self.quiet:
             for field, name in zip((self.first, self.second), chosen, strict=True):
@@ -177,9 +173,9 @@ class TwoRecipesSection(Section):
                 field.value = name
         try:
             result = duel(answer.settled.rows, *chosen, x=asked.paid_in.column)
-            self._shown.value = duel_html(result, look=answer.look, payment=asked.paid_in)
-        except ExplorerError as error:
-            self._shown.value = _note(str(error))
+            self._shown.value = fragment(*duel_blocks(result, look=answer.look, payment=asked.paid_in))
+        except ExplorerError as error:  # the fields stay, so that another pair can be chosen
+            self._shown.value = fragment(Paragraph(str(error), "note"))
 
     def _chosen(self, _: Any) -> None:
         if not self.quiet and self.first.value != self.second.value:
@@ -191,7 +187,3 @@ def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
     best = min(known, key=lambda each: each.ratio or 0.0).recipe if known else ""
     first = found.settled.baseline or recipes[0]
     return first, best if best and best != first else next(name for name in recipes if name != first)
-
-
-def _note(words: str) -> Markup:
-    return Markup('<p class="x-note">{}</p>').format(one_line(words))

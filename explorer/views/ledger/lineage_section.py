@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from explorer.page import amounts
 from explorer.page.document import Block, Column, Row, Span, Table, clipped, with_note
 from explorer.page.html import Markup, element
-from explorer.release.family import MOST, Family, family
-from explorer.release.relatives import Relative, Standing
+from explorer.release.lineage import MOST, Family, Relative, Standing, family
 from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import ReadSection, heading, note, warning
 from explorer.views.notebook import joined, named
@@ -147,7 +146,7 @@ GATES = "What a gate decided is on no record; a deployer who lets a model run sa
 
 
 def lineage_blocks(opened: OpenRun) -> Iterator[Block | Markup]:
-    """Yield the graph, and a table with the same content. Raises as `explorer.release.family` does."""
+    """Yield the graph, and a table with the same content. Raises as `explorer.release.lineage` does."""
     relatives = family(opened.ledger, trust=opened.trust, now=opened.now)
     yield heading("Lineage")
     yield graph(_boxes(relatives), _arrows(relatives), words=_words(relatives))

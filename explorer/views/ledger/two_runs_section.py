@@ -21,7 +21,7 @@ from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import Block, Column, Fold, Paragraph, Row, Table, clipped, isolated
 from explorer.page.html import Markup, fragment
-from explorer.records import RunRecord
+from explorer.run_files import RunRecord
 from explorer.runlog.documents import POLICY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing

@@ -15,7 +15,7 @@ from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.page import theme
 from explorer.page.document import Paragraph
 from explorer.page.html import element, fragment, style
-from explorer.records import METRICS, Metric
+from explorer.run_files import METRICS, Metric
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views.explorer.payments import PAYMENTS
