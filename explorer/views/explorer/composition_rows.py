@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from explorer.analysis.composing import composition
-from explorer.analysis.composition import Composed, Composition
-from explorer.analysis.estimate import Estimate
+from explorer.analysis.comparison import Estimate
+from explorer.analysis.composition import Composed, Composition, composition
 from explorer.page import amounts
 from explorer.page.document import Column, Row, Table
 from explorer.run_files import Metric
