@@ -70,7 +70,7 @@ class UnknownTypeError(NoteError):
 
 
 class Algorithm(enum.IntEnum):
-    """What a key signs, by its type in the key id."""
+    """Kinds of signature, by the type in the key id."""
 
     ED25519 = 0x01
     COSIGNATURE = 0x04

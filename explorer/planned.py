@@ -52,7 +52,7 @@ class Described:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """What a plan says of a run. `entry` is the plan's for it: None for a run that is apart or superseded."""
+    """Place of a run in a plan. `entry` is the plan's for it: None for a run that is apart or superseded."""
 
     superseded: bool
     entry: Mapping[str, Any] | None = None

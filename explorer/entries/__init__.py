@@ -1,4 +1,4 @@
-"""What the entries of a ledger mean: their kinds, as frozen, versioned records with published schemas.
+"""The meaning of a ledger's entries: their kinds, as frozen, versioned records with published schemas.
 
 A ledger carries bytes. Here those bytes are one JSON object in RFC 8785 form, at most 65,535 of them. This is one, here
 in two lines:

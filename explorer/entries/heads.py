@@ -1,4 +1,4 @@
-"""What all entries have in common, readable without knowing any kind: their form, and what may follow what."""
+"""Common parts of all entries, readable without knowing any kind: their form, and what may follow what."""
 
 import json
 import re
@@ -141,7 +141,7 @@ PROJECT = frozenset({"access", "deletion", "erasure", "grant", "observation"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """What a ledger's entries come to, once their order is right."""
+    """Counts of a ledger's entries, once their order is right."""
 
     entries: int
     steps: int | None  # done, after the last re-execution; None: not a run, or its last entries are not known here

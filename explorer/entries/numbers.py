@@ -48,7 +48,7 @@ _COLUMNS = 2  # of a class's content: weight, norm
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StepNumbers:
-    """What a step recorded. Shapes: k classes with numbers, L layers. Raises `LedgerError` for what does not fit."""
+    """Numbers of a step. Shapes: k classes with numbers, L layers. Raises `LedgerError` for what does not fit."""
 
     classes: tuple[int, ...]  # indices into `genesis.classes`, ascending
     weights: Floats  # k L
@@ -80,7 +80,7 @@ class StepNumbers:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class JointNumbers:
-    """What no single class has of a step. Shapes: k classes with numbers, L layers."""
+    """Numbers of a step that no single class has. Shapes: k classes with numbers, L layers."""
 
     updates: Floats  # L: |update|^2
     products: Floats  # L k(k-1)/2: the Gram matrix above its diagonal

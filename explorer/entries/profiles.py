@@ -79,7 +79,7 @@ def balanced(counts_KK: Counts) -> float:
 
 
 def told_apart(counts_KK: Counts) -> Told | None:
-    """Of all classes together; None where fewer than two have two probes."""
+    """Return the accuracy over all classes; None where fewer than two have two probes."""
     sizes = counts_KK.sum(1).tolist()
     shares = [(int(counts_KK[c, c]), size) for c, size in enumerate(sizes) if size > 1]
     if len(shares) < 2:
@@ -88,7 +88,7 @@ def told_apart(counts_KK: Counts) -> Told | None:
 
 
 def told_of(counts_KK: Counts, place: int) -> Told | None:
-    """Of one class against the others; None where it has one probe, or no other has two."""
+    """Return the accuracy of one class against the others; None where it has one probe, or no other has two."""
     sizes = counts_KK.sum(1).tolist()
     others = [c for c, size in enumerate(sizes) if size > 1 and c != place]
     if sizes[place] < 2 or not others:
@@ -224,7 +224,7 @@ def counts_of(row: Doubles) -> Counts | None:
 
 
 def shown_joint(row: Doubles) -> dict[str, float | None]:
-    """Of all classes together in a layer: the numbers of `SHOWN`, None where they were not measured."""
+    """Return the numbers of `SHOWN` over all classes in a layer, None where they were not measured."""
     counts = counts_of(row)
     values: dict[str, float] = dict(zip((*JOINT, *CENTRED), row.tolist(), strict=False))
     told = None if counts is None else told_apart(counts)
@@ -233,7 +233,10 @@ def shown_joint(row: Doubles) -> dict[str, float | None]:
 
 
 def shown_class(row: Doubles, joint: Doubles | None = None, place: int = 0) -> dict[str, float | None]:
-    """Of one class in a layer: the same. Told apart says the joint row, in which it is at `place`, where it is here."""
+    """Return the numbers of `SHOWN` of one class in a layer.
+
+    Its separation is in the joint row, in which the class is at `place`, where that is here.
+    """
     values: dict[str, float] = dict(zip((*SPECTRUM, *CENTRED), row.tolist(), strict=False))
     counts = None if joint is None else counts_of(joint)
     if counts is not None and place >= len(counts):

@@ -34,7 +34,7 @@ from explorer.rundir import locked
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cosigning:
-    """What came of it. A ledger that does not verify is not cosigned."""
+    """Result of cosigning. A ledger that does not verify is not cosigned."""
 
     verification: Verification
     path: Path | None  # of the note with the cosignature

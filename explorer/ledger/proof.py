@@ -38,7 +38,7 @@ _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What a proof file says; nothing of it is checked."""
+    """Content of a proof file; nothing of it is checked."""
 
     index: int
     hashes: tuple[bytes, ...]  # 32 bytes each

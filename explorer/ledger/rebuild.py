@@ -1,4 +1,4 @@
-"""What a ledger's files are, compared with what they have to be: the part of verification that reads every file.
+"""The files of a ledger, compared with what they have to be: the part of verification that reads every file.
 
 `rebuild` derives the tree from the entries alone and compares every stored hash with it. The entries pass by once, a
 bundle at a time; of the tree only its right edge is kept, so that memory does not grow with the log. `take_inventory`
@@ -276,7 +276,7 @@ _TEMPORARY = re.compile(r"\..+\.tmp")
 
 @dataclass(kw_only=True, slots=True)
 class Inventory:
-    """What the directory holds besides the tree of its checkpoint."""
+    """Counts of the files besides the tree of the checkpoint."""
 
     blobs: int = 0  # that were hashed
     beyond: int = 0  # tiles and bundles beyond the checkpoint

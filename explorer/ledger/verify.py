@@ -177,7 +177,7 @@ def _read(directory: Path, path: str, owner: Verifier | None, anchor: Anchor, or
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """What was found. It holds if the anchor believes the checkpoint and nothing contradicts it."""
+    """Result of a verification. It holds if the anchor believes the checkpoint and nothing contradicts it."""
 
     note: Note  # the file `checkpoint`
     checkpoint: Checkpoint

@@ -39,7 +39,7 @@ class UnreachableError(LedgerError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What came back, or goes back: status, headers in lower case, body."""
+    """Answer to a request: status, headers in lower case, body."""
 
     status: int
     body: bytes = b""

@@ -51,7 +51,7 @@ _PATH = re.compile(r"/([0-9a-f]{64})/checkpoint")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What a client asks to have cosigned."""
+    """Checkpoint that a client asks to have cosigned, with its proof."""
 
     old: int
     hashes: tuple[bytes, ...]

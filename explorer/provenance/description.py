@@ -1,4 +1,4 @@
-"""What a dataset is, in the 22 fields of the Data Provenance Standards 1.0.0 (Data & Trust Alliance).
+"""Descriptions of a dataset, in the 22 fields of the Data Provenance Standards 1.0.0 (Data & Trust Alliance).
 
 People write it as YAML, as in `notebooks/policies/news.description.yaml`; the attestation of a tag table carries it
 (tag_attestation.py). The fields that the standards ask for only where they apply may be left out.

@@ -361,7 +361,7 @@ OVERHEAD = 32 + 16  # bytes that wrapping adds: the encapsulated key and the tag
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class ReaderKey:
-    """What a reader's key file holds. It is never printed."""
+    """The two keys in a reader's key file. They are never printed."""
 
     opens: X25519PrivateKey
     signs: Ed25519PrivateKey | None  # None: a file of an earlier version

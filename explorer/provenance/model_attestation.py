@@ -1,4 +1,4 @@
-"""What a finished model carries: an in-toto statement that says what went into it, signed by its trainer.
+"""The attestation of a finished model: an in-toto statement that says what went into it, signed by its trainer.
 
     subject    model.safetensors and model.json, by their SHA-256
     predicate  the run and its ledger, with the signed checkpoint verbatim, cosignatures included; what determined the

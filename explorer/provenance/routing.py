@@ -255,7 +255,7 @@ MAX_CHECKS = 50_000_000  # branches and patterns compared
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """What is decided in one phase: a row for each class, a decision in it for each layer."""
+    """Decisions of one phase: a row for each class, a decision in it for each layer."""
 
     phase: Phase
     rows: tuple[tuple[Decision, ...], ...]
@@ -263,7 +263,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """What is decided in all of them. Classes are sorted; layers are the model's, and after them the adapters. A class
+    """Decisions of all phases. Classes are sorted; layers are the model's, and after them the adapters. A class
     whose examples the rules tell apart has a row for each band of them."""
 
     routing: Routing

@@ -394,7 +394,7 @@ def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Ta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absent:
-    """What a run leaves out: examples of classes, those that authorities vouch for, single records; empty: nothing.
+    """Examples that a run leaves out: of classes, those that authorities vouch for, single records; empty: nothing.
 
     Their places in the batches stay as they are and empty: order, draws and denominators of all others do not move. The
     content of such an example is never read, and its salt may be destroyed.

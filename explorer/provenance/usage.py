@@ -163,7 +163,7 @@ class Line:
 
     @property
     def tokens(self) -> int | None:
-        """Of these; None: a run with examples of the party does not say how many."""
+        """Tokens of these examples; None: a run with examples of the party does not say how many."""
         counted = [use.tokens for use in self.uses if use.examples or use.tokens is not None]
         return None if not counted or None in counted else sum(tokens or 0 for tokens in counted)
 
