@@ -1,4 +1,4 @@
-"""`clutter` and `clutter3d`: digits among pieces of other digits, with a class for each pixel or voxel.
+"""`clutter`: digits among pieces of other digits, with a class for each pixel; `clutter3d` makes volumes of it.
 
 The digits are the real ones of `digits`, and the test side has those of other writers. A scene is made so:
 
@@ -220,7 +220,7 @@ def _place(scenes: np.ndarray, slices: np.ndarray, corners: np.ndarray, side: in
     return scenes[:, None, None], slices[:, None, None], rows[:, :, None], columns[:, None, :]
 
 
-# --- datasets --------------------------------------------------------------------------------------------------------
+# --- the flat dataset ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,25 +237,3 @@ class Clutter(Cluttered):
     @property
     def slices(self) -> None:
         return None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Clutter3d(Cluttered):
-    """Volumes of `depth` slices of `size` rows and columns, with `digits` whole digits each, which go through half of
-    the slices, and `clutter` pieces in each slice.
-
-    `examples` is the number of training scenes; the test side has a quarter as many.
-    """
-
-    name: ClassVar[str] = "clutter3d"
-    summary: ClassVar[str] = (
-        "clutter in slices: digits go through half of them, pieces are in one; a class for each voxel"
-    )
-    modality: ClassVar[Modality] = "volume"
-
-    examples: Annotated[int, Field(ge=TEST, le=2_000)] = 128
-    depth: Literal[8, 16, 32] = 8
-
-    @property
-    def slices(self) -> int:
-        return self.depth

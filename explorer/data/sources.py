@@ -4,7 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from explorer.data.cifar10 import Cifar10
-from explorer.data.clutter import Clutter, Clutter3d
+from explorer.data.clutter import Clutter
+from explorer.data.clutter3d import Clutter3d
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder

@@ -10,7 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from explorer.data.cards import MOST, as_croissant, card, describe_all
-from explorer.data.clutter import Clutter, Clutter3d
+from explorer.data.clutter import Clutter
+from explorer.data.clutter3d import Clutter3d
 from explorer.data.dataset import DataFile
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder

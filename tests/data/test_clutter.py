@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from explorer.data.clutter import Clutter, Clutter3d, enlarged
+from explorer.data.clutter import Clutter, enlarged
+from explorer.data.clutter3d import Clutter3d
 from explorer.data.digits import Digits
 from explorer.data.sources import DATASETS
 from explorer.errors import RecipeError
