@@ -265,8 +265,8 @@ def test_without_the_lock_the_same_requests_fork(tmp_path: Path, monkeypatch: py
         def alone(self) -> Iterator[None]:
             yield
 
-        def cosign(self, found: Note, now: int) -> Note:
-            return note.with_signatures(found, [DG.sign(found.text, time=now)])
+        def cosign(self, checkpoint_note: Note, now: int) -> Note:
+            return note.with_signatures(checkpoint_note, [DG.sign(checkpoint_note.text, time=now)])
 
     answering = Witness(Open(tmp_path, DG), lambda origin: policy(), lambda: NOW)
     bodies = [asked(0, 8).content, asked(0, 8, root_=bytes(32)).content]
