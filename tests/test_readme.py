@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 FURTHER = {  # headings of walks that go on from a governed run, and what each of them comes to
     "Delete, and prove it": "tensors bit for bit the same",
-    "Let somebody read, and nobody else": "sealed blobs of open/permissive/bsd, opened",
+    "Let one auditor read, and no one else": "sealed blobs of open/permissive/bsd, opened",
     "Ship a model with its record": "passes the gate 'release'",
     "State what was used": "counted again from the ledgers: the same",
 }
