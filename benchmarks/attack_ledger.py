@@ -510,39 +510,26 @@ def _(f: Forged) -> Any:
     return False
 
 
-@ledger("numbers of a class withheld", "what an entry names is here", "a violation that cannot be seen", known=True)
-def _(f: Forged) -> Any:
-    f.sign()
-    _remove(f, lambda name: name == f"numbers/{DENIED}")
-    return False
+def _withheld(name: str, gains: str, gone: Callable[[str], bool], **more: Any) -> None:
+    """Put the blobs of some names, missing without an erasure, into the table."""
+
+    @ledger(name, "what an entry names is here", gains, **more)
+    def _(f: Forged) -> Any:
+        f.sign()
+        _remove(f, gone)
+        return False
 
 
-@ledger("all blobs withheld", "what an entry names is here", "a record of nothing", known=True)
-def _(f: Forged) -> Any:
-    f.sign()
-    _remove(f, lambda name: True)
-    return False
-
-
-@ledger("lists of tensors withheld", "what an entry names is here", "what moved cannot be seen")
-def _(f: Forged) -> Any:
-    f.sign()
-    _remove(f, lambda name: name == "tensors")
-    return False
-
-
-@ledger("weights withheld", "what an entry names is here", "which weights were in force cannot be seen")
-def _(f: Forged) -> Any:
-    f.sign()
-    _remove(f, lambda name: name == "weights")
-    return False
-
-
-@ledger("slots withheld", "what an entry names is here", "which examples trained cannot be seen")
-def _(f: Forged) -> Any:
-    f.sign()
-    _remove(f, lambda name: name == "slots")
-    return False
+_withheld(
+    "numbers of a class withheld",
+    "a violation that cannot be seen",
+    lambda name: name == f"numbers/{DENIED}",
+    known=True,
+)
+_withheld("all blobs withheld", "a record of nothing", lambda name: True, known=True)
+_withheld("lists of tensors withheld", "what moved cannot be seen", lambda name: name == "tensors")
+_withheld("weights withheld", "which weights were in force cannot be seen", lambda name: name == "weights")
+_withheld("slots withheld", "which examples trained cannot be seen", lambda name: name == "slots")
 
 
 @ledger("the joint secret destroyed", "what was erased cannot be told", "no inner product can be looked at")

@@ -39,9 +39,9 @@ from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
 from explorer.run_files import Metric
 from explorer.schema import record
-from explorer.views.explorer import control_rows
 from explorer.views.explorer.answer import facts, warnings
 from explorer.views.explorer.comparison_table import SAID_TUNED, said
+from explorer.views.explorer.control_rows import control_table
 from explorer.views.explorer.payments import amount
 from explorer.views.explorer.tradeoff import describe, tradeoff
 
@@ -237,7 +237,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         yield _recipe_table(recipes, results)
     if results.controls:
         yield Heading(3, "Controls")
-        yield _controls(results)
+        yield control_table(results.controls)
         yield Bullets([sentence(words, names=results.labels) for words in control_sentences(results.controls)])
 
 
@@ -346,15 +346,6 @@ def _difference(compared: EqualBudget, kind: Metric) -> str:
     if compared.adjusted_low is None:
         return compared.reason or ""
     return points(compared.adjusted_low, compared.adjusted_high, kind)
-
-
-def _controls(results: MetricResults) -> Table:
-    columns = [Column(title, number=title in NUMBERS) for title in control_rows.CONTROLS]
-    rows = [
-        Row(cells, strong=control.verdict == "better", quiet=control.verdict == "not compared")
-        for control, cells in zip(results.controls, control_rows.control_rows(results.controls), strict=True)
-    ]
-    return Table(columns, rows, caption=control_rows.CAPTION)
 
 
 def _confirmations(confirmations: Iterable[Confirmation]) -> Table:

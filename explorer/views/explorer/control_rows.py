@@ -1,4 +1,4 @@
-"""Recipes beside their controls as tables: rows of text for every format, and blocks made of them."""
+"""Recipes and their controls: rows of text for every format, and the table and sentences made of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,41 +26,45 @@ CAPTION = (
 )
 
 
-def control_rows(found: Sequence[Controlled]) -> list[tuple[str, ...]]:
-    """A row for each recipe, budget and control; the columns are `CONTROLS`."""
+def control_rows(pairs: Sequence[Controlled]) -> list[tuple[str, ...]]:
+    """Return a row for each recipe, budget and control; the columns are `CONTROLS`."""
     return [
         (
-            each.label,
-            f"{each.ssr:g}",
-            each.name if each.control == "random-subset" else f"{each.name} for as long",
-            amounts.MISSING if each.control_ssr is None else f"{each.control_ssr:g}",
-            amounts.seconds(each.control_seconds),
-            by_how_much(each.against.difference, each.setting.kind),
-            _interval(each),
-            str(each.against.n),
-            f"{each.verdict}: the gain vanishes" if each.gain_vanishes else each.verdict,
+            pair.label,
+            f"{pair.ssr:g}",
+            pair.name if pair.control == "random-subset" else f"{pair.name} for as long",
+            amounts.MISSING if pair.control_ssr is None else f"{pair.control_ssr:g}",
+            amounts.seconds(pair.control_seconds),
+            by_how_much(pair.against.difference, pair.setting.kind),
+            _interval(pair),
+            str(pair.against.n),
+            f"{pair.verdict}: the gain vanishes" if pair.gain_vanishes else pair.verdict,
         )
-        for each in found
+        for pair in pairs
     ]
 
 
-def _interval(found: Controlled) -> str:
-    """The interval that the verdict rests on."""
-    at = found.against
-    return interval(at.adjusted_low, at.adjusted_high, found.setting.kind, reason=at.reason)
+def _interval(pair: Controlled) -> str:
+    """Return the interval that the verdict rests on."""
+    at = pair.against
+    return interval(at.adjusted_low, at.adjusted_high, pair.setting.kind, reason=at.reason)
 
 
-def control_blocks(rows: pd.DataFrame) -> Iterator[Block]:
-    """Yield what the controls among some rows of `results` show: the table, in which a recipe that beats its control
-    is strong, and sentences; nothing without controls."""
-    pairs = controlled(rows)
-    if not pairs:
-        return
+def control_table(pairs: Sequence[Controlled]) -> Table:
+    """Return the table of recipes and their controls, in which a recipe that beats its control is strong."""
     columns = [Column(title, number=title in ("Budget", "Its budget", "n")) for title in CONTROLS]
-    lines = [
+    rows = [
         Row(cells, strong=pair.verdict == "better", quiet=pair.verdict == "not compared")
         for pair, cells in zip(pairs, control_rows(pairs), strict=True)
     ]
-    yield Table(columns, lines, CAPTION)
+    return Table(columns, rows, CAPTION)
+
+
+def control_blocks(rows: pd.DataFrame) -> Iterator[Block]:
+    """Yield what the controls among some rows of `results` show: the table and sentences; nothing without controls."""
+    pairs = controlled(rows)
+    if not pairs:
+        return
+    yield control_table(pairs)
     for words in control_sentences(pairs):
         yield Paragraph(f"{words}.", "note")
