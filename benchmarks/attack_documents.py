@@ -35,7 +35,6 @@ from attack_world import (
 
 from explorer import costing
 from explorer.canonical import canonical
-from explorer.document import read_document
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.keys import new_key, new_reader_key, public_text, reader_key, reader_public_text
@@ -47,8 +46,9 @@ from explorer.runlog.documents import read_documents
 from explorer.sweep.spec import read_spec
 from explorer.training.demonstration import GOVERNANCE, NAME_OF_TRAINER, RISK
 from explorer.training.ledgered import credentials_of
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop
+from explorer.training.run_plan import plan_run
+from explorer.yaml_document import read_document
 
 documents = partial(attack, "documents")
 WEAK = "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="  # the neutral point: anybody can sign for it

@@ -27,7 +27,7 @@ from explorer.engine.loop import Loop
 from explorer.engine.state import SHARED, Share, State
 from explorer.errors import TrainingError
 from explorer.governance import region_modules
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.methods import ema as averages
 from explorer.methods import gradient_clipping, mixup
 from explorer.methods.ema import EMA

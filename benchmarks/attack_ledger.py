@@ -38,7 +38,7 @@ from explorer.project import AUDIT, Project, runs_of
 from explorer.provenance.admission import Admissions
 from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.runlog.documents import read_policy, read_tag_rows
 from explorer.runlog.segments import read_numbers
 from explorer.training.demonstration import NAME_OF_TRAINER

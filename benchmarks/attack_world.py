@@ -27,7 +27,6 @@ from explorer.cli.app import app
 from explorer.data.digits import Digits
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import make_pack, write_pack
-from explorer.document import read_document
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Genesis, State, Step, decode, encode
 from explorer.entries.numbers import StepNumbers, encode_class, encode_joint
@@ -52,8 +51,9 @@ from explorer.runlog.segments import read_numbers
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors, parse_tensors
 from explorer.training.demonstration import COSIGNERS, KEYS, NAME_OF_TRAINER, demonstrate
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
+from explorer.yaml_document import read_document
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

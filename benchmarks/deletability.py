@@ -20,7 +20,6 @@ from options import options
 
 from explorer.analysis.forgetting import Seeds, over_seeds
 from explorer.cli import sweep
-from explorer.document import read_document
 from explorer.page.pictures import VEGA_LITE
 from explorer.page.theme import CONFIG, PALETTE
 from explorer.provenance.policy import read_policy
@@ -34,6 +33,7 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
 from explorer.training.demonstration import demonstrate
 from explorer.training.tagging import dataset_of
+from explorer.yaml_document import read_document
 
 HERE = Path(__file__).resolve().parent
 RUNS = HERE.parent / "runs"

@@ -18,7 +18,6 @@ from options import options
 from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over_areas, over_seeds, reference
 from explorer.data.digits import Digits
-from explorer.document import read_document
 from explorer.provenance.policy import RoutingPolicy, Rule, read_policy
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.taxonomy import read_taxonomy
@@ -30,8 +29,9 @@ from explorer.runlog.target import resolve
 from explorer.training.deletion import delete
 from explorer.training.demonstration import demonstrate
 from explorer.training.forgetting_evidence import EXAMPLES, STEPS, Behaviour, Bench
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
+from explorer.yaml_document import read_document
 
 POLICIES = Path(__file__).resolve().parents[1] / "notebooks" / "policies"
 DATA = Digits(simulated_classes=4)

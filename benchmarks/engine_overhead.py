@@ -31,8 +31,8 @@ from explorer.engine.stepping import Place, split_steps
 from explorer.models.table import MODELS
 from explorer.recipes import machine
 from explorer.recipes.recipe import build_recipe
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop
+from explorer.training.run_plan import plan_run
 
 STEPS = 400  # length of the schedule
 WARMUP, ROUNDS = 3, 20  # steps to warm up, windows of each side

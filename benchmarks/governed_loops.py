@@ -29,7 +29,7 @@ from explorer.governance.credentials import check
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.models.table import MODELS
 from explorer.provenance import policy as policies
 from explorer.provenance import taxonomy as taxonomies

@@ -36,7 +36,7 @@ from explorer.engine.state import State
 from explorer.engine.stepping import Place, split_steps
 from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.recipes import machine
 from explorer.runlog.tensors import Tensors, moved
 

@@ -34,8 +34,8 @@ from explorer.errors import ExplorerError
 from explorer.methods import METHODS
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.training.plan import ALL, phase_of, plan_run
 from explorer.training.run import build_loop
+from explorer.training.run_plan import ALL, phase_of, plan_run
 
 STEPS = 2000  # length of the schedule: thirty steps hardly move along it
 WARMUP = 3

@@ -14,7 +14,7 @@ from options import options
 from torch import Tensor
 
 from explorer.data.streams import stream
-from explorer.entries.profiles import told_apart
+from explorer.entries.entropy_profile import told_apart
 from explorer.governance.separation import probe, project, separation
 
 DRAWS = 200

@@ -27,8 +27,8 @@ from explorer import run_files, rundir
 from explorer.recipes import machine
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import ProfileRecord, RunRecord, Validation
-from explorer.training.plan import plan_run
 from explorer.training.profile import profile, train_in_full
+from explorer.training.run_plan import plan_run
 
 OUT = Path(__file__).with_suffix(".md")
 BUDGETS = (0.5, 1.0)

@@ -43,10 +43,10 @@ from explorer.data.streams import stream
 from explorer.engine.modules import initialise
 from explorer.governance.custom_loop import Governed
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.policy import FORMAT, Quarantine, RoutingPolicy, Rule, TaxonomyReference
-from explorer.provenance.routing import Routing as BoundPolicy
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import Routing as BoundPolicy
+from explorer.provenance.routing_weights import bind
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass
 

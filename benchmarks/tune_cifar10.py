@@ -14,8 +14,8 @@ from options import options
 from explorer import run_files, rundir
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import ResultRecord
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 
 TASK = {"dataset": {"cifar10": {"size": 16, "examples": 20000}}, "model": "resnet8"}
 DATA = Path(os.environ["EXPLORER_DATA"]) if "EXPLORER_DATA" in os.environ else None

@@ -16,8 +16,8 @@ from options import options
 from explorer import run_files, rundir
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import ResultRecord
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 
 TASK = {"dataset": {"digits": {"size": 16}}, "model": "resnet8"}
 WEIGHT_DECAY = 5e-3

@@ -41,7 +41,7 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import public_text, write_key
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import depths_of
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.provenance.signing import sign_document
 from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import attest, verify_tags
@@ -50,7 +50,7 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import FORMAT as TRUST_FORMAT
 from explorer.provenance.trust import Authority, AuthorityKey, Quorum, Role, Trust, write_trust
-from explorer.release.usage import verify_usage
+from explorer.release.usage_statement import verify_usage
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 

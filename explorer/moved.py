@@ -18,7 +18,9 @@ else:
     Loader = object  # importlib.abc would load importlib.resources, which takes as long as all of this package
 
 MOVED: dict[str, str] = {
+    "document": "yaml_document",
     "provenance.drafts": "provenance.signing",
+    "provenance.routing": "provenance.routing_weights",
     "recipes.demonstration": "training.demonstration",
     "recipes.run": "training.run",
     "recorded": "runlog",

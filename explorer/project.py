@@ -21,8 +21,8 @@ from explorer import merkle
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Access, Deletion, Erasure, GrantUse, Observation, Unknown, decode, encode
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.note import Algorithm, Signer
 

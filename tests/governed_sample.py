@@ -14,10 +14,10 @@ import numpy as np
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.digits import Digits
+from explorer.entries.entropy_profile import LayerProfiles, joint_row
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Genesis, Sources
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
-from explorer.entries.profiles import LayerProfiles, joint_row
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import write_blob
@@ -26,7 +26,7 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import ADAPTER, SealedRegion, depths_of, with_adapters
-from explorer.provenance.routing import bind, confidential
+from explorer.provenance.routing_weights import bind, confidential
 from explorer.provenance.signing import Kind, sign_document
 from explorer.provenance.tag_attestation import attest, verify_tags
 from explorer.provenance.tags_file import Row, write_table

@@ -9,7 +9,7 @@ from typing import Any
 from explorer import run_files, rundir
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.run_files import RunRecord
-from explorer.training.plan import plan_run
+from explorer.training.run_plan import plan_run
 from explorer.training.watch import Reading
 
 TASK = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}

@@ -2,8 +2,8 @@ import pytest
 import yaml
 from yaml.parser import Parser
 
-from explorer.document import MAX_BYTES, document_of, parse_document, read_document
 from explorer.errors import SpecError
+from explorer.yaml_document import MAX_BYTES, document_of, parse_document, read_document
 
 
 def parsed(text):

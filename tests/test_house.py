@@ -12,7 +12,7 @@ from benchmarks import house
 SINGLE_IMPORTERS = 40
 HIDDEN_IMPORTS = 0
 LARGEST_FOLDER = 35
-REPEATED_NAMES = 11  # target: 0
+REPEATED_NAMES = 0
 
 
 @pytest.fixture(scope="module")

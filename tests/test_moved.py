@@ -29,10 +29,10 @@ def test_an_old_path_gives_the_module_at_the_new_one(two_moved: None) -> None:
 
 
 def test_what_lies_in_a_moved_folder_moved_with_it(two_moved: None) -> None:
-    from explorer.ledger import checkpoint
+    from explorer.ledger import signed_checkpoint
 
     with pytest.warns(DeprecationWarning):
-        assert import_module("explorer.attic.checkpoint") is checkpoint
+        assert import_module("explorer.attic.signed_checkpoint") is signed_checkpoint
         assert import_module("explorer.attic") is ledger
         assert import_module("explorer.attic.note") is note  # a line of its own
 

@@ -12,9 +12,9 @@ from torch import nn
 
 import explorer
 from explorer.data.digits import Digits
-from explorer.document import parse_document
 from explorer.recipes import catalogue
 from explorer.sweep.spec import read_spec
+from explorer.yaml_document import parse_document
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

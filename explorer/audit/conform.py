@@ -24,7 +24,7 @@ from explorer.audit.routable import Routable, Unmoved, check_confidential
 from explorer.audit.typed import Typed
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
-from explorer.provenance.routing import confidential
+from explorer.provenance.routing_weights import confidential
 from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
 from explorer.run_files import RunRecord

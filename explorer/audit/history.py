@@ -21,10 +21,18 @@ from numpy.typing import NDArray
 from explorer.audit.badges import verify_ledger
 from explorer.audit.named_blobs import ALL_HERE, Blobs, look_for_blobs
 from explorer.audit.withheld import read_withheld
+from explorer.entries.entropy_profile import (
+    Doubles,
+    Told,
+    counts_of,
+    decode_class,
+    decode_joint,
+    shown_class,
+    shown_joint,
+)
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, End, Profile
 from explorer.entries.numbers import SKETCH, decode_sketches
-from explorer.entries.profiles import Doubles, Told, counts_of, decode_class, decode_joint, shown_class, shown_joint
 from explorer.errors import LedgerError
 from explorer.ledger.proof import Proof, make_proof
 from explorer.provenance.regions import ADAPTER

@@ -18,8 +18,8 @@ from explorer import merkle, note, rundir
 from explorer.entries.heads import read_head
 from explorer.entries.kinds import KINDS
 from explorer.errors import LedgerError, NoteError, RunError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.edge import Edge
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.tiles import TILE
 from explorer.ledger.trust_anchor import Anchor, Judgement, judge, utc

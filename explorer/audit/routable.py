@@ -41,7 +41,7 @@ from explorer.provenance.examples import placed as bands_of
 from explorer.provenance.examples import scores_of
 from explorer.provenance.findings import void
 from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing import Routing, confidential, phases
+from explorer.provenance.routing_weights import Routing, confidential, phases
 from explorer.runlog.documents import Rules
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment, claims_seal, class_of

@@ -12,7 +12,6 @@ from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli.answer import verdict_blocks
 from explorer.cli.options import RUNS, Data, Engine, Runs, Workers
 from explorer.cli.sweep import estimated, execute, finish, plan_blocks
-from explorer.document import parse_document
 from explorer.page.terminal import Answer, show
 from explorer.store import frames
 from explorer.store.frames import with_confirming
@@ -20,6 +19,7 @@ from explorer.store.published import database
 from explorer.sweep.confirm import check_same, confirmation, started, timed, written
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import read_spec
+from explorer.yaml_document import parse_document
 
 
 def confirm(

@@ -12,13 +12,13 @@ from explorer.cli.tags import write_table
 from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
-from explorer.document import parse_document
 from explorer.errors import RecipeError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.recipes.choice import choose
 from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of
+from explorer.yaml_document import parse_document
 
 MOST_CLASSES = 20  # that are shown; --json has all
 

@@ -23,14 +23,14 @@ from explorer.cli.options import (
 )
 from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
+from explorer.deletion.deletion_plan import LEVELS, Plan
+from explorer.deletion.deletion_plan import plan as make_plan
 from explorer.deletion.erase import Erasure, of_classes, of_records
 from explorer.deletion.erase import erase as erase_for_good
 from explorer.deletion.finish import CERTIFICATE, DESTROY, Concluded, conclude
-from explorer.deletion.plan import LEVELS, Plan
-from explorer.deletion.plan import plan as make_plan
 from explorer.deletion.unreachable import beyond
-from explorer.deletion.verify import SEES, Verified
-from explorer.deletion.verify import verify as verify_certificate
+from explorer.deletion.verify_deletion import SEES, Verified
+from explorer.deletion.verify_deletion import verify as verify_certificate
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.page.amounts import price_words
 from explorer.page.terminal import Answer, from_here

@@ -25,9 +25,9 @@ from explorer.cli.options import (
 from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_trainer
 from explorer.data.sources import load
+from explorer.deletion.deletion_plan import Plan, keep_request, plan
 from explorer.deletion.evidence import open_whole
-from explorer.deletion.plan import Plan, keep_request, plan
-from explorer.deletion.verify import Verified
+from explorer.deletion.verify_deletion import Verified
 from explorer.errors import ExplorerError, ProvenanceError, RunError, unknown
 from explorer.ledger.verify import WITNESS
 from explorer.page.document import Block

@@ -23,8 +23,8 @@ from explorer.cli.options import (
 from explorer.cli.verbs import part
 from explorer.entries.heads import read_head
 from explorer.errors import LedgerError, NoteError
-from explorer.ledger.checkpoint import parse_checkpoint
 from explorer.ledger.proof import MAX_BYTES, check_proof, make_proof, parse_proof, write_proof
+from explorer.ledger.signed_checkpoint import parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory, read_checkpoint
 from explorer.ledger.tiles import MAX_ENTRY
 from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_of, parse_policy, utc

@@ -28,9 +28,9 @@ from explorer.cli.signing import load_key
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger import cosign as cosigning
 from explorer.ledger.cosign import Memory, begin_memory, memory_of
-from explorer.ledger.export import RemoteLedger
-from explorer.ledger.export import export as write_export
-from explorer.ledger.export import serve as start_server
+from explorer.ledger.static_files import RemoteLedger
+from explorer.ledger.static_files import export as write_export
+from explorer.ledger.static_files import serve as start_server
 from explorer.ledger.storage import LedgerDirectory, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.web import Client

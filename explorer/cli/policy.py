@@ -26,20 +26,20 @@ from explorer.cli.options import (
 )
 from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.cli.verbs import part
-from explorer.document import Key, spell
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import GAP, Answer, deliver, table
 from explorer.provenance.findings import Finding, of_matrix, of_policy, void
 from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
 from explorer.provenance.regions import Layer, check_layers, exact, read_layers
-from explorer.provenance.routing import Decision, Matrix, Table, bind, matrix, policy_for
+from explorer.provenance.routing_weights import Decision, Matrix, Table, bind, matrix, policy_for
 from explorer.provenance.signing import Opened
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import read_trust
 from explorer.runlog.documents import read_basis, read_rules
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
+from explorer.yaml_document import Key, spell
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
 TaxonomyFile = Annotated[

@@ -15,7 +15,6 @@ from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Runs, today
 from explorer.cli.run import begin, planned_from
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
-from explorer.document import read_document
 from explorer.errors import RecipeError
 from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block
@@ -28,6 +27,7 @@ from explorer.sweep.presence import timing
 from explorer.sweep.spec import load_spec
 from explorer.training.profile import Extrapolated, extrapolate, plan_here, profile, train_in_full, validation
 from explorer.training.single import Planned
+from explorer.yaml_document import read_document
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

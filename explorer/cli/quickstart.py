@@ -10,7 +10,6 @@ from explorer.cli import ledger_web, notebooks, sweep
 from explorer.cli.answer import verdict_blocks
 from explorer.cli.options import RUNS, Runs, clock
 from explorer.cli.run import begin
-from explorer.document import read_document
 from explorer.page.progress import step_bar
 from explorer.page.terminal import from_here
 from explorer.page.terminal import show as show_blocks
@@ -24,6 +23,7 @@ from explorer.training import demonstration
 from explorer.training.run import execute
 from explorer.training.single import plan_single
 from explorer.training.tagging import dataset_of
+from explorer.yaml_document import read_document
 
 DOCUMENTS = "_governance"  # below the runs: the documents of the demonstration
 

@@ -21,12 +21,12 @@ from explorer.provenance.observation import Observer
 from explorer.provenance.trust import Trust, read_trust
 from explorer.release.attest import attest as sign_model
 from explorer.release.attest import ship
+from explorer.release.check_gate import Verdict, verify_model
 from explorer.release.gate import read_gate
 from explorer.release.model_signing import SIGNATURE, read_signing_key, sign_directory
 from explorer.release.observations import Observing, keep
 from explorer.release.observations import observe as sign_observation
 from explorer.release.shipped import Shipped, open_shipped
-from explorer.release.verify import Verdict, verify_model
 from explorer.runlog.documents import trainer_key
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json

@@ -12,7 +12,6 @@ import typer
 from explorer import run_files, rundir
 from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
 from explorer.cli.signing import provide_passphrase
-from explorer.document import read_document
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
@@ -29,6 +28,7 @@ from explorer.training.replay import replay as replay_steps
 from explorer.training.run import documents_in, execute, recipe_of
 from explorer.training.single import Planned, plan_single
 from explorer.training.start import keep_start, kept_in, start_in
+from explorer.yaml_document import read_document
 
 
 def methods(

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import RUNS, Runs
-from explorer.document import read_document
 from explorer.errors import SweepError
 from explorer.page.terminal import Answer, table
 from explorer.planned import read_plan
 from explorer.store.ingest import ingest
 from explorer.sweep.prune import plan_pruning, size_of
 from explorer.sweep.prune import prune as remove
+from explorer.yaml_document import read_document
 
 
 def prune(

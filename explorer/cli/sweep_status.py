@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from explorer.cli.options import RUNS, Runs, Spec
-from explorer.document import read_document
 from explorer.page.amounts import busy_words
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.planned import left_out_words
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.status import SweepStatus, sweep_status
+from explorer.yaml_document import read_document
 
 
 def status(spec: Spec, runs: Runs = RUNS) -> Answer:

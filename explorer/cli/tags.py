@@ -10,7 +10,6 @@ import typer
 
 from explorer.cli.options import KeyFile, PassphraseFile, SignedOut, TrustFile, clock
 from explorer.cli.signing import load_key, open_believed
-from explorer.document import read_document
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer
@@ -31,6 +30,7 @@ from explorer.provenance.tag_records import Checked, Record, check_records, read
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import read_trust
 from explorer.schema import to_json
+from explorer.yaml_document import read_document
 
 DAYS = 365
 

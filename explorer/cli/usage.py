@@ -19,7 +19,7 @@ from explorer.provenance.keys import write_private
 from explorer.provenance.spellings import parse_time
 from explorer.provenance.trust import Trust, read_trust
 from explorer.provenance.usage import MAX_BYTES, By, Line, Period, UsageRun, check_period, run_digest
-from explorer.release.usage import (
+from explorer.release.usage_statement import (
     Checked,
     Survey,
     file_name,

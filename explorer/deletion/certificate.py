@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer import rundir
 from explorer.deletion.claims import Outcome, artefacts, replay_of, structure_of
 from explorer.deletion.evidence import FILE, Case, RecordsList, keep_list, name_of, open_whole
-from explorer.deletion.verify import unreached, verify
+from explorer.deletion.verify_deletion import unreached, verify
 from explorer.errors import ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import (
     FORMAT,

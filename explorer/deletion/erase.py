@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from explorer import rundir
+from explorer.entries.entropy_profile import TOLD
 from explorer.entries.fields import LedgerState
 from explorer.entries.heads import read_head
 from explorer.entries.kinds import Erasure as Entry
-from explorer.entries.profiles import TOLD
 from explorer.errors import ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
 from explorer.project import Project, runs_of

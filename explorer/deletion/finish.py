@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
 from explorer.deletion.certificate import certify
+from explorer.deletion.deletion_plan import FILE, read_request
 from explorer.deletion.evidence import FILE as RECORDS
-from explorer.deletion.plan import FILE, read_request
-from explorer.deletion.verify import Verified, verify
+from explorer.deletion.verify_deletion import Verified, verify
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Deletion
 from explorer.errors import ExplorerError, ProvenanceError, RunError

@@ -13,7 +13,7 @@ import numpy as np
 from explorer.canonical import canonical
 from explorer.disclosure.grants_in_force import covered_classes
 from explorer.disclosure.wrapped import GrantKeys
-from explorer.entries import profiles
+from explorer.entries import entropy_profile
 from explorer.entries.kinds import Decision, Profile, Step
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.errors import LedgerError, ProvenanceError, unknown
@@ -62,7 +62,7 @@ class Contents:
         if done < steps.stop:
             self.unread.append(f"steps {done} to {steps.stop - 1}: their numbers are in no state entry yet")
 
-    def profiles(self, steps: range) -> Iterator[tuple[Cell, ...]]:
+    def entropy_profile(self, steps: range) -> Iterator[tuple[Cell, ...]]:
         """Yield rows of profiles. Adapters have none."""
         layers = [name for name in self.run.genesis.layers if ADAPTER not in name]
         for placed in self.run.read(self.run.outline.profiles, Profile):
@@ -71,9 +71,9 @@ class Contents:
                 content = self._content(placed, "joint" if path == JOINT else f"numbers/{path}", path, committed)
                 if content is None:
                     continue
-                decode = profiles.decode_joint if path == JOINT else profiles.decode_class
+                decode = entropy_profile.decode_joint if path == JOINT else entropy_profile.decode_class
                 examples, numbers = decode(content, layers=len(layers))
-                shown = profiles.shown_joint if path == JOINT else profiles.shown_class
+                shown = entropy_profile.shown_joint if path == JOINT else entropy_profile.shown_class
                 for layer, row in zip(layers, numbers, strict=True):
                     yield (placed.index, placed.entry.step, layer, path, examples, *shown(row).values())
 
@@ -155,7 +155,7 @@ KEYS = ("entry", "step", "layer", "class")
 
 COLUMNS = {
     "step": ("weight", "norm", "share_num", "share_den", "dot", "exact", "update_sq"),
-    "profile": ("examples", *profiles.SHOWN),
+    "profile": ("examples", *entropy_profile.SHOWN),
     "decision": ("action", "rule", "evidence"),
 }
 """What it says, by kind of entry. The columns share_* and update_* are those of the spool; evidence is hexadecimal."""

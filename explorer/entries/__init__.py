@@ -28,5 +28,5 @@ classes are left out of entries for the same reason: with all classes but one th
 `README.md` specifies all of it for writers in other frameworks. `schemas/<kind>.v<version>.json` are the published JSON
 Schemas, made from the records by
 
-    python -m explorer.entries.publish
+    python -m explorer.entries.entry_schemas
 """

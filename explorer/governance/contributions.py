@@ -38,7 +38,7 @@ from explorer.errors import RecipeError, TrainingError, unknown
 from explorer.governance.exact import check_linear, split_update, whole
 from explorer.governance.gram import Rows, inner_products, lay_out, projections, sketch, step_numbers
 from explorer.governance.layers import GovernedLayer, governed_layers
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.regions import LayerPattern, matches
 
 

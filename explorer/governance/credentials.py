@@ -18,7 +18,7 @@ from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
 from explorer.provenance.commitments import Salts, commit, read_salts
 from explorer.provenance.policy import Quarantine
-from explorer.provenance.routing import Routing, bind, policy_for
+from explorer.provenance.routing_weights import Routing, bind, policy_for
 from explorer.provenance.signing import open_document
 from explorer.provenance.tag_attestation import Absent, VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.tags import leaf

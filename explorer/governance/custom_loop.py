@@ -42,9 +42,9 @@ from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.custom_optimizer import Regions, check_apart, of_regions
 from explorer.governance.journal import Journal
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.routing import admits
+from explorer.provenance.routing_weights import admits
 from explorer.provenance.spellings import covers
 from explorer.provenance.taxonomy import QUARANTINE
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
-from explorer.entries.profiles import Doubles, LayerProfiles, joint_row
+from explorer.entries.entropy_profile import Doubles, LayerProfiles, joint_row
 from explorer.governance.probes import Probes, choose_probes, layer_outputs, layers_seen, moments, of_one_width
 from explorer.governance.separation import centred, probe, project, separation, spectrum
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:

@@ -21,7 +21,7 @@ from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
 from explorer.governance.separation import spectrum
-from explorer.governance.session import DecisionNote, Session
+from explorer.governance.shared_state import DecisionNote, Session
 from explorer.provenance.regions import matches
 
 

@@ -43,13 +43,13 @@ from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State, deny
+from explorer.entries.entropy_profile import Told, told_of
 from explorer.entries.kinds import Traits
-from explorer.entries.profiles import Told, told_of
 from explorer.errors import RecipeError, unknown
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments, of_one_width
 from explorer.governance.separation import MAX_DIMENSIONS, fit, probe, recognised, spectrum
-from explorer.governance.session import DecisionNote, Session
-from explorer.provenance.routing import confidential
+from explorer.governance.shared_state import DecisionNote, Session
+from explorer.provenance.routing_weights import confidential
 
 
 def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:

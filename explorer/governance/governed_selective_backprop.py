@@ -19,7 +19,7 @@ from torch import Tensor
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.governance.probes import scores
-from explorer.governance.session import DecisionNote, Session
+from explorer.governance.shared_state import DecisionNote, Session
 
 
 def hardest(losses_N: Tensor, *, keep: float) -> Tensor:

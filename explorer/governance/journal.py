@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer import rundir
-from explorer.entries import profiles as profile_numbers
+from explorer.entries import entropy_profile as profile_numbers
+from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.fields import Blob, write_float
 from explorer.entries.heads import MAX_BLOBS
 from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, State, Step, TrainingState, encode
 from explorer.entries.numbers import Floats, StepNumbers, encode_class, encode_joint
-from explorer.entries.profiles import LayerProfiles
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.governance.class_secrets import Sealer, erased, open_secrets

@@ -31,7 +31,7 @@ from explorer.engine.task import Task
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.region_modules import switch_of, switched_on
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.spellings import covers
 
 CHUNK = 256  # examples of one pass

@@ -19,14 +19,14 @@ from torch import Tensor
 from explorer.canonical import canonical
 from explorer.engine.method import Kind, Method, Saving, Unit
 from explorer.engine.state import State, progress
+from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.kinds import Traits
-from explorer.entries.profiles import LayerProfiles
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.routing import Router
-from explorer.governance.session import DecisionNote, Notes, Session
+from explorer.governance.shared_state import DecisionNote, Notes, Session
 from explorer.governance.writer import ledger_bytes
 from explorer.provenance.admission import Admission
 from explorer.provenance.taxonomy import QUARANTINE

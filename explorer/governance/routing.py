@@ -37,8 +37,8 @@ from explorer.errors import RecipeError, unknown
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.probes import scores
 from explorer.governance.region_modules import Switch, seal
-from explorer.governance.session import DecisionNote, Session
-from explorer.provenance import routing as policies
+from explorer.governance.shared_state import DecisionNote, Session
+from explorer.provenance import routing_weights as policies
 from explorer.provenance.admission import Admission, Admissions, Banded
 from explorer.provenance.examples import Band, placed, scores_of
 from explorer.provenance.findings import void

@@ -40,9 +40,9 @@ folds by a seeded draw. For each fold, on the other four alone:
                 x' A M_c - M_c' A M_c / 2
 
 For two classes this is linear discriminant analysis with equal priors. The rule weighs every class alike however many
-examples it has, needs no tuning, and is solved in the space of the N examples, so that D may be larger than N. What
-comes out is counts: row c of the table says what the examples of class c were taken for. `entries/profiles.py` makes
-accuracies and intervals of them.
+examples it has, needs no tuning, and is solved in the space of the N examples, so that D may be larger than N. The
+result is counts: row c of the table says what the examples of class c were taken for. `entries/entropy_profile.py`
+makes accuracies and intervals of them.
 
 The p-value is that of the balanced accuracy among relabellings within each fold, which keep the class counts of the
 folds: where labels mean nothing all of them are equally likely, so the p-value is exact.
@@ -62,7 +62,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from explorer.entries.profiles import Counts, balanced
+from explorer.entries.entropy_profile import Counts, balanced
 
 EXAMPLES_PER_DIMENSION = 16
 

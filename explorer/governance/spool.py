@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from explorer import rundir
+from explorer.entries.entropy_profile import SHOWN, LayerProfiles, shown_class, shown_joint
 from explorer.entries.kinds import Genesis
 from explorer.entries.numbers import (
     SKETCH,
@@ -36,7 +37,6 @@ from explorer.entries.numbers import (
     encode_sketches,
     share_terms,
 )
-from explorer.entries.profiles import SHOWN, LayerProfiles, shown_class, shown_joint
 from explorer.entries.slots import encode_slots
 
 # --- segments ---

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError, RunError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import WITNESS, note_name, read_checkpoint, read_file, write_file
 from explorer.ledger.trust_anchor import NONE, Anchor, TrustedKey, utc
 from explorer.ledger.verify import Verification, verify

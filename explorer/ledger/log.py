@@ -17,8 +17,8 @@ from typing import IO, Self
 from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError, RunError
 from explorer.ledger import storage
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.edge import Edge
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import CHECKPOINT, UNSIGNED, LedgerDirectory, list_names, read_file
 from explorer.ledger.tiles import TILE, Bundle, Tile, belongs, encode_bundle, parse_path
 from explorer.note import Algorithm, Signer, Verifier

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError
-from explorer.ledger.checkpoint import parse_checkpoint
+from explorer.ledger.signed_checkpoint import parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.tiles import MAX_ENTRY
 from explorer.ledger.trust_anchor import Anchor, Judgement, judge

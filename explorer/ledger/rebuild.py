@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from explorer import merkle
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.storage import MAX_BLOB, UNSIGNED, LedgerDirectory, blob_path, list_names, read_file
 from explorer.ledger.tiles import (
     HEIGHT,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from explorer import merkle
 from explorer.errors import LedgerError, NoteError, RunError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.tiles import MAX_BUNDLE, TILE, Bundle, Tile, decode_bundle, slots, split_bundle, tile_of
 from explorer.merkle import HASH_BYTES, Place
 from explorer.note import MAX_BYTES as MAX_NOTE

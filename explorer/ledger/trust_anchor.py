@@ -30,7 +30,7 @@ from typing import Self
 
 from explorer import note
 from explorer.errors import LedgerError, NoteError, unknown
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.note import MAX_NAME, MAX_TIME, Algorithm, Note, UnknownTypeError, Verified, Verifier
 
 NONE = "none"  # the quorum that asks for no cosignature

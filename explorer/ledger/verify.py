@@ -22,8 +22,8 @@ from pathlib import Path
 
 from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.rebuild import Finding, Findings, Inventory, printable, rebuild, take_inventory
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import (
     CHECKPOINT,
     MAX_WITNESSES,

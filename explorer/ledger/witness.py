@@ -31,8 +31,8 @@ from pathlib import Path
 from explorer import merkle, note
 from explorer.errors import LedgerError, NoteError
 from explorer.ledger import web
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.cosign import Memory
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import WITNESS, LedgerDirectory, note_name, read_checkpoint, write_file
 from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.web import Answer, Client, UnreachableError

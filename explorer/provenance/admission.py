@@ -26,7 +26,7 @@ import numpy as np
 from explorer.canonical import canonical
 from explorer.provenance.examples import SCORES, Band
 from explorer.provenance.regions import Layer
-from explorer.provenance.routing import Phase, Routing, check_size, phase_at, weight
+from explorer.provenance.routing_weights import Phase, Routing, check_size, phase_at, weight
 
 FORMAT = "explorer/admission/v1"
 BY_EXAMPLE = "explorer/admission/v2"

@@ -8,8 +8,8 @@ dropped, `structure` names their tensors and the roots over all others. G3, exac
 that training continued from and the first step in which the target could have moved anything. The target is named by
 class or authority; single records by a salted commitment to their list and by their number.
 
-A reader of both ledgers and the new run derives all of that again (`explorer.deletion.verify`), but for what the fields
-say that are the signer's word.
+A reader of both ledgers and the new run derives all of that again (`explorer.deletion.verify_deletion`), but for
+the fields that are the signer's word.
 """
 
 from collections.abc import Collection

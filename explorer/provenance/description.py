@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from explorer.document import Document
 from explorer.errors import SpecError
 from explorer.provenance.spellings import Line
 from explorer.schema import from_json, record
+from explorer.yaml_document import Document
 
 Text = Annotated[Line, Field(max_length=2_000)]
 

@@ -7,11 +7,11 @@ import difflib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from explorer.document import Key, spell
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import ADAPTER, WILDCARD, Layer, SealedRegion, exact, matches, region_of
-from explorer.provenance.routing import Matrix, Routing
+from explorer.provenance.routing_weights import Matrix, Routing
 from explorer.provenance.spellings import covers, lineage
+from explorer.yaml_document import Key, spell
 
 INSIDE = f".{WILDCARD}"
 NEAREST = 3  # names of layers that a message shows

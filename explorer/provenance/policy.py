@@ -48,7 +48,6 @@ from annotated_types import Ge, Le
 from pydantic import Field
 
 from explorer.canonical import digest
-from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.examples import Band, Examples, bands_of, check_bands, check_examples
 from explorer.provenance.regions import (
@@ -69,6 +68,7 @@ from explorer.provenance.spellings import CLASS_PATTERN, MAX_PATH, Time, covers
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
+from explorer.yaml_document import Document
 
 FORMAT = "explorer/policy/v1"
 MAX_RULES = 500

@@ -27,7 +27,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
 from explorer.canonical import canonical
-from explorer.document import Document, read_document
 from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance.envelope import MAX_BYTES, Envelope, add_signatures, key_id, parse_envelope, signers
 from explorer.provenance.keys import public_bytes
@@ -36,6 +35,7 @@ from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement,
 from explorer.provenance.trust import Authority, AuthorityKey, Role, Trust
 from explorer.rundir import read_bytes
 from explorer.schema import from_json, parse_json, to_json
+from explorer.yaml_document import Document, read_document
 
 # ------------------------------------------------------------------------------- who signed, and whether that is enough
 

@@ -24,12 +24,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from explorer.canonical import digest
-from explorer.document import Document
 from explorer.errors import ProvenanceError, unknown
 from explorer.provenance.signing import Kind, Name, Version, check_span, read_draft
 from explorer.provenance.spellings import ClassPath, Line, Time, covers
 from explorer.provenance.trust import Role
 from explorer.schema import record, to_json
+from explorer.yaml_document import Document
 
 FORMAT = "explorer/taxonomy/v1"
 QUARANTINE = "quarantine"  # built in: holds examples without valid tags, and never trains

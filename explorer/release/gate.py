@@ -45,7 +45,6 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 from pydantic import Field
 
-from explorer.document import Document, read_document
 from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance.levels import EXACT, Level, read_cost
 from explorer.provenance.observation import Metric
@@ -55,6 +54,7 @@ from explorer.provenance.spellings import ClassPath as Branch
 from explorer.provenance.spellings import Digest, Line
 from explorer.provenance.trust import Name
 from explorer.schema import from_json, record
+from explorer.yaml_document import Document, read_document
 
 FORMAT = "explorer/gate/v1"
 MAX_RULES = 500

@@ -9,7 +9,7 @@ from explorer.ledger.trust_anchor import Judgement
 from explorer.provenance.envelope import MAX_BYTES
 from explorer.provenance.model_attestation import Attested
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.routing import policy_for
+from explorer.provenance.routing_weights import policy_for
 from explorer.provenance.signing import Kind, Signed, open_document
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust

@@ -41,7 +41,7 @@ from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunErro
 from explorer.provenance.envelope import MAX_BYTES, parse_envelope
 from explorer.provenance.keys import PASSPHRASE, is_encrypted, public_bytes, read_key
 from explorer.provenance.policy import RoutingPolicy
-from explorer.provenance.routing import Routing, bind, policy_for
+from explorer.provenance.routing_weights import Routing, bind, policy_for
 from explorer.provenance.signing import check_signer, open_document
 from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import VerifiedTags, read_attestation, weigh_tags

@@ -26,7 +26,7 @@ from explorer.entries.kinds import Decision
 from explorer.errors import LedgerError, RunError, unknown
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.regions import region_of
-from explorer.provenance.routing import admitted_by_rule
+from explorer.provenance.routing_weights import admitted_by_rule
 from explorer.provenance.spellings import covers
 from explorer.run_files import Plan, contradictions, listed_methods, plan_file, read_plan
 from explorer.runlog.admission_tables import tables_in_force

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.canonical import digest
-from explorer.document import Document, Key, spell
 from explorer.engine.order import ordered
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import METHODS
+from explorer.yaml_document import Document, Key, spell
 
 KEYS = ("each_of", "pairs_of", "powerset", "leave_one_out")
 MAX_NAME = 64

@@ -24,7 +24,7 @@ from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
-from explorer.training.plan import MAX_SEED
+from explorer.training.run_plan import MAX_SEED
 
 SEEDS = 3
 MAX_SEEDS = 1000

@@ -23,7 +23,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from explorer.sweep.notebooks import NotebookEngine
-from explorer.sweep.session import Session, clear
+from explorer.sweep.process_state import Session, clear
 
 
 class InlineEngine(NotebookEngine):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from ipykernel.kernelapp import IPKernelApp
 
-from explorer.sweep import session
+from explorer.sweep import process_state
 from explorer.sweep.guardian import die_with_parent
 
 
 def main() -> None:
     die_with_parent(os.environ, remove=Path(sys.argv[sys.argv.index("-f") + 1]).parent)
     os.environ.pop("JPY_PARENT_PID", None)  # ipykernel's own watch is slower, and would cut the removal short
-    session.remember_start()
+    process_state.remember_start()
     IPKernelApp.launch_instance()
 
 

@@ -29,7 +29,7 @@ from papermill.engines import NotebookExecutionManager
 
 from explorer.sweep.guardian import child_environment
 from explorer.sweep.notebooks import NotebookEngine, NotebookError
-from explorer.sweep.session import BEGIN, CLEAR
+from explorer.sweep.process_state import BEGIN, CLEAR
 
 START_TIMEOUT = 120  # seconds; a loaded machine may need many
 MAX_PATH = 90  # characters of a directory for sockets: the system allows 107 with the file name

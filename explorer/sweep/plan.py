@@ -21,13 +21,13 @@ from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
-from explorer.sweep.controls import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
+from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 from explorer.training.ledgered import documents_of
-from explorer.training.plan import plan_run
 from explorer.training.rehearsal import rehearse
+from explorer.training.run_plan import plan_run
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
 OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training

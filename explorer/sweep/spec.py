@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from explorer.canonical import digest
-from explorer.document import Document, Key, document_of, read_document
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.run_files import says_how_tuned
 from explorer.runlog.target import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
-from explorer.sweep.controls import CONTROLS, NotRun, Twins, twins_of
-from explorer.training.plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
+from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
+from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.training.single import SWEEP as SINGLE
+from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")

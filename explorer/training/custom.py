@@ -54,7 +54,8 @@ from explorer.recipes.choice import check
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
 from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
 from explorer.training.ledgered import keep_environment
-from explorer.training.plan import (
+from explorer.training.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
+from explorer.training.run_plan import (
     MAX_BUDGET,
     MAX_SEED,
     MAX_THREADS,
@@ -64,7 +65,6 @@ from explorer.training.plan import (
     setting_of,
     warnings_of,
 )
-from explorer.training.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
 from explorer.training.watch import watched
 
 log = logging.getLogger(__name__)

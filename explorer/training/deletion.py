@@ -39,7 +39,7 @@ from explorer.entries.kinds import End, State, TrainingState
 from explorer.errors import LedgerError, RunError
 from explorer.governance.digests import tensors_of, training_state
 from explorer.governance.journal import Journal
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust

@@ -17,13 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.data.dataset import DataSource
-from explorer.document import read_document
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.provenance.description import Days, Description
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import new_key, public_text, write_key
 from explorer.provenance.policy import RoutingPolicy, read_policy
-from explorer.provenance.routing import policy_for
+from explorer.provenance.routing_weights import policy_for
 from explorer.provenance.signing import sign_document
 from explorer.provenance.spellings import format_time, parse_time
 from explorer.provenance.tag_attestation import attest
@@ -41,6 +40,7 @@ from explorer.runlog.documents import (
     TRUST_FILE,
 )
 from explorer.training.tagging import records_of
+from explorer.yaml_document import read_document
 
 GOVERNANCE = "example.com/data-governance"
 RISK = "example.com/model-risk"

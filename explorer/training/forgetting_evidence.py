@@ -30,7 +30,7 @@ from explorer.engine.state import SHARED
 from explorer.errors import LedgerError, RunError
 from explorer.governance.layers import governed_layers
 from explorer.governance.region_modules import switched_on
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.spellings import covers
 from explorer.runlog.admission_tables import first_admitted, tables_in_force

@@ -33,13 +33,13 @@ from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
 from explorer.governance.recorder import Recorder, beginning
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
 from explorer.provenance.keys import PASSPHRASE, is_encrypted, new_key, public_bytes, read_key
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.regions import SealedRegion
-from explorer.provenance.routing import confidential
+from explorer.provenance.routing_weights import confidential
 from explorer.provenance.signing import check_signer
 from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import Absent

@@ -39,8 +39,8 @@ from explorer.errors import RunError, TrainingError
 from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.runlog.documents import Documents
 from explorer.training.ledgered import keep_environment, recording
-from explorer.training.plan import pace_of, phase_of, plan_run, total_steps
 from explorer.training.run import build_loop, execute, recipe_of
+from explorer.training.run_plan import pace_of, phase_of, plan_run, total_steps
 from explorer.training.start import start_in
 from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 

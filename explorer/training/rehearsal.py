@@ -28,12 +28,12 @@ from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import TASKS
 from explorer.errors import ExplorerError, RecipeError
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.runlog.documents import Documents
 from explorer.training.ledgered import credentials_of, refuse_governed, session_of
-from explorer.training.plan import pace_of, phase_of, total_steps, warnings_of
+from explorer.training.run_plan import pace_of, phase_of, total_steps, warnings_of
 
 FEW = 3  # phases of a method that are all tried
 NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)?")

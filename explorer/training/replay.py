@@ -35,11 +35,11 @@ from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
 from explorer.governance.recorder import Recorder, beginning
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.governance.spool import ALL, NUMBERS, SKETCHES
 from explorer.governance.writer import History, Recorded
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance.routing import confidential
+from explorer.provenance.routing_weights import confidential
 from explorer.recipes import machine
 from explorer.run_files import Plan, RunRecord
 from explorer.runlog.target import Target, counterfactual

@@ -35,7 +35,7 @@ from explorer.engine.state import State
 from explorer.engine.task import TASKS
 from explorer.errors import RecipeError, RunError
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
@@ -43,7 +43,7 @@ from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
-from explorer.training.plan import pace_of, plan_run, setting_of, total_steps
+from explorer.training.run_plan import pace_of, plan_run, setting_of, total_steps
 from explorer.training.start import begin_with, initial_tensors, start_in
 from explorer.training.watch import watched
 

@@ -16,8 +16,8 @@ from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card
 from explorer.training.ledgered import documents_of, sealed_of
-from explorer.training.plan import plan_run
 from explorer.training.rehearsal import rehearse
+from explorer.training.run_plan import plan_run
 from explorer.training.start import Start, StartFrom, check_fit, start_of
 
 SWEEP = "single"  # the directory that single runs share

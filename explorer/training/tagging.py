@@ -13,12 +13,12 @@ from typing import Any
 
 from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
-from explorer.document import read_document
 from explorer.errors import DataError, ProvenanceError, RecipeError
 from explorer.provenance.spellings import CLASS_PATTERN
 from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose
 from explorer.runlog.documents import SALTS_FILE, TABLE_FILE
+from explorer.yaml_document import read_document
 
 FILES = (".yaml", ".yml")
 

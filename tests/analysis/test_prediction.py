@@ -21,7 +21,7 @@ from explorer.analysis.schedules import (
     standard_error_of_median,
 )
 from explorer.errors import AnalysisError
-from explorer.training.plan import ALL
+from explorer.training.run_plan import ALL
 from tests.analysis.compositions import BASE, scaled, schedule, steady
 
 factors = st.dictionaries(st.sampled_from(sorted(BASE)), st.floats(0.1, 3))

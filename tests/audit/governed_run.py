@@ -16,10 +16,10 @@ import numpy as np
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.data.digits import Digits
+from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Decision, Entry, Genesis, Sources, State, TrainingState, decode, encode
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
-from explorer.entries.profiles import LayerProfiles
 from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.log import Log
@@ -29,7 +29,7 @@ from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import depths_of
-from explorer.provenance.routing import Routing, bind, confidential
+from explorer.provenance.routing_weights import Routing, bind, confidential
 from explorer.provenance.signing import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Role, Trust, write_trust

@@ -14,7 +14,7 @@ from explorer.audit.conditions import Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.consistent import INVARIANTS
 from explorer.canonical import canonical
-from explorer.entries import profiles
+from explorer.entries import entropy_profile
 from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.storage import read_blob
@@ -465,15 +465,15 @@ def test_profiles_and_evidence_that_were_not_committed_to(run: Path, kind: type,
 def test_a_probe_that_was_tested_on_other_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed to and signed: the counts of a linear probe, 5 and 3 examples of two classes that have 4 each. The
     control is the same run with counts of 4 and 4."""
-    encode, plainly = profiles.encode_joint, runs.profile_of
+    encode, plainly = entropy_profile.encode_joint, runs.profile_of
 
-    def probed(step: int, layers: int = len(LAYERS)) -> profiles.LayerProfiles:
+    def probed(step: int, layers: int = len(LAYERS)) -> entropy_profile.LayerProfiles:
         plain = plainly(step, layers)
         counts = np.array([[3, 1, 0], [0, 4, 0], [1, 0, 3]])
-        row = profiles.joint_row(plain.joint[0].tolist(), [1.0, 2.0, 1.0], 0.01, counts)
+        row = entropy_profile.joint_row(plain.joint[0].tolist(), [1.0, 2.0, 1.0], 0.01, counts)
         return replace(plain, spectra=np.tile(plain.spectra, (1, 1, 2)), joint=np.tile(row, (layers, 1)))
 
-    def forged(found: profiles.LayerProfiles) -> bytes:
+    def forged(found: entropy_profile.LayerProfiles) -> bytes:
         joint = found.joint.copy()
         joint[:, -9:] = [3, 2, 0, 0, 3, 0, 1, 0, 3]
         content = encode(found)
@@ -482,7 +482,7 @@ def test_a_probe_that_was_tested_on_other_examples(tmp_path: Path, monkeypatch: 
     for name, writes in (("true", encode), ("forged", forged)):
         with monkeypatch.context() as patched:
             patched.setattr("tests.audit.governed_run.profile_of", probed)
-            patched.setattr(profiles, "encode_joint", writes)
+            patched.setattr(entropy_profile, "encode_joint", writes)
             made = write_governed_run(tmp_path / name)
         names, first = broken(made)
         if name == "true":

@@ -24,7 +24,7 @@ from explorer.errors import LedgerError
 from explorer.ledger.storage import read_blob
 from explorer.provenance.commitments import new_salts, write_salts
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import BLOB, OWNERS, Tensors

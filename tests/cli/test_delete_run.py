@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from explorer import rundir
+from explorer.deletion.deletion_plan import FILE as REQUEST
 from explorer.deletion.finish import CERTIFICATE, DESTROY
-from explorer.deletion.plan import FILE as REQUEST
 from explorer.entries.kinds import Deletion
 from explorer.project import read_project
 from explorer.provenance.commitments import commit

@@ -19,9 +19,9 @@ from explorer.data.distributions import (
     installed,
     read,
 )
-from explorer.document import read_document
 from explorer.errors import DataError
 from explorer.provenance.taxonomy import read_taxonomy
+from explorer.yaml_document import read_document
 from tests.data.site import install, line
 
 # --- licences --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.admission import Admissions
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.regions import SealedRegion, depths_of, with_adapters
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import read_basis, read_verified_tags
 from explorer.runlog.model_file import MODEL, ModelFile

@@ -10,7 +10,7 @@ import pytest
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.sources import DATASETS
-from explorer.deletion.plan import FILE, LEVELS, Plan, keep_request, plan, read_request
+from explorer.deletion.deletion_plan import FILE, LEVELS, Plan, keep_request, plan, read_request
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Genesis, Observation, Parent
 from explorer.errors import LedgerError, ProvenanceError

@@ -12,7 +12,7 @@ from explorer import merkle, note
 from explorer.disclosure import verifier
 from explorer.entries.heads import check_sequence, read_head, write_entry
 from explorer.errors import ExplorerError, LedgerError
-from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.tiles import Tile, tiles
 from explorer.ledger.trust_anchor import judge
 from explorer.note import Algorithm, Signer

@@ -10,9 +10,9 @@ import pytest
 
 from explorer.canonical import canonical
 from explorer.disclosure import verifier
+from explorer.entries.entry_schemas import DIRECTORY, schema_name
 from explorer.entries.heads import PROJECT, RUN
 from explorer.entries.kinds import KINDS
-from explorer.entries.publish import DIRECTORY, schema_name
 from explorer.errors import ExplorerError
 
 RECORDS = {"Blob": "blob", "LedgerState": "ledger", "Shared": "same", "TrainingState": "training"}

@@ -19,7 +19,7 @@ from explorer.disclosure import verifier
 from explorer.entries.heads import MAX_BYTES, check_sequence, read_head
 from explorer.entries.kinds import decode
 from explorer.errors import ExplorerError, LedgerError
-from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.tiles import encode_bundle
 from explorer.ledger.trust_anchor import judge
 from explorer.note import Algorithm, Signer

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 
 import explorer.entries
+from explorer.entries.entry_schemas import entry_schema, schema_name
 from explorer.entries.fields import Blob
 from explorer.entries.heads import MAX_BYTES, Head, read_head, write_entry
 from explorer.entries.kinds import KINDS, Decision, Entry, Step, Unknown, decode, encode
-from explorer.entries.publish import entry_schema, schema_name
 from explorer.errors import ExplorerError, LedgerError
 from tests.entries.examples import EXAMPLES, mutants
 
@@ -37,7 +37,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 def test_the_published_schemas_are_those_of_the_records() -> None:
-    """If this fails: python -m explorer.entries.publish"""
+    """If this fails: python -m explorer.entries.entry_schemas"""
     published = {path.name: json.loads(path.read_text()) for path in SCHEMAS.iterdir()}
     assert published == {schema_name(kind): entry_schema(kind) for kind in KINDS.values()}
     for schema in published.values():

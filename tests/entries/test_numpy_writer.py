@@ -17,7 +17,7 @@ from explorer import rundir
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.trace import trace, with_examples
 from explorer.disclosure.pack import make_pack
-from explorer.entries.publish import DIRECTORY, PAGE, page
+from explorer.entries.entry_schemas import DIRECTORY, PAGE, page
 from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
@@ -30,7 +30,7 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import TAXONOMY, Source, Taxonomy, TaxonomyClass
 from explorer.provenance.trust import Role, Trust, write_trust
 from explorer.provenance.usage import By
-from explorer.release.usage import survey
+from explorer.release.usage_statement import survey
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import TRAINER, trust
@@ -132,7 +132,7 @@ def test_it_knows_nothing_of_explorer() -> None:
 
 
 def test_the_page_says_what_the_code_says() -> None:
-    """After a change: `python -m explorer.entries.publish`."""
+    """After a change: `python -m explorer.entries.entry_schemas`."""
     text = PAGE.read_text()
     assert page(text) == text
     assert page(text.replace("| 1 | run |", "| 2 | run |")) == text  # what is between the marks is made

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer.entries.profiles import (
+from explorer.entries.entropy_profile import (
     SHOWN,
     LayerProfiles,
     decode_class,

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
-from explorer import costing, document, note, schema
+from explorer import costing, note, schema, yaml_document
 from explorer.canonical import canonical
 from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.prices import parse_catalogue
 from explorer.data.decoding import decode
 from explorer.data.local import parse_class_table
-from explorer.entries import fields, kinds, numbers, profiles, slots
+from explorer.entries import entropy_profile, fields, kinds, numbers, slots
 from explorer.errors import ExplorerError
-from explorer.ledger import checkpoint, proof, tiles, trust_anchor
+from explorer.ledger import proof, signed_checkpoint, tiles, trust_anchor
 from explorer.ledger import witness as witness_http
 from explorer.ledger.proof import Proof
 from explorer.note import Algorithm
@@ -96,7 +96,7 @@ def parsers(place: Path) -> dict[str, Parser]:
 
 def _plain() -> dict[str, Parser]:
     log, witness = signer(1), signer(2, name="example.com/witness", algorithm=Algorithm.COSIGNATURE)
-    body = checkpoint.Checkpoint(origin=ORIGIN, size=3, root=ROOT_HASH).text
+    body = signed_checkpoint.Checkpoint(origin=ORIGIN, size=3, root=ROOT_HASH).text
     note_ = note.with_signatures(note.sign(body, log), [witness.sign(body, time=1_700_000_000)])
     verifiers = (log.verifier, witness.verifier)
     entries = tuple(map(kinds.encode, EXAMPLES))
@@ -116,7 +116,7 @@ def _plain() -> dict[str, Parser]:
             read=lambda raw: note.Verifier.parse(text(raw)), seeds=tuple(v.vkey.encode() for v in verifiers)
         ),
         "checkpoint": Parser(
-            read=lambda raw: checkpoint.parse_checkpoint(text(raw)),
+            read=lambda raw: signed_checkpoint.parse_checkpoint(text(raw)),
             seeds=(body.encode(),),
             reads=("ledger.checkpoint.parse_checkpoint",),
         ),
@@ -168,22 +168,22 @@ def _plain() -> dict[str, Parser]:
             reads=("schema.parse_json",),
         ),
         "YAML": Parser(
-            read=lambda raw: document.parse_document(text(raw), where="y"),
+            read=lambda raw: yaml_document.parse_document(text(raw), where="y"),
             seeds=tuple(path.read_bytes() for path in sorted(POLICIES.glob("*.yaml"))),
             reads=("document.parse_document",),
         ),
         "taxonomy draft": Parser(
-            read=lambda raw: taxonomy.read_taxonomy(document.parse_document(text(raw), where="t")),
+            read=lambda raw: taxonomy.read_taxonomy(yaml_document.parse_document(text(raw), where="t")),
             seeds=((POLICIES / "licences.taxonomy.yaml").read_bytes(),),
             reads=("provenance.taxonomy.read_taxonomy", "provenance.signing.read_draft"),
         ),
         "policy draft": Parser(
-            read=lambda raw: policy.read_policy(document.parse_document(text(raw), where="p")),
+            read=lambda raw: policy.read_policy(yaml_document.parse_document(text(raw), where="p")),
             seeds=tuple(path.read_bytes() for path in sorted(POLICIES.glob("*.policy.yaml"))),
             reads=("provenance.policy.read_policy",),
         ),
         "description": Parser(
-            read=lambda raw: description.read_description(document.parse_document(text(raw), where="d")),
+            read=lambda raw: description.read_description(yaml_document.parse_document(text(raw), where="d")),
             seeds=((POLICIES / "news.description.yaml").read_bytes(),),
             reads=("provenance.description.read_description",),
         ),
@@ -238,12 +238,12 @@ def _bulk() -> dict[str, Parser]:
             reads=("entries.numbers.decode_sketches",),
         ),
         "profile of a class": Parser(
-            read=lambda raw: profiles.decode_class(raw, layers=2),
+            read=lambda raw: entropy_profile.decode_class(raw, layers=2),
             seeds=(profile[:52],),
             reads=("entries.profiles.decode_class",),
         ),
         "profile of all": Parser(
-            read=lambda raw: profiles.decode_joint(raw, layers=2),
+            read=lambda raw: entropy_profile.decode_joint(raw, layers=2),
             seeds=(profile, probed),
             reads=("entries.profiles.decode_joint",),
         ),
@@ -269,9 +269,9 @@ def _signed() -> dict[str, Parser]:
         predicate={"records": 3},
     )
     policies = tuple(
-        policy.read_policy(document.read_document(path)) for path in sorted(POLICIES.glob("*.policy.yaml"))
+        policy.read_policy(yaml_document.read_document(path)) for path in sorted(POLICIES.glob("*.policy.yaml"))
     )
-    tree = taxonomy.read_taxonomy(document.read_document(POLICIES / "licences.taxonomy.yaml"))
+    tree = taxonomy.read_taxonomy(yaml_document.read_document(POLICIES / "licences.taxonomy.yaml"))
     enveloped = envelope.sign_envelope(claim.payload, statement.PAYLOAD_TYPE, [people.private(people.GOVERNANCE)])
 
     def opened(kind: signing.Kind[Any], seed: str) -> Callable[[bytes], object]:

@@ -13,10 +13,10 @@ from explorer.data.dataset import Dataset, Split
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.provenance.routing import Routing as Policy
+from explorer.provenance.routing_weights import Routing as Policy
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop, small_net
 from tests.provenance.drafts_for_tests import CLASSES, routing

@@ -20,10 +20,10 @@ from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.provenance.tag_attestation import VerifiedTags
 from tests.entries.examples import EXAMPLES
 from tests.governance.desk import policy

@@ -11,9 +11,9 @@ import numpy as np
 from explorer.data.batches import Typing
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import Routing, bind
+from explorer.provenance.routing_weights import Routing, bind
 from explorer.provenance.tag_attestation import VerifiedTags
 from tests.data_for_tests import noise
 from tests.governance.desk import policy

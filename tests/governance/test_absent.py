@@ -18,7 +18,7 @@ from explorer.governance.governed_freezing import GovernedFreezing
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.probes import choose_probes
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.commitments import Salts, destroy_salt, write_salts
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import Rule

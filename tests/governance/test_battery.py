@@ -18,7 +18,7 @@ from explorer.engine.order import ordered
 from explorer.engine.state import State
 from explorer.engine.task import LanguageModelling
 from explorer.errors import RecipeError
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.methods import METHODS
 from explorer.models.resnet import ResNet
 from explorer.models.table import MODELS

@@ -15,11 +15,11 @@ from explorer.entries.slots import NONE, decode_chosen
 from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.governance.probes import scores
 from explorer.governance.routing import Router
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.examples import ALL, Band, Examples, bands_of, placed
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.provenance.routing import Routing as Policy
+from explorer.provenance.routing_weights import Routing as Policy
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, everything, governed_loop
 from tests.loop_for_tests import small_net

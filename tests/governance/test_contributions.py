@@ -19,7 +19,7 @@ from explorer.errors import RecipeError
 from explorer.governance import METHODS
 from explorer.governance.contributions import Contributions, chosen
 from explorer.governance.gram import lay_out, projections, sketch
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.sam import SAM
 from explorer.provenance.policy import Rule

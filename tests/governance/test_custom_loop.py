@@ -15,13 +15,13 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_o
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.custom_loop import Governed
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.sam import SAM
 from explorer.provenance.examples import Examples
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import Routing as Policy
+from explorer.provenance.routing_weights import Routing as Policy
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, HALF_DEPTH, LOWER, governed_loop, session, typing
 from tests.loop_for_tests import small_net

@@ -8,8 +8,8 @@ import pytest
 
 from explorer import rundir
 from explorer.engine.checkpoint import load_checkpoint
+from explorer.entries.entropy_profile import decode_class, decode_joint
 from explorer.entries.kinds import Decision, Profile, Step, decode
-from explorer.entries.profiles import decode_class, decode_joint
 from explorer.governance.entropy import Entropy
 from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.governed_freezing import GovernedFreezing

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
-from explorer.entries.profiles import LayerProfiles, encode_class
+from explorer.entries.entropy_profile import LayerProfiles, encode_class
 from explorer.governance.entropy import Entropy, take_profile
 from explorer.governance.probes import choose_probes
 from tests.governance.tagged import CLASSES, session_of, tagged_loop

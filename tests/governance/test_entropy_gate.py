@@ -13,7 +13,7 @@ from explorer.governance.entropy_gate import EntropyGate
 from explorer.governance.probes import choose_probes, layer_outputs
 from explorer.governance.routing import Routing
 from explorer.governance.separation import spectrum
-from explorer.governance.session import DecisionNote
+from explorer.governance.shared_state import DecisionNote
 from explorer.provenance.policy import Rule
 from tests.governance.tagged import CLASSES, routing, session_of, tagged_loop
 

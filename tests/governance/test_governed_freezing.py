@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.engine.optimizer import AdamWSpec
-from explorer.entries.profiles import Told, told_of
+from explorer.entries.entropy_profile import Told, told_of
 from explorer.errors import RecipeError
 from explorer.governance.governed_freezing import GovernedFreezing, has_settled
 from explorer.governance.routing import Routing
-from explorer.governance.session import DecisionNote
+from explorer.governance.shared_state import DecisionNote
 from explorer.methods.layer_freezing import LayerFreezing, frozen_prefix, frozen_share
 from explorer.provenance.policy import Rule
 from tests.governance.tagged import CLASSES, routing, session_of, tagged_loop

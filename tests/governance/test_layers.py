@@ -10,11 +10,11 @@ from explorer.engine.leaves import leaves, leaves_met
 from explorer.errors import RecipeError
 from explorer.governance.layers import governed_layers
 from explorer.governance.routing import Router
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.models.gpt import GPT, Size
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import Layer, SealedRegion
-from explorer.provenance.routing import weight
+from explorer.provenance.routing_weights import weight
 from tests.governance.governed import ADMIT_ALL, SEALED, bits, governed_loop, steps, typing
 from tests.provenance.drafts_for_tests import routing
 

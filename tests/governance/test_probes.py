@@ -13,7 +13,7 @@ from explorer.data.batches import Batches
 from explorer.engine.loop import Loop
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.probes import choose_probes, layer_outputs, layers_seen, moments
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from tests.governance.governed import HALF_DEPTH, SEALED, governed_loop
 from tests.governance.tagged import CLASSES, session_of, tagged_loop
 from tests.loop_for_tests import small_net

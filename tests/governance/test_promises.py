@@ -42,8 +42,8 @@ from explorer.models.gpt import GPT, Size
 from explorer.provenance.findings import void
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion, depths_of
-from explorer.provenance.routing import Routing as Policy
-from explorer.provenance.routing import weight
+from explorer.provenance.routing_weights import Routing as Policy
+from explorer.provenance.routing_weights import weight
 from tests.data_for_tests import noise
 from tests.governance import tagged
 from tests.governance.governed import (

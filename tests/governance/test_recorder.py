@@ -24,11 +24,11 @@ from explorer.governance.digests import tensor_leaf, training_state
 from explorer.governance.entropy import Entropy
 from explorer.governance.layers import governed_layers
 from explorer.governance.recorder import Recorder, updated
-from explorer.governance.session import DecisionNote, Session
+from explorer.governance.shared_state import DecisionNote, Session
 from explorer.ledger.storage import read_blob
 from explorer.methods.ema import EMA
 from explorer.provenance.policy import Rule
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.run_files import METRICS
 from explorer.runlog.tensors import BLOB, parse_tensors

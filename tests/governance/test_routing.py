@@ -14,10 +14,10 @@ from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
 from explorer.errors import RecipeError
 from explorer.governance.region_modules import Switch
 from explorer.governance.routing import Routing
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
-from explorer.provenance.routing import Routing as Policy
+from explorer.provenance.routing_weights import Routing as Policy
 from tests.governance.governed import (
     ADAPTERS,
     ADMIT_ALL,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from explorer.data.streams import stream
-from explorer.entries.profiles import Told, balanced, told_apart, told_of, wilson
+from explorer.entries.entropy_profile import Told, balanced, told_apart, told_of, wilson
 from explorer.governance.separation import ProbeResult, centred, chi, probe, project, separation, spectrum
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.merkle import EMPTY_ROOT
 
 ROOT = bytes.fromhex("5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from explorer.errors import LedgerError
-from explorer.ledger.export import RemoteLedger, export, serve
 from explorer.ledger.log import Log
+from explorer.ledger.static_files import RemoteLedger, export, serve
 from explorer.ledger.web import Client
 from explorer.note import parse, verify
 from tests.ledger import tlog_client

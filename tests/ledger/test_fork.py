@@ -7,8 +7,8 @@ import pytest
 
 from explorer import merkle
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.merkle import leaf_hash, root_of
 from explorer.note import Note, parse, sign, verify
 from tests.ledger.ledgers import DG, LOG, check, cosigned, grow, make, messages, note_of

@@ -10,10 +10,10 @@ import pytest
 
 import explorer.ledger
 from explorer import merkle, note
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
 from explorer.ledger.proof import check_proof, make_proof, parse_proof
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.trust_anchor import anchor_of
 from explorer.ledger.verify import verify

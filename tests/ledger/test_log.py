@@ -17,8 +17,8 @@ import pytest
 from explorer import merkle, note, rundir
 from explorer.errors import LedgerError
 from explorer.ledger import log
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory, blob_path, write_blob
 from explorer.ledger.tiles import TILE, belongs, bundles, tiles
 from explorer.note import Algorithm

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, LedgerError
-from explorer.ledger.checkpoint import Checkpoint
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.trust_anchor import (
     MAX_POLICY,
     SKEW,

@@ -14,8 +14,8 @@ import pytest
 
 import explorer.ledger
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.tiles import encode_bundle
 from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import Verification

@@ -12,10 +12,10 @@ import pytest
 
 from explorer import merkle
 from explorer.errors import LedgerError
-from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.cosign import cosign
 from explorer.ledger.log import Log
 from explorer.ledger.rebuild import MAX_FINDINGS, Findings, rebuild
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.storage import note_name
 from explorer.ledger.trust_anchor import SKEW, Anchor
 from explorer.merkle import leaf_hash, root_of

@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from explorer import merkle, note
 from explorer.errors import LedgerError
 from explorer.ledger import web
-from explorer.ledger.checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.cosign import Memory, checkpoint_name
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint, parse_checkpoint
 from explorer.ledger.storage import note_name, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, anchor_of
 from explorer.ledger.web import Answer, Client

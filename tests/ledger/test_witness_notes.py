@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
 from explorer.ledger.proof import check_proof, make_proof
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.storage import LedgerDirectory, note_name
 from explorer.ledger.verify import Verification
 from explorer.note import Algorithm, Note, sign, with_signatures

@@ -10,8 +10,8 @@ from explorer.engine.loop import Loop
 from explorer.methods import METHODS
 from explorer.recipes.choice import choose
 from explorer.recipes.recipe import Recipe, build_recipe
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop
+from explorer.training.run_plan import plan_run
 
 STEPS, BATCH = 7, 32
 ROOT = Path(__file__).parents[2]  # the data directory: the text is this project's README

@@ -13,8 +13,8 @@ from explorer.errors import RecipeError
 from explorer.governance.contributions import Contributions
 from explorer.governance.recorder import Recorder
 from explorer.methods.batch_size_warmup import BatchSizeWarmup, planned_stages, rate_ratio
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop
+from explorer.training.run_plan import plan_run
 from tests.data_for_tests import CPU, noise
 from tests.governance.recorded import leaves_of, train
 from tests.governance.tagged import tagged_loop

@@ -18,7 +18,7 @@ from explorer.errors import RecipeError
 from explorer.methods import METHODS
 from explorer.recipes.catalogue import describe
 from explorer.recipes.choice import choose, written
-from explorer.training.plan import total_steps
+from explorer.training.run_plan import total_steps
 from tests.methods.samples import SAMPLES, STEPS, active, sample_loop, sample_recipe, task_of
 
 NAMES = sorted(METHODS)

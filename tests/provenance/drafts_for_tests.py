@@ -4,13 +4,13 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from explorer.document import read_document
 from explorer.provenance.policy import FORMAT as POLICY_FORMAT
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule, TaxonomyReference, check_policy
 from explorer.provenance.regions import Layer, SealedRegion, depths_of
-from explorer.provenance.routing import Routing, bind
+from explorer.provenance.routing_weights import Routing, bind
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass, read_taxonomy
+from explorer.yaml_document import read_document
 
 EXAMPLES = Path(__file__).parents[2] / "notebooks" / "policies"
 

@@ -10,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from explorer.document import parse_document, read_document
 from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance import tags_file
 from explorer.provenance.description import read_description
@@ -31,6 +30,7 @@ from explorer.provenance.tags import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Role, Trust
 from explorer.schema import from_json, to_json
+from explorer.yaml_document import parse_document, read_document
 from tests.provenance.drafts_for_tests import EXAMPLES
 from tests.provenance.people import (
     EXPIRES,

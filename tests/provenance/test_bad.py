@@ -9,7 +9,7 @@ import pytest
 from explorer.errors import ProvenanceError
 from explorer.provenance.policy import POLICY, RoutingPolicy
 from explorer.provenance.regions import Layer
-from explorer.provenance.routing import bind, weight
+from explorer.provenance.routing_weights import bind, weight
 from explorer.provenance.signing import Signed, open_document
 from explorer.provenance.tag_attestation import verify_tags
 from explorer.provenance.taxonomy import TAXONOMY

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from explorer.cli.policy import _names
-from explorer.document import read_document
 from explorer.errors import ExplorerError
 from explorer.provenance.admission import admit
 from explorer.provenance.examples import MAX_BANDS, Band, Examples, bands_of
 from explorer.provenance.findings import of_matrix
 from explorer.provenance.policy import POLICY, Rule, rule_words
 from explorer.provenance.regions import depths_of
-from explorer.provenance.routing import Decision, Routing, admits, matrix, weight
+from explorer.provenance.routing_weights import Decision, Routing, admits, matrix, weight
 from explorer.provenance.signing import read_draft
 from explorer.schema import to_json
+from explorer.yaml_document import read_document
 from tests.provenance.drafts_for_tests import policy, routing
 
 BSD = "open/bsd"

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from explorer.document import read_document
 from explorer.errors import ProvenanceError
-from explorer.provenance import routing as matrices
+from explorer.provenance import routing_weights as matrices
 from explorer.provenance.findings import of_matrix, of_policy
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import Layer, SealedRegion, depths_of, inside, read_layers
-from explorer.provenance.routing import Decision, Phase, Routing, matrix, phases, policy_for, weight
-from explorer.provenance.routing import bind as bind_policy
+from explorer.provenance.routing_weights import Decision, Phase, Routing, matrix, phases, policy_for, weight
+from explorer.provenance.routing_weights import bind as bind_policy
 from explorer.provenance.signing import read_draft
+from explorer.yaml_document import read_document
 from tests.provenance.drafts_for_tests import (
     CLASSES,
     CONDITIONS,

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from explorer.document import parse_document
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
 from explorer.provenance.policy import POLICY, Quarantine, RoutingPolicy, check_policy, read_policy
 from explorer.provenance.regions import (
@@ -22,9 +21,10 @@ from explorer.provenance.regions import (
     write_layers,
     written,
 )
-from explorer.provenance.routing import bind, phases, policy_for
+from explorer.provenance.routing_weights import bind, phases, policy_for
 from explorer.provenance.signing import open_document, read_draft, sign_document
 from explorer.schema import from_json, to_json
+from explorer.yaml_document import parse_document
 from tests.provenance import people
 from tests.provenance.drafts_for_tests import CLASSES, TREE, policy, taxonomy
 from tests.provenance.test_schemas import agree, broken

@@ -9,24 +9,24 @@ import jsonschema
 import pytest
 
 from explorer.errors import ProvenanceError
-from explorer.provenance import publish
+from explorer.provenance import provenance_schemas
 from explorer.schema import from_json, to_json
 from tests.provenance import test_grants, test_trust, test_usage
 
 
-@pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
+@pytest.mark.parametrize("name", sorted(provenance_schemas.SCHEMAS))
 def test_what_is_published_is_what_the_code_says(name: str) -> None:
-    """After a record has changed: `python -m explorer.provenance.publish`."""
-    assert publish.file_of(name).read_bytes() == publish.content_of(name)
+    """After a record has changed: `python -m explorer.provenance.provenance_schemas`."""
+    assert provenance_schemas.file_of(name).read_bytes() == provenance_schemas.content_of(name)
 
 
 def test_nothing_else_is_published() -> None:
-    assert {path.name for path in publish.DIRECTORY.iterdir()} == {
-        publish.file_of(name).name for name in publish.SCHEMAS
+    assert {path.name for path in provenance_schemas.DIRECTORY.iterdir()} == {
+        provenance_schemas.file_of(name).name for name in provenance_schemas.SCHEMAS
     }
 
 
-@pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
+@pytest.mark.parametrize("name", sorted(provenance_schemas.SCHEMAS))
 def test_a_schema_says_which_it_is(name: str) -> None:
     schema = json.loads(resources.files("explorer.provenance").joinpath(f"schemas/{name}.v1.json").read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -38,12 +38,12 @@ def test_a_schema_says_which_it_is(name: str) -> None:
 def agree(name: str, value: Any) -> bool:
     """Whether a document is accepted; schema and code must say the same."""
     try:
-        from_json(publish.SCHEMAS[name], value, where="d", error=ProvenanceError)
+        from_json(provenance_schemas.SCHEMAS[name], value, where="d", error=ProvenanceError)
     except ProvenanceError:
         by_code = False
     else:
         by_code = True
-    by_schema = jsonschema.Draft202012Validator(json.loads(publish.content_of(name))).is_valid(value)
+    by_schema = jsonschema.Draft202012Validator(json.loads(provenance_schemas.content_of(name))).is_valid(value)
     assert by_code == by_schema, value
     return by_code
 

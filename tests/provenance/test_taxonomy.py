@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.canonical import canonical
-from explorer.document import MAX_BYTES, parse_document
 from explorer.errors import ExplorerError, ProvenanceError, SpecError
 from explorer.provenance.signing import open_document, open_file, sign_document, sign_file
 from explorer.provenance.taxonomy import TAXONOMY, Taxonomy, check_taxonomy, read_taxonomy
 from explorer.provenance.trust import Role
 from explorer.schema import to_json
+from explorer.yaml_document import MAX_BYTES, parse_document
 from tests.provenance import people
 from tests.provenance.drafts_for_tests import EXAMPLES, example_taxonomy, taxonomy
 from tests.provenance.test_schemas import agree, broken

@@ -4,19 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from explorer.document import document_of
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.model_attestation import PREDICATE_TYPE, open_model
 from explorer.provenance.observation import Observer
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_statement
 from explorer.provenance.trust import AuthorityKey, Role, Trust
 from explorer.release.attest import attest, ship
+from explorer.release.check_gate import Verdict, verify_model
 from explorer.release.gate import FORMAT, Gate, gate_of
 from explorer.release.observations import keep, observe
 from explorer.release.shipped import open_shipped
-from explorer.release.verify import Verdict, verify_model
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.run_ledger import RunLedger
+from explorer.yaml_document import document_of
 from tests.audit.governed_run import FAR, TRAINER
 from tests.provenance import people
 from tests.provenance.people import NOW, private, public

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from explorer.document import parse_document
 from explorer.errors import SpecError
 from explorer.release.gate import KINDS, gate_of, kind_of, read_gate
+from explorer.yaml_document import parse_document
 
 EXAMPLE = Path(__file__).parents[2] / "notebooks" / "policies" / "release.gate.yaml"
 HEAD = "format: explorer/gate/v1\nname: test\nledger: full\n"

@@ -40,8 +40,8 @@ from explorer.provenance.usage import (
     WholeFile,
     new_salt,
 )
-from explorer.release import usage
-from explorer.release.usage import Checked, Survey, find_runs, recount, survey, verify_usage
+from explorer.release import usage_statement
+from explorer.release.usage_statement import Checked, Survey, find_runs, recount, survey, verify_usage
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import parse_json, to_json
@@ -84,7 +84,7 @@ def surveyed(*paths: Path, by: By = By.CLASS, believed: Trust | None = None, **c
 
 
 def signed(found: Survey, *, by: str = TRAINER, **changes: Any) -> WholeFile:
-    return usage.sign(found, keys=[private(by)], **{"trust": trust(), "now": NOW, **changes})
+    return usage_statement.sign(found, keys=[private(by)], **{"trust": trust(), "now": NOW, **changes})
 
 
 def content(value: Any) -> bytes:
@@ -97,7 +97,7 @@ def checked(value: Any, **changes: Any) -> Checked:
 
 def file_of(found: Survey, party: str, whole: WholeFile | None = None) -> PartyFile:
     whole = signed(found) if whole is None else whole
-    return usage.of_party(whole, found, [line.party for line in found.lines].index(party))
+    return usage_statement.of_party(whole, found, [line.party for line in found.lines].index(party))
 
 
 def use_of(found: Survey, party: str) -> Use:
@@ -500,9 +500,9 @@ def test_the_total_is_no_partys_line(honest: Path) -> None:
     one = file_of(found, MIT)
     assert one.line.index == 2
     whole = signed(replace(found, lines=found.lines))
-    lines = tuple(usage.line_leaf(each.content, each.salt) for each in whole.lines)
-    tree = usage._Tree(lines)
-    statement = sign_again_as(whole, lines=usage.tree_over(lines))
+    lines = tuple(usage_statement.line_leaf(each.content, each.salt) for each in whole.lines)
+    tree = usage_statement._Tree(lines)
+    statement = sign_again_as(whole, lines=usage_statement.tree_over(lines))
     forged = replace(
         one,
         statement=statement,
@@ -527,7 +527,7 @@ def test_who_may_sign(honest: Path) -> None:
     with pytest.raises(ProvenanceError, match="a trainer signs it; these keys are of: model-risk"):
         signed(found, by=RISK)
     with pytest.raises(ProvenanceError, match="is not in the trust file"):
-        usage.sign(found, keys=[private(TRAINER), private("nobody")], trust=trust(), now=NOW)
+        usage_statement.sign(found, keys=[private(TRAINER), private("nobody")], trust=trust(), now=NOW)
     whole = signed(found)
     for by, message in (("nobody", "signed by no key of the trust file"), (RISK, "wrong role")):
         with pytest.raises(ProvenanceError, match=message):
@@ -585,13 +585,15 @@ def test_numbers_that_cannot_be(honest: Path) -> None:
 def file_of_forged(lie: Survey) -> PartyFile:
     """A party's file, whose proof of entries cannot be made any more: none is needed before the numbers are judged."""
     whole = signed(lie)
-    leaves = usage._leaves(whole.lines, whole.total)
+    leaves = usage_statement._leaves(whole.lines, whole.total)
     index = [line.party for line in lie.lines].index(MIT)
     line = whole.lines[index]
     return PartyFile(
         format=PARTY,
         statement=whole.statement,
-        line=ProvedLine(content=line.content, salt=line.salt, index=index, proof=usage._Tree(leaves).proof(index)),
+        line=ProvedLine(
+            content=line.content, salt=line.salt, index=index, proof=usage_statement._Tree(leaves).proof(index)
+        ),
         runs=(ProvedRun(content=lie.runs[0], index=0, proof=(), entries=()),),
     )
 

@@ -12,8 +12,8 @@ import pytest
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
+from explorer.deletion.deletion_plan import keep_request
 from explorer.deletion.finish import conclude
-from explorer.deletion.plan import keep_request
 from explorer.entries.kinds import Genesis
 from explorer.errors import ExplorerError, RunError
 from explorer.ledger.storage import LedgerDirectory

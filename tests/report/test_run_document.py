@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from explorer import rundir
-from explorer.report import publish
+from explorer.report import report_schemas
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.run_report import as_json, read_run
 from tests.governed_sample import CLASSES, LAYERS, Sample, write_governed_run
@@ -36,11 +36,13 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(published)
 
 
-@pytest.mark.parametrize("name", sorted(publish.SCHEMAS))
+@pytest.mark.parametrize("name", sorted(report_schemas.SCHEMAS))
 def test_what_is_published_is_what_the_code_says(name: str) -> None:
-    """After a record has changed: `python -m explorer.report.publish`."""
-    assert publish.file_of(name).read_bytes() == publish.content_of(name)
-    assert {path.name for path in publish.DIRECTORY.iterdir()} == {f"{each}.json" for each in publish.SCHEMAS}
+    """After a record has changed: `python -m explorer.report.report_schemas`."""
+    assert report_schemas.file_of(name).read_bytes() == report_schemas.content_of(name)
+    assert {path.name for path in report_schemas.DIRECTORY.iterdir()} == {
+        f"{each}.json" for each in report_schemas.SCHEMAS
+    }
 
 
 def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:

@@ -23,7 +23,7 @@ from explorer.page.html import render_html
 from explorer.page.markdown import render_markdown
 from explorer.page.pdf import source
 from explorer.project import Project, runs_of
-from explorer.report import publish, run_report
+from explorer.report import report_schemas, run_report
 from explorer.report.run.class_lines import UNESTABLISHED, parts
 from explorer.report.run.head_section import LIMITS, _rounded
 from explorer.report.run.references import MAX_LISTED, Reference, list_entries
@@ -380,6 +380,6 @@ def test_a_section_is_added_by_one_file_and_one_line(run: Path, monkeypatch: pyt
     }
     assert text.index("## What regulators ask") < text.index("## Weather") < text.index("## What this record does not")
     assert "It was fine, 5 classes" in text and '<a href="#entry-3">entries 3-4</a>' in page
-    schema = json.loads(publish.content_of("run_report.v2"))
+    schema = json.loads(report_schemas.content_of("run_report.v2"))
     assert "weather" not in schema["properties"]  # what is published is published
     assert "weather" in json_schema(run_report.report_type(), name="x")["properties"]

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from explorer.report.publish import content_of, file_of
+from explorer.report.report_schemas import content_of, file_of
 from explorer.report.sweep_report import as_json, read_sweep
 from explorer.store.ingest import ingest
 from tests.builders import run_record, write_failure, write_run, write_sweep

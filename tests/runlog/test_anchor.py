@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.ledger.checkpoint import Checkpoint
 from explorer.ledger.log import Log
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.trust_anchor import Judgement, judge
 from explorer.ledger.verify import verify
 from explorer.merkle import root_of

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.document import parse_document
 from explorer.errors import SweepError
 from explorer.sweep.confirm import check_same, confirmation, started, timed, written
 from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import MAX_NAME, SweepSpec, load_spec, read_spec
+from explorer.yaml_document import parse_document
 from tests.builders import write_profile
 from tests.sweep.sweeps import SPEC, spec
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from explorer.document import parse_document
 from explorer.errors import SpecError
 from explorer.recipes.settings import METHODS as KNOWN
 from explorer.sweep.spec import load_spec, read_spec
+from explorer.yaml_document import parse_document
 
 GOOD = """\
 name: digits

@@ -96,7 +96,7 @@ def test_a_damaged_plan(tmp_path, change):
 
 
 def test_status_needs_no_training_code():
-    code = "import explorer.sweep.status, explorer.document, sys, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import explorer.sweep.status, explorer.yaml_document, sys, json; print(json.dumps(sorted(sys.modules)))"
     begun = time.monotonic()
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout)
     assert time.monotonic() - begun < 5

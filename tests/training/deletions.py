@@ -23,9 +23,9 @@ from explorer.runlog.influence import reach
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, counterfactual
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
-from explorer.training import ledgered, plan, run
-from explorer.training.plan import plan_run
+from explorer.training import ledgered, run, run_plan
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.governance.governed import Kept
 from tests.provenance.people import RISK
@@ -109,7 +109,7 @@ def payload_absent(absent: Callable[[int], bool]) -> Iterator[None]:
         return replace(found, train=Split(inputs=kept[0], labels=kept[1]))
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ledgered, plan, run):
+        for module in (ledgered, run_plan, run):
             patch.setattr(module, "load", load)
         ledgered._checked.cache_clear()  # what was checked is not checked again
         try:

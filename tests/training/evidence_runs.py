@@ -11,8 +11,8 @@ from explorer.provenance.regions import SealedRegion
 from explorer.recipes.recipe import build_recipe
 from explorer.runlog.documents import keep, read_documents
 from explorer.training.demonstration import demonstrate
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 from tests.recipes_for_tests import TASK, TRAIN
 from tests.training.governed_for_tests import DIGITS, TAXONOMY, policy
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from explorer import run_files, rundir
 from explorer.data.digits import Digits
-from explorer.document import Document, document_of
 from explorer.provenance.policy import FORMAT, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass
 from explorer.runlog.documents import keep
 from explorer.training.demonstration import demonstrate
 from explorer.training.single import Planned, plan_single
+from explorer.yaml_document import Document, document_of
 
 CLASSES = ("simulated", "simulated/class-00", "simulated/class-01", "simulated/class-02")
 BEGINS, ENDS = "2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z"

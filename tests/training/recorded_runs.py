@@ -14,8 +14,8 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import read_key
 from explorer.provenance.policy import POLICY, Rule
 from explorer.runlog.documents import keep
-from explorer.training.plan import plan_run
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.provenance.people import RISK
 from tests.recipes_for_tests import tiny_recipe, write_run

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 import explorer
 from explorer import rundir
 from explorer.deletion.certificate import certify
-from explorer.document import document_of
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.model_attestation import open_model, sign_model
@@ -21,12 +20,13 @@ from explorer.provenance.policy import Rule
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.trust import Role, write_trust
 from explorer.release.attest import attest, ship
+from explorer.release.check_gate import Verdict, verify_model
 from explorer.release.gate import FORMAT, gate_of
-from explorer.release.verify import Verdict, verify_model
 from explorer.runlog.model_file import CARD, read_card, write_card
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training.deletion import delete
+from explorer.yaml_document import document_of
 from tests.governance import desk
 from tests.provenance import people
 from tests.provenance.people import NOW, private

@@ -21,9 +21,9 @@ from explorer.provenance.trust import read_trust
 from explorer.runlog.admission_tables import tables_in_force
 from explorer.runlog.documents import keep
 from explorer.runlog.run_ledger import RunLedger
-from explorer.training.plan import plan_run
 from explorer.training.replay import replay
 from explorer.training.run import execute
+from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.provenance.people import NOW, RISK
 from tests.recipes_for_tests import tiny_recipe, write_run

@@ -15,9 +15,9 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.regions import SealedRegion
 from explorer.runlog.documents import Documents
-from explorer.training import ledgered, plan, run
-from explorer.training.plan import plan_run
+from explorer.training import ledgered, run, run_plan
 from explorer.training.run import build_loop
+from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.governance.governed import differing, everything, steps
 from tests.provenance.people import RISK
@@ -58,7 +58,7 @@ def lose_the_payload(monkeypatch: pytest.MonkeyPatch, documents: Documents) -> N
         inputs[gone], labels[gone] = 0, 0
         return replace(found, train=replace(found.train, inputs=inputs, labels=labels))
 
-    for module in (ledgered, plan, run):
+    for module in (ledgered, run_plan, run):
         monkeypatch.setattr(module, "load", load)
     ledgered._checked.cache_clear()  # what was checked is not checked again
 

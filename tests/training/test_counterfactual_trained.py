@@ -11,7 +11,7 @@ import torch
 from explorer import rundir
 from explorer.deletion.certificate import certify
 from explorer.deletion.evidence import FILE
-from explorer.deletion.verify import Verified, verify
+from explorer.deletion.verify_deletion import Verified, verify
 from explorer.engine.state import State
 from explorer.errors import LedgerError
 from explorer.governance.routing import Routing

@@ -25,7 +25,7 @@ from explorer.engine.fit import FitOptions
 from explorer.engine.loop import Loop
 from explorer.entries.kinds import State, TrainingState
 from explorer.errors import ProvenanceError, RunError
-from explorer.governance.session import Session
+from explorer.governance.shared_state import Session
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer

@@ -9,14 +9,14 @@ import pytest
 
 from explorer.data.digits import Digits
 from explorer.data.sources import load
-from explorer.document import read_document
 from explorer.governance.credentials import check
 from explorer.provenance.policy import Quarantine, read_policy
-from explorer.provenance.routing import bind
+from explorer.provenance.routing_weights import bind
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.runlog.documents import read_documents
 from explorer.training import demonstration
 from explorer.training.demonstration import demonstrate, example
+from explorer.yaml_document import read_document
 from tests.training.governed_for_tests import DIGITS, TAXONOMY, documents, policy
 
 EXAMPLES = Path(__file__).parents[2] / "notebooks" / "policies"

@@ -11,9 +11,8 @@ from torch import Tensor
 from explorer.audit.trace import trace, with_examples
 from explorer.cli.notebooks import notebook_directory
 from explorer.data.source import Source
-from explorer.document import document_of, read_document
 from explorer.engine.loop import Loop
-from explorer.provenance.routing import policy_for
+from explorer.provenance.routing_weights import policy_for
 from explorer.provenance.signing import read_draft
 from explorer.provenance.taxonomy import TAXONOMY
 from explorer.recipes.recipe import build_recipe
@@ -21,8 +20,9 @@ from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents, keep, read_documents
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.demonstration import demonstrate
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop, execute
+from explorer.training.run_plan import plan_run
+from explorer.yaml_document import document_of, read_document
 from tests.data.site import fill
 from tests.recipes_for_tests import write_run
 

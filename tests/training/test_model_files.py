@@ -19,8 +19,8 @@ from explorer.provenance.regions import SealedRegion
 from explorer.provenance.trust import write_trust
 from explorer.runlog.model_file import ModelFile
 from explorer.training.model_files import load_model
-from explorer.training.plan import plan_run
 from explorer.training.run import build_loop, write_finished
+from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.provenance.people import RISK
 from tests.recipes_for_tests import tiny_recipe

@@ -5,7 +5,7 @@ import pytest
 from explorer.data.sources import load
 from explorer.engine.method import Moment
 from explorer.errors import RecipeError
-from explorer.training.plan import ALL, count_phases, phase_of, total_steps
+from explorer.training.run_plan import ALL, count_phases, phase_of, total_steps
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 

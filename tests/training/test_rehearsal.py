@@ -10,8 +10,8 @@ from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
-from explorer.training.plan import pace_of, total_steps
 from explorer.training.rehearsal import _of_one, rehearse, telling_steps
+from explorer.training.run_plan import pace_of, total_steps
 from tests.recipes_for_tests import tiny_recipe
 
 

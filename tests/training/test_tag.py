@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import explorer
 from explorer.data.dataset import Split
-from explorer.document import read_document
 from explorer.errors import DataError, ExplorerError, ProvenanceError, TrainingError
 from explorer.provenance.policy import read_policy
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.training.demonstration import COSIGNERS, GOVERNANCE, KEYS, authorities
+from explorer.yaml_document import read_document
 from tests.cli.command import explorer as command
 
 POLICIES = Path(__file__).parents[2] / "notebooks" / "policies"

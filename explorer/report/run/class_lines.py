@@ -9,7 +9,7 @@ import numpy as np
 from explorer.audit.conditions import Outcome
 from explorer.audit.shares import sums
 from explorer.provenance.regions import ADAPTER, depths_of, region_of
-from explorer.provenance.routing import Routing
+from explorer.provenance.routing_weights import Routing
 from explorer.report.run.references import Reference, refer
 from explorer.runlog.forecast import learned_before, route_of
 from explorer.runlog.influence import Presence, Reach, reach_of

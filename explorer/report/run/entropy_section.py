@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.audit.history import DepthProfile
-from explorer.entries.profiles import Told
+from explorer.entries.entropy_profile import Told
 from explorer.page import amounts
 from explorer.page.document import Block, Column, Heading, Paragraph, Picture, Row, Span, Table
 from explorer.report.run.references import Reference, refer

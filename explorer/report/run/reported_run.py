@@ -22,7 +22,7 @@ from explorer.audit.shares import Shares, is_confidential, shares
 from explorer.audit.trace import Check, check_sums
 from explorer.canonical import digest
 from explorer.errors import ExplorerError, ProvenanceError, RunError
-from explorer.provenance.routing import Routing, confidential
+from explorer.provenance.routing_weights import Routing, confidential
 from explorer.provenance.trust import Trust, read_trust
 from explorer.report.run.class_lines import ClassLine, class_lines, deletability
 from explorer.report.run.references import GENESIS, Citations, Document, Reference, refer, references_in

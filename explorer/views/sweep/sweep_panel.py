@@ -10,7 +10,6 @@ import ipywidgets as widgets
 import pandas as pd
 
 from explorer import rundir
-from explorer.document import read_document
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.page import theme
 from explorer.page.document import Paragraph
@@ -22,6 +21,7 @@ from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, tradeoff
 from explorer.views.notebook import Fit, empty_chart, runs_directory
 from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
+from explorer.yaml_document import read_document
 
 MAX_POINTS = 200  # a line; more cannot be told apart, and altair refuses more than 5,000 rows
 MAX_ROWS = 4800

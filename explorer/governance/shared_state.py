@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.numbers import Floats, StepNumbers
-from explorer.entries.profiles import LayerProfiles
 from explorer.provenance.admission import Admission
 from explorer.provenance.regions import Layer
-from explorer.provenance.routing import Routing
+from explorer.provenance.routing_weights import Routing
 from explorer.provenance.tag_attestation import VerifiedTags
 
 if TYPE_CHECKING:

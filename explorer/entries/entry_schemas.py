@@ -1,7 +1,7 @@
 """Publication of entries: the JSON Schemas `schemas/<kind>.v<version>.json`, and README.md, the specification.
 
 Both are made from the code, the page as far as its tables and known answers go. After a record has changed,
-`python -m explorer.entries.publish` writes them; a test compares what is published with what the code says.
+`python -m explorer.entries.entry_schemas` writes them; a test compares what is published with what the code says.
 """
 
 import json

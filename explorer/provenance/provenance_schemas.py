@@ -1,6 +1,7 @@
 """The published JSON Schemas of provenance: `schemas/<name>.v1.json`, made from the records.
 
-After a record has changed, `python -m explorer.provenance.publish` writes them again; a test compares the two.
+After a record has changed, `python -m explorer.provenance.provenance_schemas` writes them again; a test compares the
+two.
 """
 
 import json

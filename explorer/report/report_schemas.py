@@ -1,6 +1,6 @@
 """The published JSON Schemas of the reports: `schemas/<name>.v<version>.json`, made from the records.
 
-After a record has changed, `python -m explorer.report.publish` writes them again; a test compares the two.
+After a record has changed, `python -m explorer.report.report_schemas` writes them again; a test compares the two.
 """
 
 import json
