@@ -19,6 +19,7 @@ import numpy as np
 
 from explorer import rundir
 from explorer.audit.conditions import Judgement
+from explorer.audit.judge import Audited, Judge
 from explorer.canonical import digest
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, End, Genesis, Parent, Profile, State, TrainingState
@@ -47,8 +48,6 @@ from explorer.runlog.tensors import (
 )
 from explorer.store.examine import Examined, examine
 
-NAME = "consistent"
-SAYS = "no statement of the record contradicts another one: entries, blobs and the files of the run's directory agree"
 SKEW = 3600  # seconds that the trainer's clock may be ahead of a witness's
 LONGEST = 366 * 24 * 3600  # seconds from the moment for which documents were judged to the first cosignature
 LARGEST = 16.0  # times the sum of the norms: a sketch is larger with a chance of less than 1 in 10^9
@@ -636,23 +635,27 @@ INVARIANTS: tuple[Invariant, ...] = (
 )  # fmt: skip
 
 
-class Consistent:
-    """Judge of the condition: first the whole, then each segment, then what takes all of them."""
+class Consistent(Judge):
+    """Judge of all invariants."""
 
-    def __init__(self, run: RunLedger, cosigned: Sequence[int], judgement: Judgement) -> None:
-        self._said, self._judgement = Statements(run, cosigned), judgement
+    name = "consistent"
+    says = (
+        "no statement of the record contradicts another one: entries, blobs and the files of the run's directory agree"
+    )
+
+    def __init__(self, audited: Audited, judgement: Judgement) -> None:
+        super().__init__(audited, judgement)
+        self._said = Statements(audited.run, audited.cosigned)
         for invariant in INVARIANTS:
             if invariant.run is not None:
                 self._ask(invariant, invariant.run)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
-        """Judge a segment, superseded ones too."""
         for invariant in INVARIANTS:
             if (check := invariant.segment) is not None:
                 self._ask(invariant, lambda said, check=check: check(said, segment, numbers))
 
     def close(self) -> None:
-        """Judge what needs all segments."""
         for invariant in INVARIANTS:
             if invariant.end is not None:
                 self._ask(invariant, invariant.end)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from explorer.audit.conditions import Judgement
 from explorer.audit.history import profile_faults
-from explorer.audit.withheld import Withheld
+from explorer.audit.judge import Audited, Judge
 from explorer.entries.heads import Head, check_sequence, read_head
 from explorer.entries.kinds import KINDS, Decision, Profile
 from explorer.entries.numbers import StepNumbers
-from explorer.errors import LedgerError
+from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.storage import blob_path, read_blob
 from explorer.provenance.commitments import commit
 from explorer.provenance.encryption import salt_of
@@ -86,15 +86,16 @@ def impossible(numbers: StepNumbers) -> NDArray[np.int64]:
 
 # --- the condition ---
 
-NAME = "reconstructible"
-SAYS = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
 
+class Reconstructible(Judge):
+    """Judge of completeness: of the whole ledger first, then of each segment's numbers."""
 
-class Reconstructible:
-    """Judges the condition: first the whole, then a segment at a time."""
+    name = "reconstructible"
+    says = "every update is ledgered so that it can be reconstructed: no step, state or number is missing"
 
-    def __init__(self, run: RunLedger, judgement: Judgement, *, withheld: Withheld) -> None:
-        self._judgement, self._run, self._withheld = judgement, run, withheld
+    def __init__(self, audited: Audited, judgement: Judgement) -> None:
+        super().__init__(audited, judgement)
+        run = audited.run
         self._keys: Keys = NoKeys()
         with judgement.reading():
             self._keys = run.keys
@@ -113,8 +114,11 @@ class Reconstructible:
             for index, fault in profile_faults(run):
                 judgement.contradict(index, fault)
 
+    def unreadable(self, segment: Segment, error: ExplorerError) -> None:
+        # Whatever the other conditions cannot judge here, this one is about: numbers that cannot be read are missing.
+        self._judgement.contradict(segment.state.index, str(error))
+
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
-        """Judge the steps of a segment."""
         self._judgement.count("segments")
         for placed in numbers.steps:
             self._judgement.count("steps")

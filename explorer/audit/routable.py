@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from explorer import rundir
 from explorer.audit.conditions import Judgement
-from explorer.audit.withheld import Withheld
+from explorer.audit.judge import Audited, Judge
 from explorer.entries.heads import read_head
 from explorer.entries.kinds import Decision, State, Step
 from explorer.entries.numbers import Floats, decode_joint, split_joint
@@ -42,7 +42,6 @@ from explorer.provenance.examples import scores_of
 from explorer.provenance.findings import void
 from explorer.provenance.regions import recorded_layers
 from explorer.provenance.routing_weights import Routing, confidential, phases
-from explorer.runlog.documents import Rules
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment, claims_seal, class_of
 from explorer.runlog.segments import SegmentNumbers
@@ -97,26 +96,28 @@ def faults_of(chosen: Chosen, banded: Banded, *, most: int, trained: NDArray[np.
 
 # --- routing, step by step ---
 
-NAME = "routable"
-SAYS = "every gradient was routable by depth and provenance: what a class may not train, it did not"
 _WEIGHT, _NORM = range(2)
 
 
-class Routable:
-    """Judges the condition, a segment at a time."""
+class Routable(Judge):
+    """Judge of routing, with the three checks that complete it."""
 
-    def __init__(
-        self, run: RunLedger, rules: Rules | None, judgement: Judgement, *, total: int | None, withheld: Withheld
-    ) -> None:
-        """`rules`: None where they are not believed, which the caller that found it has said. `total`: the number of
-        steps that progress is measured against; None: nobody knows."""
-        self._judgement, self._run, self._total = judgement, run, total or run.steps
-        self._withheld = withheld
+    name = "routable"
+    says = "every gradient was routable by depth and provenance: what a class may not train, it did not"
+
+    def __init__(self, audited: Audited, judgement: Judgement) -> None:
+        super().__init__(audited, judgement)
+        run, rules = audited.run, audited.rules
+        if rules is not None:
+            with judgement.reading(0):
+                check_confidential(run, rules.routing, judgement)
+        self._total = audited.total or run.steps
         self._tables: Admissions | None = None
-        if total is None:
+        if audited.total is None:
             judgement.contradict(run.outline.end, "the run did not finish, and how long it was to be is on no record")
         elif rules is not None:
             self._compile(rules.routing)
+        self._unmoved = Unmoved(run, judgement)
 
     def _compile(self, routing: Routing) -> None:
         run = self._run
@@ -156,7 +157,12 @@ class Routable:
         return next((each for each in standing if outline.stands_at(each.index, step.index)), None)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
-        """Judge the steps of a segment."""
+        # A segment whose routing cannot be read may still have states to compare.
+        with self._judgement.reading(segment.state.index):
+            self._steps(segment, numbers)
+        self._unmoved.segment(segment, numbers.steps)
+
+    def _steps(self, segment: Segment, numbers: SegmentNumbers) -> None:
         if self._tables is None:
             return
         admissions = {placed.entry.step: self._table(placed, segment) for placed in numbers.steps}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.audit.conditions import Judgement
-from explorer.audit.withheld import Withheld
+from explorer.audit.judge import Audited, Judge
 from explorer.entries.kinds import Step
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
@@ -21,25 +21,24 @@ from explorer.runlog.documents import quarantine_of
 from explorer.runlog.run_ledger import Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_rows
 
-NAME = "typed"
-SAYS = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"
 TAG_BYTES = 40  # of a zero tag, which an example without a tag counts as
 
 
-class Typed:
-    """Judges the condition, a segment at a time."""
+class Typed(Judge):
+    """Judge of the tags of examples."""
 
-    def __init__(self, run: RunLedger, tags: VerifiedTags | None, judgement: Judgement, *, withheld: Withheld) -> None:
-        """`tags`: None where they are not believed, which the caller that found it has said."""
-        self._judgement, self._run, self._withheld = judgement, run, withheld
-        self._classes: NDArray[np.int64] | None = None  # of each row
-        if tags is not None:
+    name = "typed"
+    says = "every example was typed by an authority: it has a signed tag, and counts as what the tag says"
+
+    def __init__(self, audited: Audited, judgement: Judgement) -> None:
+        super().__init__(audited, judgement)
+        self._classes: NDArray[np.int64] | None = None  # of each row; None: the tags are not believed
+        if audited.tags is not None:
             with judgement.reading(0):
-                self._classes = class_of_rows(run, tags)
-                self._leaves = leaves_of(run, tags)
+                self._classes = class_of_rows(audited.run, audited.tags)
+                self._leaves = leaves_of(audited.run, audited.tags)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
-        """Judge the steps of a segment."""
         if self._classes is None:
             return
         with self._judgement.reading(segment.state.index):

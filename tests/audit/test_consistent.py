@@ -15,6 +15,8 @@ from explorer import run_files, rundir
 from explorer.audit.conditions import Judgement, Outcome
 from explorer.audit.conform import Conformance, conform
 from explorer.audit.consistent import INVARIANTS, LONGEST, Consistent
+from explorer.audit.judge import Audited
+from explorer.audit.withheld import Withheld
 from explorer.canonical import digest
 from explorer.entries.fields import write_float
 from explorer.entries.heads import write_entry
@@ -370,7 +372,15 @@ def test_entries_of_kinds_that_are_not_known_are_named(run: Path, version: int) 
 )
 def test_documents_are_judged_before_the_first_cosignature(run: Path, after: int, words: str) -> None:
     judgement = Judgement("consistent", "")
-    Consistent(RunLedger(run), (NOW + after, NOW + after + 10**7), judgement)
+    audited = Audited(
+        run=RunLedger(run),
+        rules=None,
+        tags=None,
+        total=None,
+        withheld=Withheld(erased={}, without=""),
+        cosigned=(NOW + after, NOW + after + 10**7),
+    )
+    Consistent(audited, judgement)
     messages = [each.message for each in judgement.close().contradictions]
     assert [words in message for message in messages] == ([True] if words else [])
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from explorer import rundir
-from explorer.audit import routable
 from explorer.audit.conform import conform
+from explorer.audit.routable import Routable
 from explorer.audit.trace import participants
 from explorer.engine.loop import Loop
 from explorer.entries.kinds import Decision, Step
@@ -72,7 +72,7 @@ def judged(run: Path) -> tuple[bool, list[str]]:
     """The first condition, and what contradicts it."""
     trust = read_trust(run.parent / "desk" / "trust.json")
     condition = conform(RunLedger(run), trust=trust, now=NOW).conditions[0]
-    assert condition.name == routable.NAME
+    assert condition.name == Routable.name
     return condition.holds, [each.message for each in condition.contradictions]
 
 
