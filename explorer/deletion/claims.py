@@ -23,7 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from explorer import rundir
 from explorer.canonical import digest
-from explorer.deletion.evidence import FILE, Case, name_of, state_of
+from explorer.deletion.evidence import RECORDS_FILE, Case, name_of, state_of
 from explorer.entries.kinds import Decision, Profile, State, Step, TrainingState
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
@@ -131,7 +131,7 @@ def documents(case: Case) -> str | None:
 def target(case: Case) -> str | None:
     """Check that the target is one of the old run's, and no model before it had learned from it."""
     if case.certificate.target.records is not None and case.listed is None:
-        return f"which records: the list that opens the commitment is not here; who deleted them has it in {FILE}"
+        return f"which records: the list that opens the commitment is missing; its owner has it in {RECORDS_FILE}"
     for path in case.target.classes:
         case.old.class_(path)
     if not case.reach.whole and not case.reach.partly:

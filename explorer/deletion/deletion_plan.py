@@ -100,7 +100,7 @@ def _cost(presence: Presence, found: Forecast, runs: Path) -> Cost | None:
 
 # --- the request ---
 
-FILE = f"{PRIVATE}/request"  # in the new run's directory
+REQUEST_FILE = f"{PRIVATE}/request"  # in the new run's directory
 MAX_BYTES = 4096
 
 
@@ -118,7 +118,7 @@ def keep_request(run: Path, text: str) -> str:
 
     Raises `ProvenanceError` for a run that answers another request.
     """
-    path = run / FILE
+    path = run / REQUEST_FILE
     if not path.exists():
         salt = new_salt()
         made = Request(format="explorer/request/v1", salt=salt.hex(), commitment=commit(salt, text.encode()).hex())
@@ -132,7 +132,7 @@ def keep_request(run: Path, text: str) -> str:
 
 def read_request(run: Path) -> str | None:
     """Read the commitment that is kept; None: none was. Raises `ProvenanceError` for a file that is not one."""
-    path = run / FILE
+    path = run / REQUEST_FILE
     return _read(path).commitment if path.exists() else None
 
 

@@ -42,7 +42,7 @@ from explorer.schema import from_json, parse_json, record, to_json
 # --- the list of deleted records ---
 
 FORMAT = "explorer/deleted-records/v1"
-FILE = f"{PRIVATE}/deleted.json"  # in the new run's directory
+RECORDS_FILE = f"{PRIVATE}/deleted.json"  # in the new run's directory
 MAX_BYTES = 2**24
 
 
@@ -73,7 +73,7 @@ def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
 
     Raises `ProvenanceError` for a file of other records, `RunError` if the disk refuses.
     """
-    path = run / FILE
+    path = run / RECORDS_FILE
     if path.exists():
         found = read_list(path)
         if found.records != records:

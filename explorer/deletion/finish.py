@@ -5,50 +5,56 @@ In the new run's directory:
     certificate.json    signed by the trainer, and verified before it is written
     destroy.json        files of the old run, by path and digest, that still hold the target, and why
 
-Each is made once: after an interruption the same command completes it, and what exists stays as it is.
+Every claim of a certificate is derived from the two run directories; callers pass in none. The certificate is then
+verified as a stranger would verify it, so one that verification refuses is never written.
 
-Certificates that speak of a run are found in the directories of the runs that deletions made; the project's ledger
-names them by digest. Each is checked against both ledgers, as a stranger would. One that is named and missing was moved
-elsewhere; one that exists and is not named was never put on record.
+Each file is made once: after an interruption the same command completes the rest, and existing files stay as they are.
 """
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
-from explorer.deletion.certificate import certify
-from explorer.deletion.deletion_plan import FILE, read_request
-from explorer.deletion.evidence import FILE as RECORDS
-from explorer.deletion.verify_deletion import Verified, verify
+from explorer.deletion.claims import Outcome, artefacts, replay_of, structure_of
+from explorer.deletion.deletion_plan import REQUEST_FILE, read_request
+from explorer.deletion.evidence import RECORDS_FILE, Case, keep_list, name_of, open_whole
+from explorer.deletion.verify_deletion import unreached, verify
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Deletion
-from explorer.errors import ExplorerError, ProvenanceError, RunError
-from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
-from explorer.project import Project, read_project, runs_of
+from explorer.errors import ProvenanceError, RunError
+from explorer.project import Project, runs_of
 from explorer.provenance.deletion_certificate import (
-    PREDICATE_TYPE,
+    FORMAT,
+    MEANS,
+    UNREACHED,
     Certificate,
+    Deleted,
     NotReached,
     Opened,
+    Replay,
+    RunAt,
+    Structure,
     What,
-    check,
     open_certificate,
+    sign_certificate,
 )
-from explorer.provenance.envelope import MAX_BYTES, parse_envelope, write_envelope
-from explorer.provenance.statement import parse_statement
+from explorer.provenance.envelope import MAX_BYTES, Envelope, write_envelope
+from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import Trust
+from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Origin, read_origin
-from explorer.schema import from_json, record, to_json
+from explorer.schema import record, to_json
 
 CERTIFICATE, DESTROY = "certificate.json", "destroy.json"
+DETAIL = "as with every deletion"  # for limits that the signer gives no detail of
 
 WHY: dict[What, str] = {
-    "model": "it learned from the target; beside the new model it shows what that was",
+    "model": "it learned from the target; compared with the new model it shows what that was",
     "checkpoint": "a state of training that the target had moved",
     "secret": "it opens the commitments to the target's numbers",
     "numbers": "numbers of the target, or of several classes that the target is among",
@@ -56,6 +62,107 @@ WHY: dict[What, str] = {
     "notebook": "it may show what was measured with the target",
     "measurements": "measured while the target trained",
 }
+
+# --- certificate ---
+
+
+def certify(
+    old: Path,
+    new: Path,
+    *,
+    keys: Collection[Ed25519PrivateKey],
+    trust: Trust,
+    now: int,
+    expires: str,
+    request: str | None = None,
+    not_reached: Collection[NotReached] = (),
+) -> Envelope:
+    """Certify the deletion that made the run `new` out of the run `old`, as `origin.json` in `new` states.
+
+    Args:
+        old, new: run directories.
+        keys: of a trainer, and of others who vouch for the certificate.
+        trust: trust file that the certificate is verified with before it is returned.
+        now: time of issue, in seconds since 1970.
+        expires: time at which the certificate expires.
+        request: salted commitment to the request that the deletion answers.
+        not_reached: limits known to the signer, in addition to those of every deletion.
+
+    Where single records were deleted, their list stays in the new run's private directory: it opens the commitment.
+
+    Raises `RunError` for a run that no deletion made, and for an old directory without `governance/`: the files to
+    destroy are listed from there. Raises `ProvenanceError` with the claim that does not hold.
+    """
+    origin = read_origin(new)
+    if origin is None:
+        raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
+    # A bare ledger is enough to verify, but not to certify: it would list no file to destroy, and seem complete.
+    if not (old / rundir.GOVERNANCE).is_dir():
+        raise RunError(f"{old}: not the old run's own directory: there is no {rundir.GOVERNANCE!r} in it")
+    old_run, new_run = (open_whole(path, papers=new, trust=trust, now=now) for path in (old, new))
+
+    # Names and digests come first, because the claims are derived through the draft: its target, level and trust.
+    listed = keep_list(new, origin.target.records) if origin.target.records else None
+    model = ModelFile(new / rundir.MODEL / MODEL).sha256
+    draft = Certificate(
+        format=FORMAT,
+        level=origin.level,
+        means=MEANS[origin.level],
+        old=RunAt(run=old_run.genesis.run, ledger=name_of(old_run)),
+        new=RunAt(run=new_run.genesis.run, ledger=name_of(new_run)),
+        target=Deleted(
+            classes=origin.target.classes,
+            authorities=origin.target.authorities,
+            records=None if listed is None else listed.listed,
+        ),
+        request=request,
+        structure=None,
+        replay=None,
+        not_reached=(),
+        to_destroy=(),
+        taxonomy=old_run.genesis.taxonomy or "",
+        policy=old_run.genesis.policy or "",
+        trust=old_run.genesis.trust or "",
+        issued=format_time(now),
+        expires=expires,
+    )
+    case = Case(certificate=draft, model=model, old=old_run, new=new_run, old_place=old, trust=trust, listed=listed)
+    value = _with_claims(case, [*not_reached, *_limits_of_all(case, not_reached)])
+    envelope = sign_certificate(value, model=model, keys=keys, trust=trust, now=now)
+
+    # Verification runs from the signed bytes, not from `value`: a fault in signing would be refused here too.
+    records = None if listed is None else new / RECORDS_FILE
+    for check in verify(envelope.content, old=old, new=new, trust=trust, now=now, records=records).checks:
+        if check.outcome is not Outcome.HELD:
+            raise ProvenanceError(f"not certified: {check.says}: {check.outcome}: {check.why}")
+    return envelope
+
+
+def _with_claims(case: Case, not_reached: Collection[NotReached]) -> Certificate:
+    """Complete a draft with what both ledgers show."""
+    structure: Structure | None = None
+    replay: Replay | None = None
+    if case.certificate.level == "G2":
+        structure, _ = structure_of(case)
+    else:
+        replay = replay_of(case)
+    order = list(UNREACHED)
+    return replace(
+        case.certificate,
+        structure=structure,
+        replay=replay,
+        not_reached=tuple(sorted(not_reached, key=lambda limit: order.index(limit.what))),
+        to_destroy=artefacts(case.old, case.reach),
+    )
+
+
+def _limits_of_all(case: Case, stated: Collection[NotReached]) -> list[NotReached]:
+    """Return the limits of every such deletion that the signer has not stated."""
+    known = {limit.what for limit in stated}
+    return [NotReached(what=what, detail=DETAIL) for what in unreached(case) if what not in known]
+
+
+# --- certificate, list and entry ---
 
 
 @record
@@ -80,7 +187,7 @@ class Destroy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Concluded:
-    """What a deletion came to."""
+    """Results of a deletion."""
 
     certificate: Opened
     destroy: Destroy
@@ -98,17 +205,20 @@ def conclude(
     expires: str,
     not_reached: tuple[NotReached, ...] = (),
 ) -> Concluded:
-    """Certify what made the run `new` out of the run `old`, and say so in the ledger of the old run's project.
+    """Certify the deletion that made the run `new` out of the run `old`, and record it in the ledger of the old run's
+    project.
 
-    `name` and `key` are the trainer's; `not_reached` is what the deletion did not reach. Raises `RunError` for a run
-    that answers no request (request.py), and `ProvenanceError` with the claim that does not hold.
+    `name` and `key` are the trainer's; the other arguments are those of `certify`. Raises `RunError` for a run that
+    answers no request (deletion_plan.py), and `ProvenanceError` with the claim that does not hold.
     """
     origin = read_origin(new)
     if origin is None:
         raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
     commitment = read_request(new)
     if commitment is None:
-        raise RunError(f"{new}: answers no request: there is no {FILE}")
+        raise RunError(f"{new}: answers no request: there is no {REQUEST_FILE}")
+
+    # The certificate is first: both other results are derived from it, so an interruption leaves nothing unfounded.
     path = new / CERTIFICATE
     if not path.exists():
         envelope = certify(
@@ -125,23 +235,25 @@ def conclude(
     content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
     certificate = open_certificate(content, trust=trust, now=now, where=str(path))
     if certificate.value.request != commitment:
-        raise ProvenanceError(f"{path}: answers another request than the run; move it away to certify anew")
+        raise ProvenanceError(f"{path}: answers another request than the run; move it away to certify again")
+
     destroy = Destroy(
         format="explorer/destroy/v1",
         run=origin.run,
         files=tuple(
-            ToDestroy(what=each.what, path=each.path, sha256=each.sha256, part=each.part, why=WHY[each.what])
-            for each in certificate.value.to_destroy
+            ToDestroy(what=file.what, path=file.path, sha256=file.sha256, part=file.part, why=WHY[file.what])
+            for file in certificate.value.to_destroy
         ),
     )
     rundir.write_json(new / DESTROY, to_json(destroy))
+
+    # A ledger cannot take back an entry, so one that an interrupted call has appended already is not repeated.
     entry = _entry(origin, RunLedger(new), certificate, commitment)
     with Project.open(runs_of(old), key=key, name=name) as project:
-        known = (each.index for each in project.entries() if each.entry == entry)
-        number = next(known, None)
-        return Concluded(
-            certificate=certificate, destroy=destroy, entry=project.append(entry) if number is None else number
-        )
+        index = next((known.index for known in project.entries() if known.entry == entry), None)
+        if index is None:
+            index = project.append(entry)
+    return Concluded(certificate=certificate, destroy=destroy, entry=index)
 
 
 def _entry(origin: Origin, new: RunLedger, certificate: Opened, commitment: str) -> Deletion:
@@ -157,145 +269,3 @@ def _entry(origin: Origin, new: RunLedger, certificate: Opened, commitment: str)
         evidence={"certificate": certificate.digest},
         blobs={},
     )
-
-
-# --- certificates that speak of a run ---
-
-MOST = 2_000  # files that are looked at
-VERIFIED = 20  # certificates that are verified; each reads two ledgers
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """A certificate that speaks of the run."""
-
-    path: Path | None  # None: it is not here; the project's ledger names it
-    digest: str  # of what was signed
-    side: Literal["had", "without"]  # the run had the target; a deletion made the run, without it
-    claimed: Certificate | None  # its content, whether or not its signature is believed; None: it is not here
-    verified: Verified | None  # what came of its claims; None: nobody was asked, or nobody believes it
-    fault: str | None  # why it was not verified
-    entry: int | None  # of the project's ledger that names it; None: none does
-    deletion: Deletion | None  # that entry
-
-    @property
-    def deleted(self) -> bool:
-        """Return whether every claim held, by those whom the reader believes. Nothing else is called so."""
-        return self.verified is not None and self.verified.deleted
-
-    @property
-    def remaining(self) -> tuple[str, ...]:
-        """Of what is to be destroyed: files that are still there; none where nobody could look."""
-        return () if self.verified is None else self.verified.remaining
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Certificates:
-    """All that was found about a run: those first that the project's ledger names, in its order."""
-
-    found: tuple[Found, ...]
-    damaged: tuple[str, ...]  # files below the directory of runs that are named like one and are none, and why
-
-
-def certificates(run: RunLedger, *, trust: Trust | None, now: int) -> Certificates:
-    """Return the certificates that speak of a run. `now` is in seconds since 1970.
-
-    Raises `LedgerError` for a project's ledger that is damaged.
-    """
-    runs, origin = runs_of(run.run), run.ledger.checkpoint().origin
-    named = {
-        each.entry.evidence.get("certificate", ""): (each.index, each.entry)
-        for each in read_project(runs)
-        if isinstance(each.entry, Deletion) and origin in _origins(each.entry)
-    }
-    here, damaged = _files(runs)
-    here = {digest: file for digest, file in here.items() if origin in _ledgers(file.claimed)}
-    found: list[Found] = []
-    for digest in dict.fromkeys([*named, *here]):
-        file, (entry, deletion) = here.get(digest), named.get(digest, (None, None))
-        verified, fault = None, "not below the directory of runs: whoever has it can be asked by its digest"
-        if file is not None:
-            verified, fault = _verified(file, run, trust, now=now, more=len(found) < VERIFIED)
-        old = file.claimed.old.ledger if file is not None else deletion.ledger if deletion is not None else None
-        found.append(
-            Found(
-                path=None if file is None else file.path,
-                digest=digest,
-                side="had" if old is not None and old.origin == origin else "without",
-                claimed=None if file is None else file.claimed,
-                verified=verified,
-                fault=fault,
-                entry=entry,
-                deletion=deletion,
-            )
-        )
-    return Certificates(found=tuple(found), damaged=damaged)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _File:
-    path: Path
-    claimed: Certificate
-
-
-def _origins(entry: Deletion) -> set[str]:
-    return {entry.ledger.origin, *([] if entry.result is None else [entry.result.origin])}
-
-
-def _ledgers(claimed: Certificate) -> set[str]:
-    return {claimed.old.ledger.origin, claimed.new.ledger.origin}
-
-
-def _files(runs: Path) -> tuple[dict[str, _File], tuple[str, ...]]:
-    """Return the certificates below a directory of runs, by the digest of what was signed; and what is wrong with
-    others."""
-    found: dict[str, _File] = {}
-    damaged: list[str] = []
-    for path in sorted(runs.glob(f"[!_.]*/*/{CERTIFICATE}"))[:MOST]:
-        try:
-            envelope = parse_envelope(_content(path), where=str(path))
-            statement = parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=str(path))
-            claimed = from_json(Certificate, statement.predicate, where=str(path), error=ProvenanceError)
-            check(claimed, where=str(path))
-        except ProvenanceError as error:
-            damaged.append(str(error))
-        else:
-            found[hashlib.sha256(envelope.payload).hexdigest()] = _File(path=path, claimed=claimed)
-    return found, tuple(damaged)
-
-
-def _content(path: Path) -> bytes:
-    return rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
-
-
-def _verified(
-    file: _File, run: RunLedger, trust: Trust | None, *, now: int, more: bool
-) -> tuple[Verified | None, str | None]:
-    """Return what came of its claims, or why nobody looked at them."""
-    if trust is None:
-        return None, "nobody was asked: name a trust file"
-    if not more:
-        return None, f"only {VERIFIED} are verified here: `explorer delete verify` does the others"
-    new, records = file.path.parent, file.path.parent / RECORDS
-    try:
-        old = _old(file.claimed, run)
-        listed = records if records.exists() else None
-        return verify(
-            _content(file.path), old=old, new=new, trust=trust, now=now, records=listed, where=file.path.name
-        ), None
-    except ExplorerError as error:
-        return None, str(error)
-
-
-def _old(claimed: Certificate, run: RunLedger) -> Path:
-    """Return the directory of the run that had the target. Raises `RunError` where it is not among those of the
-    project."""
-    name, origin = claimed.old.run, claimed.old.ledger.origin
-    if run.ledger.checkpoint().origin == origin:
-        return run.run
-    runs = runs_of(run.run)
-    sweeps = sorted(runs.glob("[!.]*")) if "/" not in name and name not in (".", "..") else []
-    for ledger in (sweep / name / rundir.LEDGER for sweep in sweeps):
-        if (ledger / CHECKPOINT).exists() and LedgerDirectory(ledger).checkpoint().origin == origin:
-            return ledger.parent
-    raise RunError(f"the run that had it, {name}, is not below {runs}: `explorer delete verify --old` says where it is")

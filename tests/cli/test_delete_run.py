@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from explorer import rundir
-from explorer.deletion.deletion_plan import FILE as REQUEST
+from explorer.deletion.deletion_plan import REQUEST_FILE as REQUEST
 from explorer.deletion.finish import CERTIFICATE, DESTROY
 from explorer.entries.kinds import Deletion
 from explorer.project import read_project

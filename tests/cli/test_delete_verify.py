@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.deletion.certificate import certify
-from explorer.deletion.evidence import FILE
+from explorer.deletion.evidence import RECORDS_FILE
+from explorer.deletion.finish import certify
 from explorer.provenance.deletion_certificate import FORMER, MEANS, NEVER_HAD
 from explorer.provenance.levels import Level
 from explorer.provenance.trust import write_trust
@@ -165,7 +165,7 @@ def test_records_take_their_list(tmp_path: Path) -> None:
     target = Target(records=(5, 8))
     made = certified(old, deleted_runs.replayed(old, target=target, begins=0, without=()), expires=FAR)
     assert "the list that opens the commitment is not here" in refused(*written(tmp_path, made))
-    done = explorer(*written(tmp_path, made), "--records", made.new / FILE)
+    done = explorer(*written(tmp_path, made), "--records", made.new / RECORDS_FILE)
     assert done.returncode == 0 and "2 records: deleted" in done.stdout
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from explorer.canonical import canonical
-from explorer.deletion.certificate import certify
 from explorer.deletion.claims import Outcome
+from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
 from explorer.provenance.envelope import parse_envelope, sign_envelope
 from explorer.provenance.statement import PAYLOAD_TYPE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from explorer import rundir
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Parent
 from explorer.errors import ProvenanceError, RunError

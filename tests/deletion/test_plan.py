@@ -10,7 +10,7 @@ import pytest
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.data.sources import DATASETS
-from explorer.deletion.deletion_plan import FILE, LEVELS, Plan, keep_request, plan, read_request
+from explorer.deletion.deletion_plan import LEVELS, REQUEST_FILE, Plan, keep_request, plan, read_request
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Genesis, Observation, Parent
 from explorer.errors import LedgerError, ProvenanceError
@@ -160,7 +160,7 @@ def test_the_word_deleted_is_used_from_g2_up() -> None:
 def test_what_is_kept_commits_to_the_text_and_does_not_hold_it(tmp_path: Path) -> None:
     assert read_request(tmp_path) is None
     made = keep_request(tmp_path, "Forget Ada")
-    path = tmp_path / FILE
+    path = tmp_path / REQUEST_FILE
     assert b"Ada" not in path.read_bytes() and path.stat().st_mode & 0o077 == 0
     assert path.parent.stat().st_mode & 0o077 == 0
     salt = bytes.fromhex(json.loads(path.read_text())["salt"])
@@ -182,6 +182,6 @@ def test_another_text_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"format":"explorer/request/v2"}', b"x" * 5000])
 def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "private").mkdir()
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(ProvenanceError, match=FILE):
+    (tmp_path / REQUEST_FILE).write_bytes(content)
+    with pytest.raises(ProvenanceError, match=REQUEST_FILE):
         read_request(tmp_path)

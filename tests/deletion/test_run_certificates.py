@@ -1,11 +1,12 @@
-"""The certificates that speak of a run: found, held against both ledgers, and never called more than they show."""
+"""The certificates about a run: collected, checked against both ledgers, and never called more than they show."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from explorer.deletion.finish import CERTIFICATE, Certificates, certificates
+from explorer.deletion.finish import CERTIFICATE
+from explorer.deletion.run_certificates import Certificates, certificates
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Deletion as Entry
 from explorer.project import Project, runs_of
@@ -57,42 +58,42 @@ def record(made: Deletion, certificate: str) -> int:
 
 def test_both_runs_know_of_it_and_it_holds(made: Deletion) -> None:
     for run, side in ((made.old, "had"), (made.new, "without")):
-        (one,) = found(run).found
+        (one,) = found(run).known
         assert (one.side, one.deleted, one.entry, one.fault) == (side, True, None, None)
         assert one.claimed is not None and one.claimed.target.classes == (NEWS,)
     still = {path for path in one.remaining if path.startswith("model/")}
     assert still == {"model/model.safetensors"}
     (made.old / "model" / "model.safetensors").unlink()
-    assert not {path for path in found(made.old).found[0].remaining if path.startswith("model/")}
+    assert not {path for path in found(made.old).known[0].remaining if path.startswith("model/")}
 
 
 def test_whom_nobody_names_nobody_believes(made: Deletion) -> None:
-    (one,) = found(made.old, None).found
-    assert not one.deleted and one.verified is None and "nobody was asked" in (one.fault or "")
+    (one,) = found(made.old, None).known
+    assert not one.deleted and one.verified is None and "no trust file" in (one.fault or "")
 
 
 def test_a_forged_certificate_is_not_called_deleted(made: Deletion) -> None:
     """Signed by somebody else; and signed by the right key over what is not so."""
     stranger = signed_again(made.content, lambda _: None, by="stranger")
     (made.new / CERTIFICATE).write_bytes(stranger)
-    (one,) = found(made.old).found
+    (one,) = found(made.old).known
     assert not one.deleted and one.verified is None and "trusted are example.com" in (one.fault or "")
 
     def lie(statement: dict) -> None:
         statement["predicate"]["structure"]["dropped"] = []
 
     (made.new / CERTIFICATE).write_bytes(signed_again(made.content, lie))
-    (one,) = found(made.old).found
+    (one,) = found(made.old).known
     assert not one.deleted and one.verified is not None
 
 
 def test_an_entry_and_its_certificate_are_one_and_one_without_is_said(made: Deletion) -> None:
-    (before,) = found(made.old).found
+    (before,) = found(made.old).known
     number = record(made, before.digest)
-    (one,) = found(made.old).found
+    (one,) = found(made.old).known
     assert (one.entry, one.deleted) == (number, True)
     record(made, "f" * 64)
-    _, gone = found(made.old).found
+    _, gone = found(made.old).known
     assert (gone.path, gone.digest, gone.deleted, gone.side) == (None, "f" * 64, False, "had")
     assert gone.deletion is not None and gone.deletion.classes == (NEWS,)
 
@@ -101,24 +102,24 @@ def test_a_certificate_of_other_runs_is_not_this_ones(made: Deletion, tmp_path: 
     other = deleted_runs.write_old(tmp_path / "other", deleted_runs.USUAL)
     moved = made.new.parent / other.name
     shutil.copytree(other, moved)
-    assert found(moved).found == ()
+    assert found(moved).known == ()
 
 
 def test_what_is_no_certificate_is_said(made: Deletion) -> None:
     (made.new / CERTIFICATE).write_text('{"payloadType": "<b>"}')
-    assert found(made.old).found == ()
+    assert found(made.old).known == ()
     (damaged,) = found(made.old).damaged
     assert str(made.new / CERTIFICATE) in damaged
 
 
 def test_the_old_run_is_looked_for_among_runs_and_nowhere_else(made: Deletion) -> None:
     shutil.move(made.old, made.old.parent.parent.parent / "elsewhere")
-    (one,) = found(made.new).found
+    (one,) = found(made.new).known
     assert not one.deleted and "is not below" in (one.fault or "")
 
     def climb(statement: dict) -> None:
         statement["predicate"]["old"]["run"] = "../../elsewhere"
 
     (made.new / CERTIFICATE).write_bytes(signed_again(made.content, climb))
-    (one,) = found(made.new).found
+    (one,) = found(made.new).known
     assert not one.deleted and "is not below" in (one.fault or "")

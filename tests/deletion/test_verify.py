@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.deletion.claims import Outcome
-from explorer.deletion.evidence import FILE, read_list
+from explorer.deletion.evidence import RECORDS_FILE, read_list
 from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Decision, End, Entry, Genesis, Parent, State, Step
 from explorer.errors import ProvenanceError
@@ -457,11 +457,11 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Deletion:
 
 
 def test_records_are_opened_by_their_list(listed: Deletion) -> None:
-    found = checked(listed, records=listed.new / FILE)
+    found = checked(listed, records=listed.new / RECORDS_FILE)
     assert failures(found) == {}
     assert found.certificate.target.words == "2 records"
     assert b"[5,8]" not in parse_envelope(listed.content, where="certificate").payload
-    assert (listed.new / FILE).stat().st_mode & 0o077 == 0
+    assert (listed.new / RECORDS_FILE).stat().st_mode & 0o077 == 0
 
 
 def test_without_their_list_nothing_is_called_deleted(listed: Deletion) -> None:
@@ -474,7 +474,7 @@ def test_without_their_list_nothing_is_called_deleted(listed: Deletion) -> None:
 @pytest.mark.parametrize("change", [{"records": (5, 9)}, {"salt": OTHER}, {"records": (5,)}])
 def test_another_list_does_not_open_it(listed: Deletion, tmp_path: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "list.json"
-    run_files.write(path, replace(read_list(listed.new / FILE), **change))
+    run_files.write(path, replace(read_list(listed.new / RECORDS_FILE), **change))
     found = failures(checked(listed, records=path))
     assert "does not open the commitment" in found["target"]
 
@@ -484,7 +484,7 @@ def test_another_commitment_is_not_opened(listed: Deletion, name: str, value: An
     def other(statement: Any) -> None:
         statement["predicate"]["target"]["records"][name] = value
 
-    found = failures(checked(listed, signed_again(listed.content, other), records=listed.new / FILE))
+    found = failures(checked(listed, signed_again(listed.content, other), records=listed.new / RECORDS_FILE))
     assert "does not open the commitment" in found["target"]
 
 
@@ -497,7 +497,7 @@ def test_a_list_of_records_that_is_none(listed: Deletion, tmp_path: Path) -> Non
 
 def test_who_looked_at_single_examples_the_old_plan_says(listed: Deletion, tmp_path: Path) -> None:
     shutil.copytree(listed.old / rundir.LEDGER, tmp_path / rundir.LEDGER)
-    found = checked(replace(listed, old=tmp_path), records=listed.new / FILE)
+    found = checked(replace(listed, old=tmp_path), records=listed.new / RECORDS_FILE)
     assert [each.name for each in found.checks if each.outcome is Outcome.UNSEEN] == ["influence", "start"]
     assert failures(found)["influence"].startswith("which methods looked at single examples")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.entries.kinds import Genesis
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError
 from explorer.provenance.envelope import write_envelope

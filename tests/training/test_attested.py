@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import explorer
 from explorer import rundir
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.model_attestation import open_model, sign_model

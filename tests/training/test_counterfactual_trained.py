@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from explorer import rundir
-from explorer.deletion.certificate import certify
-from explorer.deletion.evidence import FILE
+from explorer.deletion.evidence import RECORDS_FILE
+from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
 from explorer.engine.state import State
 from explorer.errors import LedgerError
@@ -64,7 +64,7 @@ def deleted(old: Path, target: Target, to: Path) -> Path:
 def certified(old: Path, new: Path) -> Verified:
     """Its certificate, and what a stranger finds."""
     made = certify(old, new, keys=[private(desk.TRAINER)], trust=TRUST, now=NOW, expires=EXPIRES)
-    listed = new / FILE
+    listed = new / RECORDS_FILE
     records = listed if listed.exists() else None
     return verify(made.content, old=old, new=new, trust=TRUST, now=NOW, records=records)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.engine.loop import Loop
 from explorer.engine.state import State
 from explorer.errors import CheckpointError, ProvenanceError

@@ -10,7 +10,7 @@ from torch import nn
 
 import explorer
 from explorer import rundir
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.provenance.policy import RoutingPolicy, Rule

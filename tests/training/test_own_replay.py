@@ -13,7 +13,7 @@ from torch import nn
 
 import explorer
 from explorer import rundir
-from explorer.deletion.certificate import certify
+from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
 from explorer.errors import RecipeError, RunError, TrainingError
 from explorer.methods.gradient_clipping import GradientClipping

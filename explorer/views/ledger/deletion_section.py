@@ -7,7 +7,7 @@ from pathlib import Path
 
 from explorer.audit.withheld import read_withheld
 from explorer.deletion.claims import Outcome
-from explorer.deletion.finish import Found, certificates
+from explorer.deletion.run_certificates import NO_TRUST, KnownCertificate, certificates
 from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import (
@@ -141,25 +141,25 @@ WORD = (
 def certificate_blocks(opened: OpenRun, *, here: Path) -> Iterator[Block]:
     """Yield all of them, each with its content. Raises `LedgerError` for a project's ledger that is damaged."""
     listed = certificates(opened.ledger, trust=opened.trust, now=opened.now)
-    if not listed.found:
+    if not listed.known:
         yield Paragraph(coded(NONE), "empty")
     else:
-        yield Table(CERTIFICATES, [_row(certificate) for certificate in listed.found])
+        yield Table(CERTIFICATES, [_row(certificate) for certificate in listed.known])
         yield note(coded(WORD))
     for path in listed.damaged:
         yield warning(f"No certificate: {path}")
-    for certificate in listed.found:
+    for certificate in listed.known:
         yield _details(certificate, here)
 
 
-def verdict(each: Found) -> str:
+def verdict(each: KnownCertificate) -> str:
     """In words, what a certificate shows."""
     if each.verified is None:
-        return "not checked" if each.path is None or (each.fault or "").startswith("nobody") else "not shown"
+        return "not checked" if each.path is None or each.fault == NO_TRUST else "not shown"
     return "\u2713 deleted" if each.deleted else "\u2717 not shown to be deleted"
 
 
-def target(each: Found) -> str:
+def target(each: KnownCertificate) -> str:
     """What was to be deleted, by the certificate or else by the entry that names it."""
     if each.claimed is not None:
         return each.claimed.target.words
@@ -170,7 +170,7 @@ def target(each: Found) -> str:
     return f"what {vouched} vouches for" if vouched else amounts.count(each.deletion.records, "record")
 
 
-def _row(each: Found) -> Row:
+def _row(each: KnownCertificate) -> Row:
     claimed, deletion = each.claimed, each.deletion
     level = claimed.level if claimed is not None else deletion.level if deletion is not None else amounts.MISSING
     entry = "in no entry" if each.entry is None else f"entry {each.entry}"
@@ -189,7 +189,7 @@ def _row(each: Found) -> Row:
     )
 
 
-def _why(each: Found) -> str:
+def _why(each: KnownCertificate) -> str:
     if each.verified is None:
         return each.fault or ""
     failed = [check for check in each.verified.checks if check.outcome is not Outcome.HELD]
@@ -198,7 +198,7 @@ def _why(each: Found) -> str:
     return f"all {len(each.verified.checks)} claims held; signed by {', '.join(each.verified.signed_by)}"
 
 
-def _details(certificate: Found, here: Path) -> Fold:
+def _details(certificate: KnownCertificate, here: Path) -> Fold:
     """Return all that a certificate contains, folded away."""
     blocks: list[Block] = [Paragraph((Span("SHA-256 of what was signed: "), Span(certificate.digest, "code")))]
     if certificate.claimed is not None and certificate.path is not None:
