@@ -1,5 +1,6 @@
-"""The report panel: choose a sweep or a governed run, a format, whom to believe, and press a button. `reports()` is the
-one call in `report.ipynb`. A process of the command line writes the report, so that the notebook stays free.
+"""The report panel: choose a sweep or a governed run, a format and a trust file, and press a button.
+
+`reports()` is the one call in `report.ipynb`. A command-line process writes the report, so the notebook stays free.
 """
 
 import asyncio
@@ -7,9 +8,9 @@ import re
 from pathlib import Path
 
 import ipywidgets as widgets
-from markupsafe import Markup
 
-from explorer.page.html import CSS, inline
+from explorer.page.document import Span
+from explorer.page.html import element, inline, style
 from explorer.report.run_report import CROISSANT
 from explorer.store.examine import sweeps
 from explorer.views.explorer.run_cards import link
@@ -26,7 +27,7 @@ FORMATS = {
 }
 PREVIEW = 200_000  # characters of a text that the notebook shows
 SHOWN = 90  # characters of a name in a list
-EMPTY = "There is nothing to report in {} yet. Begin with <code>explorer quickstart</code>, or run a sweep."
+FRAME = "width:100%;height:640px;border:1px solid var(--line);border-radius:6px"
 
 
 def reports(runs: str | Path | None = None) -> "ReportPanel":
@@ -53,13 +54,16 @@ class ReportPanel(widgets.VBox):
         self.subject.observe(self._choose, "value")
         fields = widgets.Box([self.subject, self.format, self.trust]).add_class("x-controls")
         buttons = widgets.HBox([self.button]).add_class("x-buttons")
-        style = widgets.HTML(Markup("<style>{}</style>").format(Markup(CSS)))
-        super().__init__([style, fields, buttons, self.said, self.preview])
+        super().__init__([widgets.HTML(style()), fields, buttons, self.said, self.preview])
         self.add_class("explorer")
         self._choose()
         if not subjects:
-            words = Markup(EMPTY).format(str(runs))
-            self.said.value = Markup('<p class="x-empty">{}</p>').format(words)
+            begin = (
+                Span(f"There is nothing to report in {runs} yet. Begin with "),
+                Span("explorer quickstart", "code"),
+                Span(", or run a sweep."),
+            )
+            self.said.value = element("p", inline(begin), class_="x-empty")
 
     async def write(self) -> None:
         """Write the report that is chosen, and show it, or the error."""
@@ -81,8 +85,8 @@ class ReportPanel(widgets.VBox):
     def _show(self, path: Path, format: str) -> None:
         self.written = path
         size = f"{path.stat().st_size / 1000:,.0f} kB"
-        words = Markup("{} ({}). {}").format(str(path), size, inline((link(path, "Open it", here=Path.cwd()),)))
-        self.said.value = Markup('<p class="x-progress" role="status">{}</p>').format(words)
+        text = (Span(f"{path} ({size}). "), link(path, "Open it", here=Path.cwd()))
+        self.said.value = element("p", inline(text), class_="x-progress", role="status")
         if format != "pdf":
             self.preview.value = preview(path.read_text(encoding="utf-8"), page=format == "html")
 
@@ -92,23 +96,21 @@ class ReportPanel(widgets.VBox):
 
     def _say(self, words: str, *, failed: bool = False) -> None:
         kind, role = ("x-said x-warn", "alert") if failed else ("x-said", "status")
-        self.said.value = Markup('<pre class="{}" role="{}">{}</pre>').format(kind, role, words)
+        self.said.value = element("pre", words, class_=kind, role=role)
 
     def _start(self) -> None:
         """Write without holding up the notebook; the reference keeps the task alive until it is done."""
         self._task = asyncio.get_running_loop().create_task(self.write())
 
 
-def preview(content: str, *, page: bool) -> Markup:
+def preview(content: str, *, page: bool) -> str:
     """Show a report in the notebook: a page in a frame that runs no script and reaches nothing, other text as it is."""
     if not page:
         more = "\n..." if len(content) > PREVIEW else ""
-        return Markup('<pre class="x-said" tabindex="0">{}{}</pre>').format(content[:PREVIEW], more)
-    still = re.sub(r"<script\b.*?</script>", "", content, flags=re.DOTALL)  # it would not run, and is a megabyte
-    return Markup(
-        '<iframe title="The report" sandbox="" srcdoc="{}" style="width:100%;height:640px;border:1px solid '
-        'var(--line);border-radius:6px"></iframe>'
-    ).format(still)
+        return element("pre", content[:PREVIEW] + more, class_="x-said", tabindex="0")
+    # The sandbox would not run the scripts, and the bundle of charts is a megabyte.
+    still = re.sub(r"<script\b.*?</script>", "", content, flags=re.DOTALL)
+    return element("iframe", title="The report", sandbox="", srcdoc=still, style=FRAME)
 
 
 def _subjects(runs: Path) -> list[tuple[str, str]]:
