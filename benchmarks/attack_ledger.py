@@ -35,10 +35,9 @@ from explorer.entries.numbers import StepNumbers, diagonal
 from explorer.entries.slots import decode_slots, encode_slots, slots_root
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.project import AUDIT, Project, runs_of
-from explorer.provenance.admission import Admissions
 from explorer.provenance.commitments import destroy_salt
 from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing_weights import bind
+from explorer.provenance.routing_weights import Admissions, bind
 from explorer.runlog.documents import read_policy, read_tag_rows
 from explorer.runlog.segments import read_numbers
 from explorer.training.demonstration import NAME_OF_TRAINER

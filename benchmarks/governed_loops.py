@@ -18,10 +18,8 @@ from explorer.data.images import Images
 from explorer.data.sequences import Text
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
-from explorer.engine.method import Method
-from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_optimizer
-from explorer.engine.order import ordered
-from explorer.engine.schedule import Constant
+from explorer.engine.method import Method, ordered
+from explorer.engine.optimizer import AdamWSpec, Constant, OptimizerSpec, SGDSpec, build_optimizer
 from explorer.engine.task import TASKS
 from explorer.entries.kinds import Genesis
 from explorer.governance.contributions import Contributions

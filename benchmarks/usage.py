@@ -33,7 +33,6 @@ from explorer.ledger.log import Log
 from explorer.ledger.storage import write_blob
 from explorer.merkle import EMPTY_ROOT
 from explorer.note import Algorithm, Signer
-from explorer.provenance.admission import admit
 from explorer.provenance.commitments import commit
 from explorer.provenance.description import Days, Description
 from explorer.provenance.encryption import reading_key, salt_of
@@ -41,7 +40,7 @@ from explorer.provenance.envelope import write_envelope
 from explorer.provenance.keys import public_text, write_key
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import depths_of
-from explorer.provenance.routing_weights import bind
+from explorer.provenance.routing_weights import admit, bind
 from explorer.provenance.signing import sign_document
 from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import attest, verify_tags

@@ -22,11 +22,10 @@ from explorer.governance import METHODS
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
-from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import ADAPTER, SealedRegion, depths_of, with_adapters
-from explorer.provenance.routing_weights import bind, confidential
+from explorer.provenance.routing_weights import Admission, Admissions, bind, confidential
 from explorer.provenance.signing import Kind, sign_document
 from explorer.provenance.tag_attestation import attest, verify_tags
 from explorer.provenance.tags_file import Row, write_table

@@ -9,10 +9,8 @@ from explorer.data.batches import Typing
 from explorer.data.dataset import Dataset
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop, Setting
-from explorer.engine.method import Method
-from explorer.engine.optimizer import SGDSpec
-from explorer.engine.order import ordered
-from explorer.engine.schedule import Constant
+from explorer.engine.method import Method, ordered
+from explorer.engine.optimizer import Constant, SGDSpec
 from explorer.engine.task import Classification
 from tests.data_for_tests import CPU, noise, noise_batches
 

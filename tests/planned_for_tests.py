@@ -3,8 +3,7 @@
 from typing import Any
 
 from explorer.engine.method import Planned
-from explorer.engine.optimizer import SGDSpec
-from explorer.engine.schedule import Constant
+from explorer.engine.optimizer import Constant, SGDSpec
 
 
 def planned(**different: Any) -> Planned:

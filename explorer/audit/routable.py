@@ -36,12 +36,11 @@ from explorer.entries.numbers import Floats, decode_joint, split_joint
 from explorer.entries.slots import RULE, Chosen, decode_chosen
 from explorer.errors import ExplorerError, LedgerError
 from explorer.ledger.storage import blob_path
-from explorer.provenance.admission import Admission, Admissions, Banded
-from explorer.provenance.examples import placed as bands_of
-from explorer.provenance.examples import scores_of
 from explorer.provenance.findings import void
-from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing_weights import Routing, confidential, phases
+from explorer.provenance.regions import placed as bands_of
+from explorer.provenance.regions import recorded_layers, scores_of
+from explorer.provenance.routing_weights import Admission, Admissions, Banded, Routing, confidential, phases
+from explorer.runlog.documents import Rules
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment, claims_seal, class_of
 from explorer.runlog.segments import SegmentNumbers

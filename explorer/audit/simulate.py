@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from explorer.entries.numbers import StepNumbers
 from explorer.errors import LedgerError
-from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.regions import recorded_layers
-from explorer.provenance.routing_weights import Routing, phases
+from explorer.provenance.routing_weights import Admission, Admissions, Routing, phases
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.segments import read_numbers
 

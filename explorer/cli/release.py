@@ -16,8 +16,7 @@ from explorer.errors import ProvenanceError, RunError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.project import Project
-from explorer.provenance.model_attestation import ClassClaim, ModelAttestation
-from explorer.provenance.observation import Observer
+from explorer.provenance.model_attestation import ClassClaim, ModelAttestation, Observer
 from explorer.provenance.trust import Trust, read_trust
 from explorer.release.attest import attest as sign_model
 from explorer.release.attest import ship

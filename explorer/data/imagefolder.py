@@ -17,9 +17,8 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
-from explorer.data.decoding import MAX_ENCODED_BYTES, decoded
 from explorer.data.images import Images
-from explorer.data.labelled import Entry, Side, labelled
+from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, Side, decoded, labelled
 from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
 from explorer.errors import DataError
 

@@ -23,9 +23,8 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
-from explorer.data.decoding import decoded
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_CLASSES, Entry, Side, labelled
+from explorer.data.labelled import MAX_CLASSES, Entry, Side, decoded, labelled
 from explorer.data.local import Fault, LocalFile, below, check_class, data_files, listed, shown
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET

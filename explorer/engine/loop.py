@@ -50,12 +50,10 @@ from explorer.engine.clock import Clock
 from explorer.engine.gradients import Gradients, diverged
 from explorer.engine.guard import Guard
 from explorer.engine.leaves import leaves
-from explorer.engine.method import HOOKS, Kind, Method, Moment
+from explorer.engine.method import HOOKS, Kind, Method, Moment, acting
 from explorer.engine.modules import initialise
-from explorer.engine.optimizer import OptimizerSpec, build_optimizer
-from explorer.engine.order import acting
+from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.precision import Precision, autocast
-from explorer.engine.schedule import Schedule
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.task import Task
 from explorer.errors import CheckpointError, RecipeError, TrainingError

@@ -19,7 +19,7 @@ The rule of the decision is `by-example`. The content is committed to for the on
 no other's examples. Numbers are little-endian:
 
     u32                 how many examples of the class were read in the step, n, in the order of their slots
-    u32                 how many scores tell them apart, 1 or 2 (`explorer.provenance.examples.SCORES`, those in use)
+    u32                 how many scores tell them apart, 1 or 2 (`explorer.provenance.regions.SCORES`, those in use)
     f32 x n             for each of the scores: that of every example
     u32                 how many passes there were, p: each is a forward and backward pass of some of them
     u8 x L              for each pass: 1 for a layer, in the order of the genesis, that it might change: whose gradients

@@ -36,8 +36,7 @@ from explorer.data.streams import torch_stream
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import Written
 from explorer.engine.leaves import leaves_met
-from explorer.engine.method import Method, used_hooks
-from explorer.engine.order import acting, ordered
+from explorer.engine.method import Method, acting, ordered, used_hooks
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.custom_optimizer import Regions, check_apart, of_regions

@@ -36,8 +36,8 @@ from explorer.governance.class_secrets import Sealer, erased, open_secrets
 from explorer.governance.spool import ALL, JOINT, NUMBERS, SKETCHES, RecordedStep, Segment, Spool
 from explorer.governance.writer import Writer
 from explorer.note import Signer
-from explorer.provenance.admission import Admission
 from explorer.provenance.commitments import Salts
+from explorer.provenance.routing_weights import Admission
 from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors

@@ -156,7 +156,7 @@ def _pooled(output: Tensor) -> Tensor:
 
 
 def scores(state: State, *names: str) -> dict[str, Tensor]:
-    """Return the scores of these names (`provenance.examples.SCORES`), N each, float32 on the device of the batch.
+    """Return the scores of these names (`provenance.regions.SCORES`), N each, float32 on the device of the batch.
 
     A pass in evaluation mode over the share's own rows, as they were read and varied, with the class's own sealed
     regions and no others. It leaves buffers, modes and random draws alone, so scoring a class's examples changes

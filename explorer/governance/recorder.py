@@ -28,7 +28,7 @@ from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.routing import Router
 from explorer.governance.shared_state import DecisionNote, Notes, Session
 from explorer.governance.writer import ledger_bytes
-from explorer.provenance.admission import Admission
+from explorer.provenance.routing_weights import Admission
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import OWNERS, Tensors, layer_of, moved, parameter_of

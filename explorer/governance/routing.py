@@ -10,7 +10,7 @@ skip a step of the others.
 Cloud et al., "Gradient Routing", 2024, arXiv:2410.04332.
 
 Routing by example. Where the rules in force tell the examples of a class apart, its rows are scored when they are read
-(`explorer.governance.probes`), ranked among themselves (`explorer.provenance.examples`), and each band of them is a
+(`explorer.governance.probes`), ranked among themselves (`explorer.provenance.regions`), and each band of them is a
 forward and backward pass of its own, for the gradients of the layers that the policy admits it to. Bands that may
 change the same are one pass. The class stays one share: its gradients are summed before they are anybody's, the loss is
 divided by the size of the whole batch, and no other class's step changes by one bit.
@@ -39,10 +39,9 @@ from explorer.governance.probes import scores
 from explorer.governance.region_modules import Switch, seal
 from explorer.governance.shared_state import DecisionNote, Session
 from explorer.provenance import routing_weights as policies
-from explorer.provenance.admission import Admission, Admissions, Banded
-from explorer.provenance.examples import Band, placed, scores_of
 from explorer.provenance.findings import void
-from explorer.provenance.regions import Layer
+from explorer.provenance.regions import Band, Layer, placed, scores_of
+from explorer.provenance.routing_weights import Admission, Admissions, Banded
 from explorer.provenance.spellings import covers
 from explorer.provenance.tag_attestation import Absent
 

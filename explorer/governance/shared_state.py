@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.numbers import Floats, StepNumbers
-from explorer.provenance.admission import Admission
 from explorer.provenance.regions import Layer
-from explorer.provenance.routing_weights import Routing
+from explorer.provenance.routing_weights import Admission, Routing
 from explorer.provenance.tag_attestation import VerifiedTags
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
 from explorer.engine.averages import Held, refresh_on_training_data
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
-from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, decay_groups
-from explorer.engine.schedule import Constant
+from explorer.engine.optimizer import AdamWSpec, Constant, OptimizerSpec, SGDSpec, decay_groups
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError

@@ -8,17 +8,18 @@ A trust file says whom to believe; the checker brings it along. Everything else 
     trust                    the trust file: authorities, their keys and spans, revocations, quorums, changes
     signing                  signed records: documents, claims and drafts; whether their signatures are enough
     taxonomy                 the tree of classes
-    regions, examples        the parts of a model, of a training and of a class that policies name
-    policy, routing          which class may train which layer, when, how strongly
-    findings, admission      what a policy probably does not mean; its weights in one run
+    regions                  the parts of a model, of a training and of a class that policies name
+    policy, routing_weights  which class may train which layer, when, how strongly; the weights of one run
+    findings                 probable mistakes in a policy
     tags, tags_file          the class of every example, and the Parquet file that holds them
     tag_records              records to be tagged
     tag_attestation          who vouches for all tags of a table
     description              what a dataset is
     grants                   who may read what
     commitments, encryption  salted commitments, and blobs that only a reading key opens
-    model_attestation, observation, deletion_certificate, usage, levels    signed claims about models
-    publish                  the JSON Schemas of all these records
+    model_attestation        attestations of models, and observations about them
+    deletion_certificate, usage, levels    signed claims about deletions and use
+    provenance_schemas       the JSON Schemas of all these records
 
 Nothing is believed by default: what a trust file or a policy does not say is refused.
 """

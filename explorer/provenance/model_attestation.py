@@ -7,7 +7,7 @@
 
     {"run": "resnet8-digits-fast-ssr1-s0-3f9c2a7d",
      "ledger": {"origin": "example.com/trainer/resnet8-...", "size": 1204, "root": "5f..."},
-     "checkpoint": "example.com/trainer/resnet8-...\\n1204\\n...",
+     "checkpoint": "example.com/trainer/resnet8-...\n1204\n...",
      "facts": {"recipe": "8c...", "data": "01...", "taxonomy": "77...", "policy": "e3...", "trust": "4a...", ...},
      "layers": [{"name": "stem", "depth": 0}, ...],
      "classes": [{"path": "open/mit", "confidential": false, "examples": 51200,
@@ -19,9 +19,23 @@
 updated. A class without such a step in a layer did not train it; one that has them trained it at most so often, since
 what decides during a run can only hold back. Every claim follows from the run's ledger, so that a reader of the ledger
 can compute it again (`explorer.release.model_claims`).
+
+An observation is what an evaluator, a fine-tuner or a deployer signs about a model, as an in-toto statement too:
+
+    subject    model.safetensors, by its SHA-256
+    predicate  {"role": "evaluator", "run": ..., "ledger": {origin, size, root}, "attestation": its digest,
+                "metrics": {"accuracy": 0.93}, "note": "held-out set of May", "admitted": {"open/mit": 1},
+                "issued": ..., "expires": ...}
+
+Its file, next to the model, is named for the digest of what was signed. The trust file decides who may sign: an
+evaluator signs as `evaluator`, a fine-tuner, who trains, as `trainer`, and a deployer, who bears the risk, as
+`model-risk`. An observation is its signer's word and no more, about the model as it was attested then: under another
+attestation, for example with another card, it counts for nothing. `admitted` is the weight with which the observer
+admits each class of the model; it is for runs that continue from the model.
 """
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,7 +45,7 @@ from explorer.provenance.envelope import Envelope
 from explorer.provenance.levels import Level
 from explorer.provenance.regions import Share
 from explorer.provenance.signing import Kind, Signed, check_span, open_document, sign_document
-from explorer.provenance.spellings import Ascii, ClassPath, Digest, LedgerName, Time, Whole
+from explorer.provenance.spellings import Ascii, ClassPath, Digest, LedgerName, Line, Time, Whole
 from explorer.provenance.trust import Name, Role, Trust
 from explorer.schema import record
 
@@ -160,3 +174,61 @@ def sign_model(
 def open_model(content: bytes, *, trust: Trust, now: int, where: str) -> Attested:
     """Read an attestation. Raises `ProvenanceError` unless the trust file says that it is believed."""
     return open_document(content, ATTESTATION, trust=trust, now=now, where=where)
+
+
+# --- observations ---
+
+MAX_METRICS = 1_000
+
+
+class Observer(StrEnum):
+    """As what somebody says something about a model."""
+
+    EVALUATOR = "evaluator"
+    FINE_TUNER = "fine-tuner"
+    DEPLOYER = "deployer"
+
+
+SIGNS_AS: dict[Observer, Role] = {
+    Observer.EVALUATOR: Role.EVALUATOR,
+    Observer.FINE_TUNER: Role.TRAINER,
+    Observer.DEPLOYER: Role.MODEL_RISK,
+}
+Metric = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+
+
+@record
+class Observation:
+    """The predicate."""
+
+    role: Observer
+    run: Ascii
+    ledger: LedgerName  # of the run that made the model
+    attestation: Digest  # of the payload that the observer had verified
+    metrics: Annotated[dict[Metric, float], Field(max_length=MAX_METRICS)]
+    note: Annotated[Line, Field(max_length=2_000)] | None
+    admitted: ByClass
+    issued: Time
+    expires: Time
+
+
+OBSERVATION = Kind(
+    name="observation/v1",
+    record=Observation,
+    role=lambda observation: SIGNS_AS[observation.role],
+    check=check_span,
+    about=(MODEL,),
+)
+Observed = Signed[Observation]
+
+
+def sign_observation(
+    value: Observation, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str
+) -> Envelope:
+    """Sign what was observed. Raises `ProvenanceError` for a key whose role may not say so now."""
+    return sign_document(value, OBSERVATION, keys, about=(model,), trust=trust, now=now, where=where)
+
+
+def open_observation(content: bytes, *, trust: Trust, now: int, where: str) -> Observed:
+    """Read an observation. Raises `ProvenanceError` unless the trust file says that its signers may make it."""
+    return open_document(content, OBSERVATION, trust=trust, now=now, where=where)

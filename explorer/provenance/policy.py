@@ -24,7 +24,7 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     depth       [from, to) of relative depth: 0 is the input, 1 the output; an interval that ends in 1 holds 1
     progress    [from, to) of training: the share of its steps that is done when a step begins
     condition   one of `conditions`, while it is switched on
-    examples    [from, to) of a class's examples in a step, ranked by a score (see `explorer.provenance.examples`)
+    examples    [from, to) of a class's examples in a step, ranked by a score (see `explorer.provenance.regions`)
     weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
 
 Parameters and buffers of a layer have the same weight. A tensor that a model holds under several names (a head that is
@@ -49,13 +49,17 @@ from pydantic import Field
 
 from explorer.canonical import digest
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.examples import Band, Examples, bands_of, check_bands, check_examples
 from explorer.provenance.regions import (
     WILDCARD,
+    Band,
+    Examples,
     Interval,
     Layer,
     Patterns,
     SealedRegion,
+    bands_of,
+    check_bands,
+    check_examples,
     check_interval,
     check_regions,
     exact,

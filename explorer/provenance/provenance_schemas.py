@@ -11,8 +11,7 @@ from typing import Any
 from explorer import rundir
 from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
-from explorer.provenance.model_attestation import ModelAttestation
-from explorer.provenance.observation import Observation
+from explorer.provenance.model_attestation import ModelAttestation, Observation
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.tags import TagTable
 from explorer.provenance.taxonomy import Taxonomy

@@ -8,11 +8,9 @@ from pydantic import Field
 
 from explorer import governance, methods
 from explorer.data.dataset import Modality
-from explorer.engine.method import Method
-from explorer.engine.optimizer import OPTIMIZERS, OptimizerSpec
-from explorer.engine.order import ordered
+from explorer.engine.method import Method, ordered
+from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
-from explorer.engine.schedule import SCHEDULES, Cosine, Schedule
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import check, choose, written
 

@@ -47,7 +47,7 @@ from pydantic import Field
 
 from explorer.errors import ProvenanceError, SpecError
 from explorer.provenance.levels import EXACT, Level, read_cost
-from explorer.provenance.observation import Metric
+from explorer.provenance.model_attestation import Metric
 from explorer.provenance.regions import Interval, LayerPattern, check_interval
 from explorer.provenance.signing import Name as DocumentName
 from explorer.provenance.spellings import ClassPath as Branch

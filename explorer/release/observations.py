@@ -13,9 +13,8 @@ from explorer.entries.fields import LedgerState, write_float
 from explorer.entries.kinds import Observation as Entry
 from explorer.errors import ExplorerError, ProvenanceError, unknown
 from explorer.provenance.envelope import MAX_BYTES, Envelope, write_envelope
-from explorer.provenance.model_attestation import Attested
-from explorer.provenance.observation import Observation, Observed, open_observation, sign_observation
-from explorer.provenance.observation import Observer as ObserverRole
+from explorer.provenance.model_attestation import Attested, Observation, Observed, open_observation, sign_observation
+from explorer.provenance.model_attestation import Observer as ObserverRole
 from explorer.provenance.spellings import covers, format_time
 from explorer.provenance.trust import Trust
 from explorer.release.attest import DAYS, OBSERVATIONS

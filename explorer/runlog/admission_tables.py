@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Step
 from explorer.errors import LedgerError
-from explorer.provenance.admission import BY_EXAMPLE, FORMAT
+from explorer.provenance.routing_weights import BY_EXAMPLE, FORMAT
 from explorer.runlog.run_ledger import RunLedger
 
 MAX_BYTES = 2**24

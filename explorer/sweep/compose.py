@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.canonical import digest
-from explorer.engine.order import ordered
+from explorer.engine.method import ordered
 from explorer.errors import RecipeError, unknown
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe

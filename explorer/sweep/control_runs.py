@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from explorer import run_files, rundir
 from explorer.costing import SAME_TIME, train_seconds
-from explorer.engine.order import ordered
+from explorer.engine.method import ordered
 from explorer.errors import RecipeError, RunError
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, RunRecord

@@ -25,11 +25,10 @@ from explorer.governance.journal import Journal
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, write_blob
 from explorer.note import Algorithm, Signer
-from explorer.provenance.admission import Admission, Admissions
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import depths_of
-from explorer.provenance.routing_weights import Routing, bind, confidential
+from explorer.provenance.routing_weights import Admission, Admissions, Routing, bind, confidential
 from explorer.provenance.signing import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Role, Trust, write_trust

@@ -18,12 +18,12 @@ from explorer.entries import entropy_profile
 from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, Shared, State, Step
 from explorer.entries.slots import encode_slots, slots_root
 from explorer.ledger.storage import read_blob
-from explorer.provenance.admission import admit
 from explorer.provenance.commitments import commit, destroy_salt, read_salts
 from explorer.provenance.encryption import reading_key, salt_of
 from explorer.provenance.envelope import write_envelope
 from explorer.provenance.policy import POLICY, Rule
 from explorer.provenance.regions import depths_of
+from explorer.provenance.routing_weights import admit
 from explorer.provenance.signing import sign_document
 from explorer.provenance.tags import read_tags
 from explorer.provenance.tags_file import TagFile

@@ -7,10 +7,9 @@ import pytest
 
 from explorer.audit.simulate import simulate
 from explorer.errors import LedgerError
-from explorer.provenance.admission import admit
-from explorer.provenance.examples import Examples
 from explorer.provenance.policy import Rule
-from explorer.provenance.regions import depths_of
+from explorer.provenance.regions import Examples, depths_of
+from explorer.provenance.routing_weights import admit
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, STEPS, counts_of, routing, rows_of, write_governed_run
 

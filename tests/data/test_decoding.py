@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from explorer.data.decoding import MAX_ENCODED_BYTES, decode, decoded
+from explorer.data.labelled import MAX_ENCODED_BYTES, decode, decoded
 from explorer.data.local import Fault
 from explorer.errors import DataError
 from tests.data.photos import bomb, broken_checksum, encoded, photo, picture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from explorer.data.decoding import decode
 from explorer.data.imagefolder import ImageFolder
+from explorer.data.labelled import decode
 from explorer.data.local import Fault
 from explorer.data.sources import DATASETS
 from explorer.errors import DataError, RecipeError

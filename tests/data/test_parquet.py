@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from explorer.data.decoding import decode
+from explorer.data.labelled import decode
 from explorer.data.local import Fault
 from explorer.data.parquet import Parquet
 from explorer.errors import DataError

@@ -13,10 +13,9 @@ from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Genesis, Parent, TrainingState
 from explorer.governance.journal import Journal
 from explorer.ledger.storage import LedgerDirectory
-from explorer.provenance.admission import Admissions
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.provenance.regions import SealedRegion, depths_of, with_adapters
-from explorer.provenance.routing_weights import bind
+from explorer.provenance.routing_weights import Admissions, bind
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import read_basis, read_verified_tags
 from explorer.runlog.model_file import MODEL, ModelFile

@@ -14,8 +14,7 @@ from explorer.engine.custom_task import OwnBatches
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.modules import initialise
-from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
-from explorer.engine.schedule import Linear
+from explorer.engine.optimizer import AdamWSpec, Linear, OptimizerSpec, SGDSpec
 from explorer.engine.state import Share, State
 from explorer.errors import CheckpointError
 from tests.data_for_tests import CPU, noise, typed

@@ -4,8 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from explorer.engine.method import Kind, Method
-from explorer.engine.order import ordered
+from explorer.engine.method import Kind, Method, ordered
 from explorer.errors import RecipeError
 from explorer.methods import METHODS
 

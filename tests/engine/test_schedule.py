@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from explorer.engine.schedule import SCHEDULES, Constant, Cosine, Linear, MultiStep, Schedule
+from explorer.engine.optimizer import SCHEDULES, Constant, Cosine, Linear, MultiStep, Schedule
 
 
 def factors(schedule: Schedule, *, total: int, full: int | None = None) -> list[float]:

@@ -6,8 +6,8 @@ import pytest
 from explorer.audit.routable import faults_of
 from explorer.entries.slots import NONE, Chosen, decode_chosen, encode_chosen
 from explorer.errors import LedgerError
-from explorer.provenance.admission import Banded
-from explorer.provenance.examples import Examples, bands_of
+from explorer.provenance.regions import Examples, bands_of
+from explorer.provenance.routing_weights import Banded
 
 
 def chosen(**changes: np.ndarray) -> Chosen:

@@ -18,7 +18,7 @@ from explorer.canonical import canonical
 from explorer.cli.profile_import import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.prices import parse_catalogue
-from explorer.data.decoding import decode
+from explorer.data.labelled import decode
 from explorer.data.local import parse_class_table
 from explorer.entries import entropy_profile, fields, kinds, numbers, slots
 from explorer.errors import ExplorerError
@@ -36,7 +36,6 @@ from explorer.provenance import (
     keys,
     levels,
     model_attestation,
-    observation,
     policy,
     regions,
     signing,
@@ -118,7 +117,7 @@ def _plain() -> dict[str, Parser]:
         "checkpoint": Parser(
             read=lambda raw: signed_checkpoint.parse_checkpoint(text(raw)),
             seeds=(body.encode(),),
-            reads=("ledger.checkpoint.parse_checkpoint",),
+            reads=("ledger.signed_checkpoint.parse_checkpoint",),
         ),
         "tlog-policy": Parser(
             read=lambda raw: trust_anchor.parse_policy(raw, where="p"),
@@ -170,7 +169,7 @@ def _plain() -> dict[str, Parser]:
         "YAML": Parser(
             read=lambda raw: yaml_document.parse_document(text(raw), where="y"),
             seeds=tuple(path.read_bytes() for path in sorted(POLICIES.glob("*.yaml"))),
-            reads=("document.parse_document",),
+            reads=("yaml_document.parse_document",),
         ),
         "taxonomy draft": Parser(
             read=lambda raw: taxonomy.read_taxonomy(yaml_document.parse_document(text(raw), where="t")),
@@ -240,12 +239,12 @@ def _bulk() -> dict[str, Parser]:
         "profile of a class": Parser(
             read=lambda raw: entropy_profile.decode_class(raw, layers=2),
             seeds=(profile[:52],),
-            reads=("entries.profiles.decode_class",),
+            reads=("entries.entropy_profile.decode_class",),
         ),
         "profile of all": Parser(
             read=lambda raw: entropy_profile.decode_joint(raw, layers=2),
             seeds=(profile, probed),
-            reads=("entries.profiles.decode_joint",),
+            reads=("entries.entropy_profile.decode_joint",),
         ),
         "choice among examples": Parser(
             read=lambda raw: slots.decode_chosen(raw, layers=2),
@@ -366,14 +365,15 @@ def _statements() -> dict[str, Parser]:
         return signing, (made.payload,)
 
     both, one = (model_attestation.MODEL, model_attestation.CARD), (model_attestation.MODEL,)
+    observation_type = model_attestation.OBSERVATION.predicate_type
     rows = {
         "model attestation": (
             opened(model_attestation.open_model, both, model_attestation.PREDICATE_TYPE, model, seed="t"),
             "provenance.model_attestation.open_model",
         ),
         "observation": (
-            opened(observation.open_observation, one, observation.PREDICATE_TYPE, said, seed="e"),
-            "provenance.observation.open_observation",
+            opened(model_attestation.open_observation, one, observation_type, said, seed="e"),
+            "provenance.model_attestation.open_observation",
         ),
         "deletion certificate": (
             opened(
@@ -510,7 +510,7 @@ def grant_json() -> bytes:
 
 NOT_PARSERS = frozenset(
     {
-        "document.read_document",  # parse_document, after a bounded reading
+        "yaml_document.read_document",  # parse_document, after a bounded reading
         "ledger.storage.read_file",  # gives bytes as they are
         "ledger.storage.read_blob",  # gives bytes that have the digest asked for
         "ledger.log.load_edge",  # tiles and a bundle, checked against a signed root

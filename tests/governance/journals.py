@@ -9,8 +9,7 @@ from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.kinds import Genesis, TrainingState
 from explorer.entries.numbers import Floats, StepNumbers, diagonal
 from explorer.governance.journal import Journal
-from explorer.provenance.admission import Admission
-from explorer.provenance.routing_weights import Phase
+from explorer.provenance.routing_weights import Admission, Phase
 from explorer.runlog.tensors import Tensors
 from tests.entries.examples import EXAMPLES
 from tests.ledger.signers import signer

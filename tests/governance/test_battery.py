@@ -13,8 +13,7 @@ from explorer.data.dataset import Dataset, Split
 from explorer.data.sequences import Text
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.engine.loop import Loop
-from explorer.engine.method import Kind, Method
-from explorer.engine.order import ordered
+from explorer.engine.method import Kind, Method, ordered
 from explorer.engine.state import State
 from explorer.engine.task import LanguageModelling
 from explorer.errors import RecipeError

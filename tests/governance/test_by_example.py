@@ -16,9 +16,8 @@ from explorer.governance.governed_selective_backprop import GovernedSelectiveBac
 from explorer.governance.probes import scores
 from explorer.governance.routing import Router
 from explorer.governance.shared_state import Session
-from explorer.provenance.examples import ALL, Band, Examples, bands_of, placed
 from explorer.provenance.policy import Rule
-from explorer.provenance.regions import SealedRegion
+from explorer.provenance.regions import ALL, Band, Examples, SealedRegion, bands_of, placed
 from explorer.provenance.routing_weights import Routing as Policy
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, everything, governed_loop

@@ -19,8 +19,8 @@ from explorer.governance.shared_state import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.methods.sam import SAM
-from explorer.provenance.examples import Examples
 from explorer.provenance.policy import Rule
+from explorer.provenance.regions import Examples
 from explorer.provenance.routing_weights import Routing as Policy
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, HALF_DEPTH, LOWER, governed_loop, session, typing

@@ -9,8 +9,7 @@ import torch
 
 from explorer.data.batches import dense
 from explorer.data.images import resize
-from explorer.engine.method import Moment
-from explorer.engine.order import ordered
+from explorer.engine.method import Moment, ordered
 from explorer.errors import RecipeError
 from explorer.methods import METHODS
 from explorer.methods.colout import ColOut, draw_kept, keep_lines

@@ -12,8 +12,7 @@ from explorer import rundir
 from explorer.data.batches import Batch
 from explorer.engine.fit import FitOptions, Fitted, fit
 from explorer.engine.loop import Loop
-from explorer.engine.method import Method, used_hooks
-from explorer.engine.order import ordered
+from explorer.engine.method import Method, ordered, used_hooks
 from explorer.errors import RecipeError
 from explorer.methods import METHODS
 from explorer.recipes.catalogue import describe

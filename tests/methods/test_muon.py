@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from explorer.engine.optimizer import AdamWSpec, SGDSpec
-from explorer.engine.schedule import Linear
+from explorer.engine.optimizer import AdamWSpec, Linear, SGDSpec
 from explorer.errors import RecipeError
 from explorer.governance.exact import check_linear
 from explorer.methods.muon import (

@@ -7,8 +7,7 @@ import torch
 from explorer.data.image_operations import OPERATIONS, SETS, draw_levels
 from explorer.data.streams import stream
 from explorer.engine.method import Planned
-from explorer.engine.optimizer import SGDSpec
-from explorer.engine.schedule import Constant
+from explorer.engine.optimizer import Constant, SGDSpec
 from explorer.errors import RecipeError
 from explorer.methods.augmix import AugMix
 from explorer.methods.randaugment import RandAugment, augment

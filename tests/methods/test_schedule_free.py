@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from explorer.engine.method import Moment, Planned
-from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec
-from explorer.engine.schedule import Constant, Cosine, Linear, Schedule
+from explorer.engine.optimizer import AdamWSpec, Constant, Cosine, Linear, OptimizerSpec, Schedule, SGDSpec
 from explorer.errors import RecipeError
 from explorer.governance.exact import check_linear
 from explorer.methods.schedule_free import ScheduleFree, ScheduleFreeAdamW, ScheduleFreeSGD

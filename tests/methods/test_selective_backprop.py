@@ -9,10 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.engine.loop import Loop
-from explorer.engine.method import Method, Moment, Planned
-from explorer.engine.optimizer import SGDSpec
-from explorer.engine.order import ordered
-from explorer.engine.schedule import Constant
+from explorer.engine.method import Method, Moment, Planned, ordered
+from explorer.engine.optimizer import Constant, SGDSpec
 from explorer.engine.subset import kept, numbers_of, race
 from explorer.engine.task import Classification
 from explorer.errors import RecipeError

@@ -11,8 +11,7 @@ from torch import nn
 from explorer.data.sequences import Text, cut_rows
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment, Planned
-from explorer.engine.optimizer import SGDSpec
-from explorer.engine.schedule import Constant
+from explorer.engine.optimizer import Constant, SGDSpec
 from explorer.engine.task import LanguageModelling
 from explorer.errors import RecipeError
 from explorer.methods.seq_length_warmup import SeqLengthWarmup, length_at

@@ -7,7 +7,7 @@ from torch import nn
 
 from explorer.data.pace import Pace
 from explorer.engine.method import Moment
-from explorer.engine.schedule import Linear
+from explorer.engine.optimizer import Linear
 from explorer.errors import RecipeError
 from explorer.methods.swa import SWA, add_to_mean, due
 from tests.loop_for_tests import noise_loop, small_net

@@ -11,9 +11,8 @@ from explorer.engine.leaves import leaves
 from explorer.governance.layers import governed_layers
 from explorer.governance.region_modules import seal
 from explorer.models.gpt import AnySpec
-from explorer.provenance.admission import Admissions
 from explorer.provenance.policy import RoutingPolicy, read_policy
-from explorer.provenance.routing_weights import bind
+from explorer.provenance.routing_weights import Admissions, bind
 from explorer.provenance.taxonomy import read_taxonomy
 from explorer.sweep.spec import load_spec
 from explorer.yaml_document import read_document

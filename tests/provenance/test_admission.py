@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from explorer.errors import ProvenanceError
 from explorer.provenance import routing_weights as matrices
-from explorer.provenance.admission import Admissions, admit
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import Layer, depths_of, with_adapters
-from explorer.provenance.routing_weights import Routing, phase_at, phases, weight
+from explorer.provenance.routing_weights import Admissions, Routing, admit, phase_at, phases, weight
 from tests.provenance.drafts_for_tests import CONDITIONS, ENDS, LAYERS, routing, routings
 
 PRESENT = ("open/bsd", "open/mit", "personal/customer")

@@ -8,12 +8,10 @@ import pytest
 
 from explorer.cli.policy import _names
 from explorer.errors import ExplorerError
-from explorer.provenance.admission import admit
-from explorer.provenance.examples import MAX_BANDS, Band, Examples, bands_of
 from explorer.provenance.findings import of_matrix
 from explorer.provenance.policy import POLICY, Rule, rule_words
-from explorer.provenance.regions import depths_of
-from explorer.provenance.routing_weights import Decision, Routing, admits, matrix, weight
+from explorer.provenance.regions import MAX_BANDS, Band, Examples, bands_of, depths_of
+from explorer.provenance.routing_weights import Decision, Routing, admit, admits, matrix, weight
 from explorer.provenance.signing import read_draft
 from explorer.schema import to_json
 from explorer.yaml_document import read_document

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.provenance.envelope import sign_envelope
-from explorer.provenance.model_attestation import PREDICATE_TYPE, open_model
-from explorer.provenance.observation import Observer
+from explorer.provenance.model_attestation import PREDICATE_TYPE, Observer, open_model
 from explorer.provenance.statement import PAYLOAD_TYPE, Statement, parse_statement
 from explorer.provenance.trust import AuthorityKey, Role, Trust
 from explorer.release.attest import attest, ship

@@ -10,7 +10,7 @@ import pytest
 from explorer import rundir
 from explorer.errors import ProvenanceError
 from explorer.provenance.envelope import parse_envelope, sign_envelope
-from explorer.provenance.observation import Observer, open_observation
+from explorer.provenance.model_attestation import Observer, open_observation
 from explorer.provenance.statement import PAYLOAD_TYPE
 from explorer.release.observations import Weighed
 from explorer.release.shipped import open_shipped

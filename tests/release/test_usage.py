@@ -21,9 +21,9 @@ from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.note import Algorithm, Signer
 from explorer.project import Project
-from explorer.provenance.admission import Admissions
 from explorer.provenance.envelope import sign_envelope
 from explorer.provenance.regions import depths_of
+from explorer.provenance.routing_weights import Admissions
 from explorer.provenance.statement import PAYLOAD_TYPE, Subject, make_statement
 from explorer.provenance.trust import Role, Trust
 from explorer.provenance.usage import (

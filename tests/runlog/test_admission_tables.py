@@ -7,8 +7,8 @@ import pytest
 
 from explorer.entries.kinds import Step
 from explorer.errors import LedgerError
-from explorer.provenance.admission import admit
 from explorer.provenance.regions import depths_of
+from explorer.provenance.routing_weights import admit
 from explorer.runlog.admission_tables import first_admitted, tables_in_force
 from explorer.runlog.run_ledger import RunLedger
 from tests.audit.governed_run import CLASSES, LAYERS, MIT, NEWS, routing, sign_again, with_blob, write_governed_run

@@ -15,8 +15,8 @@ from explorer.entries.kinds import Decision, Step
 from explorer.entries.slots import RULE, decode_chosen
 from explorer.errors import RecipeError
 from explorer.provenance.envelope import write_envelope
-from explorer.provenance.examples import Examples
 from explorer.provenance.policy import POLICY, Rule
+from explorer.provenance.regions import Examples
 from explorer.provenance.trust import read_trust
 from explorer.runlog.admission_tables import tables_in_force
 from explorer.runlog.documents import keep
