@@ -40,7 +40,6 @@ from explorer.provenance.findings import void
 from explorer.provenance.regions import placed as bands_of
 from explorer.provenance.regions import recorded_layers, scores_of
 from explorer.provenance.routing_weights import Admission, Admissions, Banded, Routing, confidential, phases
-from explorer.runlog.documents import Rules
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment, claims_seal, class_of
 from explorer.runlog.segments import SegmentNumbers
