@@ -8,7 +8,7 @@ from pathlib import Path
 from options import options
 
 from explorer.report.sweep_report import read_sweep, write_sweep_report
-from explorer.views.explorer.exports import encode
+from explorer.views.explorer.sharing import encode
 from explorer.views.explorer.tradeoff import tradeoff
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from options import options
 
 from explorer.report.sweep_report import read_sweep, write_sweep_report
 from explorer.sweep.spec import load_spec
-from explorer.views.explorer.exports import encode
+from explorer.views.explorer.sharing import encode
 from explorer.views.explorer.tradeoff import tradeoff
 
 HERE = Path(__file__).parent

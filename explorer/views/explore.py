@@ -20,16 +20,15 @@ from explorer.store import queries
 from explorer.store.upkeep import bring_up
 from explorer.views.explorer.answer import Answer, answer, headline, notes, where_words
 from explorer.views.explorer.ask_section import AskSection
-from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
-from explorer.views.explorer.exports import Format, export
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.question import ALL, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
-from explorer.views.explorer.sharing import Sharing, button
+from explorer.views.explorer.sharing import Format, Sharing, button, export
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.explorer.survey import frontier_table
 from explorer.views.explorer.tradeoff import Brush

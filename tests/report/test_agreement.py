@@ -32,7 +32,7 @@ from explorer.store.ingest import ingest
 from explorer.store.published import database
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.ask_words import verdict_words
-from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
@@ -447,12 +447,12 @@ IGNORED: dict[str, tuple[str, str, str]] = {
         "not confirmed",
         "; confirmed on 3 fresh seeds: 0.50",
     ),
-    "explorer.views.explorer.comparison_table.fresh_words": (
+    "explorer.views.explorer.comparison_tables.fresh_words": (
         "notebook",
         "not confirmed",
         "; confirmed on 3 fresh seeds: 0.50",
     ),
-    "explorer.views.explorer.comparison_table.control_words": ("html", "a control has it too", ""),
+    "explorer.views.explorer.comparison_tables.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
     "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "less than the baseline"),
     "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),

@@ -14,7 +14,7 @@ from explorer.report.sweep_report import write_sweep_report
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.published import database
-from explorer.views.explorer.control_rows import CONTROLS, control_blocks, control_rows
+from explorer.views.explorer.comparison_tables import CONTROLS, control_blocks, control_rows
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, describe, tradeoff
 from tests.builders import run_record, write_profile, write_run, write_sweep

@@ -14,7 +14,7 @@ from explorer.analysis.verdict import Verdict, verdicts
 from explorer.page import theme
 from explorer.page.html import fragment
 from explorer.views.explorer.answer import answer, warnings, where_words
-from explorer.views.explorer.comparison_table import comparison_table
+from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import ALL, Question
 from tests.views.in_memory import InMemory

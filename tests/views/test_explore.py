@@ -13,7 +13,7 @@ import pytest
 from explorer.errors import ExplorerError
 from explorer.store.ingest import ingest
 from explorer.views.explore import Explorer, explore
-from explorer.views.explorer.exports import FORMATS
+from explorer.views.explorer.sharing import FORMATS
 from explorer.views.notebook import runs_directory
 from tests.builders import run_record, write_failure, write_profile, write_run
 from tests.sample import write_sample

@@ -15,8 +15,8 @@ from explorer.errors import AnalysisError
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views.explorer.answer import answer
-from explorer.views.explorer.exports import FORMATS, encode, export, ledgers_behind
 from explorer.views.explorer.question import Question, from_token
+from explorer.views.explorer.sharing import FORMATS, encode, export, ledgers_behind
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.explorer.tradeoff import tradeoff
 from tests.audit.governed_run import write_governed_run

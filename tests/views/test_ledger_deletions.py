@@ -13,9 +13,8 @@ from explorer.page.html import fragment
 from explorer.project import AUDIT, Project, runs_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger import deletion_section
-from explorer.views.ledger.badge import badge_words
 from explorer.views.ledger.deletion_section import deletion_blocks, deletions_table
-from explorer.views.ledger.open_run import OpenRun, open_run
+from explorer.views.ledger.open_run import OpenRun, badge_words, open_run
 from tests.governed_sample import CLASSES, TRAINER
 from tests.provenance.people import NOW, private
 

@@ -15,10 +15,9 @@ from explorer.ledger.storage import blob_path
 from explorer.page.document import Paragraph
 from explorer.project import AUDIT
 from explorer.runlog.run_ledger import RunLedger
-from explorer.views.ledger.badge import badge_words
 from explorer.views.ledger.drilldown import entry_lines
 from explorer.views.ledger.ledger_panel import Ledger, ledger
-from explorer.views.ledger.open_run import find_run, read_all_steps
+from explorer.views.ledger.open_run import badge_words, find_run, read_all_steps
 from explorer.views.ledger.pane import ReadSection
 from explorer.views.ledger.training_section import TrainingSection
 from tests.audit.governed_run import sign_again

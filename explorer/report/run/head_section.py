@@ -14,7 +14,7 @@ from explorer.report.run.reported_run import ReportedRun, opens
 from explorer.report.section import Section
 from explorer.runlog.run_ledger import Missing
 from explorer.schema import record
-from explorer.views.ledger.badge import SIGNS, Verdict
+from explorer.views.ledger.open_run import SIGNS, Verdict
 
 FORMAT = 2
 MOST = 5  # classes that the sentence names

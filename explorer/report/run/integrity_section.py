@@ -15,7 +15,7 @@ from explorer.report.section import Section
 from explorer.run_files import METRICS
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
-from explorer.views.ledger.badge import Words, badge_words
+from explorer.views.ledger.open_run import Words, badge_words
 
 DIGEST = 64  # digits
 CONFORMS = {

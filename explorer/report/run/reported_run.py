@@ -33,8 +33,7 @@ from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import Missing, RunLedger
 from explorer.schema import parse_json
 from explorer.views.ledger import matrices
-from explorer.views.ledger.badge import badge_words, is_simulated
-from explorer.views.ledger.open_run import OpenRun
+from explorer.views.ledger.open_run import OpenRun, badge_words, is_simulated
 
 MOST = 200  # characters of a value in the environment
 

@@ -40,8 +40,7 @@ from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
 from explorer.run_files import Metric
 from explorer.schema import record
 from explorer.views.explorer.answer import facts, warnings
-from explorer.views.explorer.comparison_table import SAID_TUNED, said
-from explorer.views.explorer.control_rows import control_table
+from explorer.views.explorer.comparison_tables import SAID_TUNED, control_table, said
 from explorer.views.explorer.payments import amount
 from explorer.views.explorer.tradeoff import describe, tradeoff
 

@@ -17,9 +17,8 @@ from explorer.analysis.sentences import budget_answer, busy_notes, inference_wor
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.page import amounts, theme
 from explorer.page.document import Paragraph
-from explorer.views.explorer.choices import Results, Settled, price_words, settle
+from explorer.views.explorer.choices import Results, Settled, machines, price_words, settle
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.series import machines
 from explorer.views.explorer.survey import survey_note, survey_scene, survey_sentence
 from explorer.views.explorer.tradeoff import Scene, build_scene, look_of
 

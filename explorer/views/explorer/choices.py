@@ -9,6 +9,7 @@ import pandas as pd
 
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.ladders import Machine
 from explorer.analysis.reprice import DELETION, own_price, reprice, reprice_at
 from explorer.costing import Price, price_at, providers
 from explorer.page import amounts
@@ -16,7 +17,6 @@ from explorer.page.amounts import age_words
 from explorer.store.queries import Filter
 from explorer.views.explorer.payments import PAYMENTS, Payment, known_measures
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
-from explorer.views.explorer.series import machines
 
 
 def clouds(rows: pd.DataFrame, prices: Sequence[Price]) -> tuple[str, ...]:
@@ -222,6 +222,19 @@ def _fit(
         deletions=deletions,
     )
     return Settled(question=question, choices=choices, rows=rows, shown=shown)
+
+
+def machines(rows: pd.DataFrame) -> list[Machine]:
+    """The machine of each row."""
+    columns = (rows["device"], rows["hardware"], rows["threads"], rows["world_size"])
+    known: dict[tuple[object, ...], Machine] = {}  # a sweep has few, and as many rows as it has runs
+    for key in zip(*columns, strict=True):
+        if key not in known:
+            device, hardware, threads, world_size = key
+            known[key] = Machine(
+                device=str(device), hardware=str(hardware), threads=int(threads), world_size=int(world_size)
+            )
+    return [known[key] for key in zip(*columns, strict=True)]
 
 
 def hardware_labels(frame: pd.DataFrame) -> list[str]:

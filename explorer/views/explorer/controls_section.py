@@ -7,7 +7,7 @@ import ipywidgets as widgets
 from explorer.errors import ExplorerError
 from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.control_rows import control_blocks
+from explorer.views.explorer.comparison_tables import control_blocks
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 

@@ -1,18 +1,134 @@
-"""What leaves the explorer: files of exactly what is shown, and the view itself as a token to paste."""
+"""What leaves the explorer: files of exactly what is shown, and the view itself as a token to paste.
 
+`exports/<name>.csv` comes with `exports/<name>.csv.json`: the question that was asked and the token that asks it
+again, the digests of file, database and price table, the prices that the costs are made with, and the head of the
+ledger of every governed run that is shown, so that a reader of the file can trace its numbers.
+"""
+
+import datetime
+import hashlib
+import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import ipywidgets as widgets
+import pandas as pd
 
-from explorer.errors import ExplorerError
+from explorer import __version__, rundir
+from explorer.canonical import digest
+from explorer.costing import Price
+from explorer.errors import AnalysisError, ExplorerError
 from explorer.page.document import Paragraph
 from explorer.page.html import element, fragment
-from explorer.views.explorer.exports import FORMATS, Format
+from explorer.page.pictures import Chart, drawn
+from explorer.store import frames
+from explorer.store.export import RULE, csv_text
+from explorer.store.queries import Table
 from explorer.views.explorer.question import Question, from_token, to_token
+from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import Quiet
+
+Format = Literal["csv", "parquet", "svg", "png", "pdf"]
+FORMATS: tuple[Format, ...] = ("csv", "parquet", "svg", "png", "pdf")
+
+
+def export(
+    kind: Format,
+    *,
+    rows: pd.DataFrame,
+    chart: Chart,
+    question: Question,
+    target: float | None,
+    snapshot: Snapshot,
+    directory: Path,
+    name: str,
+) -> Path:
+    """Write one file and its origin into `directory`, and return the file's path.
+
+    `chart` has a width in pixels; `target` is the quality at which recipes are compared. Raises `RunError` if the disk
+    refuses, `StoreError` if the database cannot be read any more, and `AnalysisError` if a ledger that is shown is no
+    longer the one in it.
+    """
+    content = encode(kind, rows=rows, chart=chart)
+    path = directory / f"{name}.{kind}"
+    origin = {
+        "file": path.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "rows": len(rows),
+        **({"texts": RULE} if kind == "csv" else {}),
+        "query": {**question.as_json(), "target_used": target},
+        **_view(question),
+        "database_sha256": snapshot.sha256,
+        "prices": prices_behind(rows, snapshot.prices),
+        **ledgers_behind(rows, snapshot.database),
+        "made_at": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "explorer": __version__,
+    }
+    rundir.write_bytes(path, content)
+    rundir.write_json(path.with_name(f"{path.name}.json"), origin)
+    return path
+
+
+def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
+    """The bytes of the file."""
+    if kind == "csv":
+        plain = rows.astype(object).where(rows.notna(), None)
+        for column in {"train_seconds_windows", "inference_windows"} & set(plain.columns):
+            lists = [None if cell is None else list(map(float, cell)) for cell in plain[column]]
+            plain[column] = pd.Series(lists, index=plain.index, dtype=object)
+        table = Table(columns=tuple(map(str, plain.columns)), rows=tuple(plain.itertuples(index=False, name=None)))
+        return csv_text(table).encode()
+    if kind == "parquet":
+        buffer = io.BytesIO()
+        rows.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    return drawn(kind, chart)
+
+
+def prices_behind(rows: pd.DataFrame, prices: Sequence[Price]) -> dict[str, Any]:
+    """The digest of the price table, and which price the costs of each hardware are made with; None for no price."""
+    columns = ["hardware", "world_size", "usd_per_hour", "price_source", "price_as_of"]
+    shown = rows[columns].drop_duplicates() if set(columns) <= set(rows.columns) else pd.DataFrame(columns=columns)
+    used = shown.astype(object).where(shown.notna(), None).to_dict("records")
+    return {"table_sha256": digest([list(astuple(price)) for price in prices]), "used": used}
+
+
+def ledgers_behind(rows: pd.DataFrame, database: Path) -> dict[str, Any]:
+    """The heads of the ledgers of the governed runs among the rows: origin, size and root, as they were read.
+
+    Of means there are none, and that is said. Raises `AnalysisError` where the database has another root by now.
+    """
+    if not {"run_id", "ledger_root"} <= set(rows.columns):
+        return {"ledgers": None, "ledgers_note": "the rows are means over runs: no single run is shown"}
+    governed = rows[rows["ledger_root"].notna()].drop_duplicates(["sweep", "run_id"])
+    sweeps = list(governed["sweep"].unique())
+    heads = pd.concat([frames.ledger_heads(database, sweep=sweep) for sweep in sweeps]) if sweeps else pd.DataFrame()
+    known = {(head["sweep"], head["run_id"]): head for head in heads.to_dict("records")}
+    found = []
+    for run in governed[["sweep", "run_id", "ledger_root"]].to_dict("records"):
+        head = known.get((run["sweep"], run["run_id"]))
+        if head is None or head["root"] != run["ledger_root"]:
+            raise AnalysisError(f"the ledger of {run['run_id']} is not the one that is shown: press Refresh")
+        found.append(
+            {"sweep": head["sweep"], "run": head["run_id"], **{k: head[k] for k in ("origin", "size", "root")}}
+        )
+    return {"ledgers": found, "ledgers_note": "as read when the database was made; `explorer ledger verify` checks one"}
+
+
+def _view(question: Question) -> dict[str, str | None]:
+    """The token, and the command that opens the same view."""
+    try:
+        token = to_token(question)
+    except AnalysisError as error:
+        return {"view": None, "view_note": str(error)}
+    return {"view": token, "view_note": f"explorer open explore --view {token}"}
+
+
+# ---- the widget
 
 LABEL = "This view (paste another one here)"
 

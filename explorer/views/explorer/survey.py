@@ -15,9 +15,9 @@ from explorer.page import amounts
 from explorer.page.document import Column, Row, Table
 from explorer.page.theme import Look
 from explorer.run_files import metric_of
+from explorer.views.explorer.choices import machines
 from explorer.views.explorer.payments import MEASURES, Payment, amount
-from explorer.views.explorer.series import group_name, machines
-from explorer.views.explorer.tradeoff import Scene, extent
+from explorer.views.explorer.tradeoff import Scene, extent, group_name
 from explorer.views.notebook import named, swatch
 
 PLACES = (72, 44)  # of the chart, across and up: at most so many points are drawn beside the frontier

@@ -15,12 +15,14 @@ from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.run_files import Metric
 from explorer.views.explorer.axes import Heights, heights, payment_axis, quality_axis
+from explorer.views.explorer.choices import machines
 from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
-from explorer.views.explorer.series import group_of, run_labels, series_names
 
 BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
 MAX_DRAWN = 600  # points of all lines together; where there are many, each has fewer
-MAX_RUNS = 500  # marks; of more runs the means are drawn alone
+MAX_RUNS = 500  # marks; of more runs only the means are drawn
+UNGOVERNED = "no policy"
+NO_METHODS = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,6 +231,58 @@ def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
     others = set(means.loc[means["recipe"] != baseline, "group"])
     return next(iter(mine)) if len(mine) == 1 and not mine & others else None
 
+
+# ---- names and groups of curves: a curve is one recipe on one machine
+
+
+def series_names(found: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
+    """The name of each curve, by its machine and label."""
+    several = len({curve.setting.machine for curve in found}) > 1
+    return {
+        (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}" if several else curve.label
+        for curve in found
+    }
+
+
+def run_labels(rows: pd.DataFrame, found: Sequence[Curve]) -> tuple[list[Machine], list[str]]:
+    """The machine and the label of each row's curve: the recipe, with its digest where several have that name."""
+    known = {(curve.setting.machine, curve.label) for curve in found}
+    places = machines(rows)
+    labels = [
+        recipe if (place, recipe) in known else f"{recipe} ({digest[:6]})"
+        for place, recipe, digest in zip(places, rows["recipe"], rows["recipe_digest"], strict=True)
+    ]
+    return places, labels
+
+
+def group_of(rows: pd.DataFrame, found: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
+    """What gives each curve its colour, by its machine and label; `compare` is that of a `Question`."""
+    first = rows.drop_duplicates(["recipe_digest", "device", "hardware", "threads", "world_size"])
+    places, labels = run_labels(first, found)
+    return {
+        (place, label): group_name(compare, label, place, methods, policy)
+        for place, label, methods, policy in zip(places, labels, first["methods"], _policies(first), strict=True)
+    }
+
+
+def group_name(compare: str, label: str, place: Machine, methods: object, policy: object) -> str:
+    """One value of what is compared."""
+    match compare:
+        case "methods":
+            return str(methods).replace("+", " + ") if isinstance(methods, str) and methods else NO_METHODS
+        case "hardware":
+            return str(place)
+        case "policy":
+            return policy if isinstance(policy, str) else UNGOVERNED
+        case _:
+            return label
+
+
+def _policies(rows: pd.DataFrame) -> pd.Series:
+    return rows["policy"] if "policy" in rows else pd.Series(None, index=rows.index, dtype=object)
+
+
+# ---- drawing
 
 BRUSH = "brush"
 PICKED = "picked"

@@ -15,10 +15,17 @@ from explorer.page import amounts
 from explorer.page.document import Paragraph
 from explorer.page.html import Markup, element, fragment, style
 from explorer.views.ledger.access_section import AccessSection
-from explorer.views.ledger.badge import badge_html, badge_words, simulated_note
 from explorer.views.ledger.deletion_section import DeletionSection
 from explorer.views.ledger.lineage_section import LineageSection
-from explorer.views.ledger.open_run import OpenRun, find_run, governed_runs, open_run
+from explorer.views.ledger.open_run import (
+    OpenRun,
+    badge_html,
+    badge_words,
+    find_run,
+    governed_runs,
+    open_run,
+    simulated_note,
+)
 from explorer.views.ledger.pane import buttons
 from explorer.views.ledger.training_section import TrainingSection
 from explorer.views.ledger.two_runs_section import TwoRunsSection

@@ -26,10 +26,9 @@ from explorer.runlog.documents import POLICY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import Missing
 from explorer.views.ledger import depth, matrices
-from explorer.views.ledger.badge import TITLES, badge_words, simulated_note
 from explorer.views.ledger.depth import MEASURES, P_VALUES, depth_profile, profile_frame
 from explorer.views.ledger.matrices import DENIED, NOTHING, STATES, TRAINED, UNMEASURED, shown_layers, signed_matrix
-from explorer.views.ledger.open_run import OpenRun, open_run
+from explorer.views.ledger.open_run import TITLES, OpenRun, badge_words, open_run, simulated_note
 from explorer.views.ledger.pane import Pane, Section, heading, measure_buttons, note, warning
 from explorer.views.ledger.training_section import no_profiles
 from explorer.views.notebook import Quiet, named

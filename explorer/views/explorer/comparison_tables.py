@@ -1,9 +1,11 @@
-"""The comparison table: what every recipe needs to be as good as the baseline, what it reaches for as much as the
-baseline is paid, and how sure either is."""
+"""The two tables that compare recipes: with the baseline, and with their controls. Notebook and report share them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import pandas as pd
+
 from explorer import costing
+from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
 from explorer.analysis.ladders import Machine
@@ -11,15 +13,16 @@ from explorer.analysis.reprice import own_price
 from explorer.analysis.sentences import (
     by_how_much,
     call_words,
+    control_sentences,
     control_words,
     fresh_words,
     inference_interval,
+    interval,
     ratio_interval,
 )
-from explorer.analysis.sentences import interval as points
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts, theme
-from explorer.page.document import Column, Row, Span, Table, Text, with_note
+from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, Text, with_note
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.notebook import swatch
 
@@ -76,7 +79,7 @@ def difference(result: EqualBudget | None) -> Text:
     shown = by_how_much(result.difference, result.setting.kind)
     if result.adjusted_low is None:
         return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
-    return with_note(shown, points(result.adjusted_low, result.adjusted_high, result.setting.kind))
+    return with_note(shown, interval(result.adjusted_low, result.adjusted_high, result.setting.kind))
 
 
 def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
@@ -170,3 +173,66 @@ def _inference(result: EqualQuality) -> Text:
         slower = (Span(f"{amounts.ratio(result.inference_ratio)} slower", "warn", hover=hover),)
         return with_note(slower, inference_interval(result))
     return with_note(amounts.ratio(result.inference_ratio), inference_interval(result))
+
+
+# ---- recipes and their controls
+
+CONTROLS = (
+    "Recipe",
+    "Budget",
+    "Control",
+    "Its budget",
+    "Time of control",
+    "Difference",
+    "95% interval",
+    "n",
+    "Verdict",
+)
+CAPTION = (
+    "Recipes and their controls: the baseline trained for as long, and examples chosen at random. Intervals are"
+    " adjusted for all recipes with the same control at the same budget."
+)
+
+
+def control_rows(pairs: Sequence[Controlled]) -> list[tuple[str, ...]]:
+    """Return a row for each recipe, budget and control; the columns are `CONTROLS`."""
+    return [
+        (
+            pair.label,
+            f"{pair.ssr:g}",
+            pair.name if pair.control == "random-subset" else f"{pair.name} for as long",
+            amounts.MISSING if pair.control_ssr is None else f"{pair.control_ssr:g}",
+            amounts.seconds(pair.control_seconds),
+            by_how_much(pair.against.difference, pair.setting.kind),
+            _interval(pair),
+            str(pair.against.n),
+            f"{pair.verdict}: the gain vanishes" if pair.gain_vanishes else pair.verdict,
+        )
+        for pair in pairs
+    ]
+
+
+def _interval(pair: Controlled) -> str:
+    """Return the interval that the verdict rests on."""
+    at = pair.against
+    return interval(at.adjusted_low, at.adjusted_high, pair.setting.kind, reason=at.reason)
+
+
+def control_table(pairs: Sequence[Controlled]) -> Table:
+    """Return the table of recipes and their controls, in which a recipe that beats its control is strong."""
+    columns = [Column(title, number=title in ("Budget", "Its budget", "n")) for title in CONTROLS]
+    rows = [
+        Row(cells, strong=pair.verdict == "better", quiet=pair.verdict == "not compared")
+        for pair, cells in zip(pairs, control_rows(pairs), strict=True)
+    ]
+    return Table(columns, rows, CAPTION)
+
+
+def control_blocks(rows: pd.DataFrame) -> Iterator[Block]:
+    """Yield what the controls among some rows of `results` show: the table and sentences; nothing without controls."""
+    pairs = controlled(rows)
+    if not pairs:
+        return
+    yield control_table(pairs)
+    for words in control_sentences(pairs):
+        yield Paragraph(f"{words}.", "note")
