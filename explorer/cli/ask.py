@@ -14,7 +14,7 @@ from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.ask import ask as answer
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
-from explorer.cli.options import RUNS, Runs
+from explorer.cli import options
 from explorer.cli.results import tell_left_out, tell_upkeep
 from explorer.errors import StoreError, unknown
 from explorer.page import amounts
@@ -71,7 +71,7 @@ def ask(
         str | None,
         typer.Option("--hardware", metavar="NAME", help="Only results on this hardware. Default: all hardware."),
     ] = None,
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.
 
@@ -152,7 +152,7 @@ def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
     yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = ask_words.confirming_command(best, None if runs == RUNS else runs)
+        command = ask_words.confirming_command(best, None if runs == options.RUNS else runs)
         yield f"To confirm it on fresh seeds: {command}"
 
 

@@ -13,7 +13,7 @@ from explorer.audit.conform import conform as judge
 from explorer.audit.history import badge
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
-from explorer.cli.options import CANNOT_BE_TOLD, RunDirectory, Steps, clock, span_of
+from explorer.cli import options
 from explorer.errors import LedgerError
 from explorer.ledger.proof import SUFFIX, make_proof, write_proof
 from explorer.page.document import Block
@@ -29,13 +29,13 @@ BARS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
 def trace(
-    run: RunDirectory,
+    run: options.RunDirectory,
     layer: Annotated[str | None, typer.Option("--layer", metavar="L", help="All classes in this layer.")] = None,
     class_: Annotated[str | None, typer.Option("--class", metavar="C", help="This class in all layers.")] = None,
     parameter: Annotated[
         str | None, typer.Option("--parameter", metavar="P", help="All classes in the layer of this parameter.")
     ] = None,
-    steps: Steps = None,
+    steps: options.Steps = None,
     check: Annotated[
         bool, typer.Option("--check", help="Recompute every sum from the ledger, however many segments.")
     ] = False,
@@ -49,7 +49,7 @@ def trace(
         raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
     ledger = RunLedger(run)
     verified = None if trust is None else _verified(ledger, trust)
-    chosen = ledger.range_of(*span_of(steps))
+    chosen = ledger.range_of(*options.span_of(steps))
     answer = ask(ledger, layer=layer, class_=class_, parameter=parameter, steps=chosen, check=check)
     if len(chosen) <= LISTED:
         answer = with_examples(ledger, answer)
@@ -63,7 +63,7 @@ def trace(
 
 
 def _verified(run: RunLedger, trust: Path) -> bool:
-    return badge(run, trust=read_trust(trust), now=clock()).verified
+    return badge(run, trust=read_trust(trust), now=options.clock()).verified
 
 
 def _prove(run: RunLedger, answer: Trace, directory: Path) -> int:
@@ -175,7 +175,7 @@ just as well. Give a trust file from a source other than this directory: --trust
 
 
 def conform(
-    run: RunDirectory,
+    run: options.RunDirectory,
     trust: Annotated[
         Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")
     ] = None,
@@ -186,12 +186,12 @@ def conform(
     not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
     """
     believed = None if trust is None else read_trust(trust)
-    conformance = judge(RunLedger(run), trust=believed, now=clock())
+    conformance = judge(RunLedger(run), trust=believed, now=options.clock())
     return Answer(
         page=lambda: _conform_page(conformance, run),
         record=lambda: _conform_record(conformance),
         holds=conformance.conforms,
-        status=CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
+        status=options.CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import PassphraseFile, TrustFile, clock
+from explorer.cli import options
 from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
 from explorer.ledger.cosign import begin_memory, memory_of
@@ -63,7 +63,7 @@ def new(
             help="File to write the new key to, or an existing key in an SSH agent: ssh-agent:NAME.",
         ),
     ],
-    trust: TrustFile,
+    trust: options.TrustFile,
     branch: Annotated[
         list[str] | None,
         typer.Option("--branch", metavar="PATH", help="A branch of the taxonomy that it may vouch for; repeatable."),
@@ -79,7 +79,7 @@ def new(
         typer.Option("--not-after", metavar="TIME", help=f"End of validity. Default: {DAYS} days after the start."),
     ] = None,
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
 
@@ -90,7 +90,7 @@ def new(
 
     A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
     """
-    begins = format_time(clock()) if not_before is None else not_before
+    begins = format_time(options.clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
     private = keys.read_key(key_file, None) if in_agent else keys.new_key()
@@ -129,7 +129,7 @@ def new(
 
 def passphrase(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="A key file: of a signing key or of a reader's key.")],
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
     new_passphrase_file: Annotated[
         Path | None,
         typer.Option(
@@ -158,7 +158,7 @@ def list_(
     trust: Annotated[Path, typer.Argument(metavar="TRUST", help="A trust file.")],
 ) -> Answer:
     """List the authorities of a trust file: roles, branches, keys, validity, quorums."""
-    trusted, now = read_trust(trust), clock()
+    trusted, now = read_trust(trust), options.clock()
     return Answer(page=lambda: _listing_lines(trusted, now), record=lambda: _listing(trusted, now))
 
 
@@ -181,7 +181,7 @@ def _listing_lines(trusted: Trust, now: int) -> Iterator[str]:
 
 def revoke(
     name: Name,
-    trust: TrustFile,
+    trust: options.TrustFile,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, shown where the key is rejected.")],
     key: Annotated[
         str | None,
@@ -197,19 +197,19 @@ def revoke(
     Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
     at which it began (`from` in the list).
     """
-    moment = format_time(clock() if at is None else parse_time(at))
+    moment = format_time(options.clock() if at is None else parse_time(at))
     with alone(trust):
         before = read_trust(trust)
         revocation = Revocation(at=moment, reason=reason)
         after = with_revocation(before, name, key=key, revocation=revocation)
         write_trust(trust, after)
     words = f"revoked as of {moment}: {name} in {trust}; distribute the new trust file"
-    return Answer(page=lambda: [words], record=lambda: _listing(after, clock()))
+    return Answer(page=lambda: [words], record=lambda: _listing(after, options.clock()))
 
 
 def quorum(
     role: Annotated[Role, typer.Argument(metavar="ROLE", help="Role of the authorities to count.")],
-    trust: TrustFile,
+    trust: options.TrustFile,
     documents: Annotated[
         int | None, typer.Option("--documents", metavar="N", help="Signatures that a document needs.")
     ] = None,
@@ -224,7 +224,7 @@ def quorum(
         after = with_quorum(before, role, documents=documents, checkpoints=checkpoints)
         write_trust(trust, after)
     words = f"quorum of {role} in {trust}: {_quorum_words(after.quorum, role)}"
-    return Answer(page=lambda: [words], record=lambda: _listing(after, clock()))
+    return Answer(page=lambda: [words], record=lambda: _listing(after, options.clock()))
 
 
 def _read_or_new(path: Path) -> Trust:
@@ -248,7 +248,7 @@ def _added_lines(authority: Authority, key: AuthorityKey) -> list[str]:
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
     """Return the record of an authority with one of its keys."""
     authority = find(trust, name)
-    made = next(each for each in _keys(authority, clock()) if each["public_key"] == key.public_key)
+    made = next(each for each in _keys(authority, options.clock()) if each["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
 
 

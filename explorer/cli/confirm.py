@@ -9,9 +9,9 @@ import typer
 from explorer import rundir
 from explorer.analysis.sentences import control_words
 from explorer.analysis.verdict import Verdict, sweep_verdicts
-from explorer.cli.answer import verdict_blocks
-from explorer.cli.options import RUNS, Data, Engine, Runs, Workers
+from explorer.cli import options
 from explorer.cli.sweep import estimated, execute, finish, plan_blocks
+from explorer.cli.verdicts import verdict_blocks
 from explorer.page.terminal import Answer, show
 from explorer.store import frames
 from explorer.store.frames import with_confirming
@@ -27,10 +27,10 @@ def confirm(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="The recipe to confirm.")],
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Number of fresh seeds.")] = 3,
     plan: Annotated[bool, typer.Option("--plan", help="Only write the specification and show what it takes.")] = False,
-    runs: Runs = RUNS,
-    data: Data = None,
-    engine: Engine = "warm",
-    workers: Workers = None,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    engine: options.Engine = "warm",
+    workers: options.Workers = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the plan, or a line for every event and for the verdict.")
     ] = False,

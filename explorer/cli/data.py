@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Data
+from explorer.cli import options
 from explorer.cli.tags import write_table
 from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
@@ -32,7 +32,7 @@ def data_(
         list[str] | None,
         typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the dataset, as in a recipe; repeatable."),
     ] = None,
-    data: Data = None,
+    data: options.Data = None,
     croissant: Annotated[
         Path | None,
         typer.Option("--croissant", metavar="FILE", help="Also write the card as MLCommons Croissant (JSON-LD)."),
@@ -67,7 +67,7 @@ def tags_dataset(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")],
     salts: Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")],
     authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Authority of all records.")],
-    data: Data = None,
+    data: options.Data = None,
 ) -> Answer:
     """Make the tag table of a dataset's training examples from its own provenance.
 

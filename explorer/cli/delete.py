@@ -7,20 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import rundir
-from explorer.cli.options import (
-    AuthorityName,
-    Class,
-    Data,
-    Expires,
-    Json,
-    OwnLoop,
-    Private,
-    Records,
-    RunDirectory,
-    TrustFile,
-    clock,
-    today,
-)
+from explorer.cli import options
 from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
 from explorer.deletion.deletion_plan import LEVELS, Plan
@@ -51,14 +38,14 @@ SHOWN = 6  # layers on a line
 
 
 def plan(
-    run: RunDirectory,
-    class_: Class = None,
-    record: Records = None,
-    authority: AuthorityName = None,
+    run: options.RunDirectory,
+    class_: options.Class = None,
+    record: options.Records = None,
+    authority: options.AuthorityName = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Measure steps of the replay now: about a minute, on a quiet machine.")
     ] = False,
-    data: Data = None,
+    data: options.Data = None,
 ) -> Answer:
     """Show what a deletion takes: its level, what the target touched, time and cost, and what it cannot reach.
 
@@ -164,7 +151,7 @@ def _cost(planned: Plan) -> str:
     if planned.cost.usd is None:
         return "not known, like the time"
     low, high = planned.cost.low, planned.cost.high
-    price = price_words(planned.cost.price, hardware="", today=today())
+    price = price_words(planned.cost.price, hardware="", today=options.today())
     interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
     return f"${planned.cost.usd:.3g}{interval} at {price}"
 
@@ -177,9 +164,9 @@ New = Annotated[Path, typer.Argument(metavar="NEW", help="The run that the delet
 def certify(
     new: New,
     old: Annotated[Path, typer.Option("--old", metavar="RUN", help="The run with the target.")],
-    trust: TrustFile,
-    expires: Expires = None,
-    governance: Private = None,
+    trust: options.TrustFile,
+    expires: options.Expires = None,
+    governance: options.Private = None,
 ) -> Answer:
     """Certify a deletion made by `explorer delete run`, and record it in the project's ledger.
 
@@ -204,7 +191,7 @@ def certified(
     not_reached: tuple[NotReached, ...],
 ) -> Answer:
     """Certify, and answer with what came out. The passphrase of the trainer's key is known by now."""
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     name, key = trainer_key(new, trust=believed, now=now, private=private)
     done = conclude(
         old,
@@ -248,9 +235,9 @@ def _certified_record(done: Concluded, new: Path) -> dict[str, Any]:
 
 
 def erase(
-    run: RunDirectory,
-    class_: Class = None,
-    record: Records = None,
+    run: options.RunDirectory,
+    class_: options.Class = None,
+    record: options.Records = None,
     salts: Annotated[
         Path | None,
         typer.Option("--salts", metavar="FILE", help="Salts of the records. Default: where the run had them."),
@@ -258,7 +245,7 @@ def erase(
     trust: Annotated[
         Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
     ] = None,
-    governance: Private = None,
+    governance: options.Private = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Erase. Without this option, only show what would be erased.")
     ] = False,
@@ -280,7 +267,7 @@ def erase(
     if yes:
         provide_trainer(run, private=governance)
         believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
-        name, key = trainer_key(run, trust=believed, now=clock(), private=governance)
+        name, key = trainer_key(run, trust=believed, now=options.clock(), private=governance)
         with Project.open(runs_of(run), key=key, name=name) as project:
             entry = erase_for_good(ledger, erasure, project=project)
     return Answer(
@@ -320,7 +307,7 @@ def verify(
         typer.Option("--old", metavar="RUN", help="The run with the target; a directory with its ledger is enough."),
     ],
     new: Annotated[Path, typer.Option("--new", metavar="RUN", help="The run without the target, with its model.")],
-    trust: TrustFile,
+    trust: options.TrustFile,
     records: Annotated[
         Path | None,
         typer.Option("--records", metavar="FILE", help="List of deleted records to which the certificate commits."),
@@ -329,13 +316,13 @@ def verify(
         bool,
         typer.Option("--counterfactual", help="Train the run without the target, and compare every tensor."),
     ] = False,
-    data: Data = None,
+    data: options.Data = None,
     governance: Annotated[
         Path | None,
         typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
     ] = None,
-    loop: OwnLoop = None,
-    json: Json = False,
+    loop: options.OwnLoop = None,
+    json: options.Json = False,
 ) -> Answer:
     """Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.
 
@@ -343,7 +330,7 @@ def verify(
     """
     content = read_bytes(certificate, max_bytes=MAX_BYTES, error=ProvenanceError)
     verified = verify_certificate(
-        content, old=old, new=new, trust=read_trust(trust), now=clock(), records=records, where=str(certificate)
+        content, old=old, new=new, trust=read_trust(trust), now=options.clock(), records=records, where=str(certificate)
     )
     compared = (
         part("delete verify --counterfactual")(verified, new, data=data, private=governance, loop=loop, quiet=json)

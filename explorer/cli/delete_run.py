@@ -9,19 +9,8 @@ import typer
 
 from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, reference
+from explorer.cli import options
 from explorer.cli.delete import certified, time_words
-from explorer.cli.options import (
-    AuthorityName,
-    Class,
-    Data,
-    Expires,
-    Json,
-    OwnLoop,
-    Private,
-    Records,
-    RunDirectory,
-    clock,
-)
 from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_trainer
 from explorer.data.sources import load
@@ -53,10 +42,10 @@ LEVELS = ("G2", "G3")
 
 
 def run(
-    run: RunDirectory,
-    class_: Class = None,
-    record: Records = None,
-    authority: AuthorityName = None,
+    run: options.RunDirectory,
+    class_: options.Class = None,
+    record: options.Records = None,
+    authority: options.AuthorityName = None,
     level: Annotated[
         str | None,
         typer.Option("--level", metavar="G2|G3", help="Deletion level. Default: the one that takes less work."),
@@ -80,11 +69,11 @@ def run(
     trust: Annotated[
         Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
     ] = None,
-    expires: Expires = None,
-    governance: Private = None,
-    data: Data = None,
-    loop: OwnLoop = None,
-    json: Json = False,
+    expires: options.Expires = None,
+    governance: options.Private = None,
+    data: options.Data = None,
+    loop: options.OwnLoop = None,
+    json: options.Json = False,
 ) -> Answer:
     """Delete examples from a run: make the run without them, with a certificate that anyone can check.
 
@@ -99,7 +88,7 @@ def run(
     text = _text(request) if request is not None else f"delete {target.words}"
     provide_trainer(run, private=governance)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
     open_whole(run, papers=run, trust=believed, now=now)
 
@@ -200,7 +189,7 @@ FEW = 8  # references below which the table says what they cannot show
 
 
 def evidence(
-    run: RunDirectory,
+    run: options.RunDirectory,
     class_: Annotated[str, typer.Argument(metavar="CLASS", help="A class of the run, or a branch of classes.")],
     references: Annotated[
         list[Path],
@@ -211,7 +200,7 @@ def evidence(
             " for each: three seeds at least.",
         ),
     ],
-    data: Data = None,
+    data: options.Data = None,
 ) -> Answer:
     """Measure what a model knows about a class, compared with models trained without it. This proves nothing.
 

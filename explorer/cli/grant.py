@@ -2,7 +2,6 @@
 
 import io
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +13,7 @@ import typer
 
 from explorer import rundir
 from explorer.audit.history import badge
-from explorer.cli.options import (
-    KeyFile,
-    PassphraseFile,
-    ReaderPassphraseFile,
-    RunDirectory,
-    SignedOut,
-    Steps,
-    TrustFile,
-    clock,
-    span_of,
-)
+from explorer.cli import options
 from explorer.cli.signing import load_key, load_reader_key, new_passphrase
 from explorer.disclosure import wrapped
 from explorer.disclosure.access_log import Listed, wrapped_grants
@@ -37,8 +26,8 @@ from explorer.disclosure.requests import answer as answer_request
 from explorer.disclosure.wrapped import believe, naming, open_keys, parse_wrapped, words, wrap_keys
 from explorer.disclosure.wrapped import revoke as take_back
 from explorer.errors import ProvenanceError, unknown
-from explorer.page.document import Block
-from explorer.page.terminal import Answer, table, visible
+from explorer.page.document import Block, Paragraph
+from explorer.page.terminal import Answer, table
 from explorer.project import Project, read_project, runs_of
 from explorer.provenance.envelope import MAX_BYTES, key_id, parse_envelope, write_envelope
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant, sign_grant
@@ -68,7 +57,7 @@ File = Annotated[Path, typer.Argument(metavar="GRANT", help="A signed grant.")]
 def key(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the new key.")],
     unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
-    passphrase_file: ReaderPassphraseFile = None,
+    passphrase_file: options.ReaderPassphraseFile = None,
 ) -> Answer:
     """Make a reader's key and print its public key, which goes into a grant as `public_key`.
 
@@ -86,14 +75,14 @@ def key(
 
 def sign(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A grant: a draft (YAML) or a signed file.")],
-    key: KeyFile,
-    trust: TrustFile,
-    out: SignedOut,
-    passphrase_file: PassphraseFile = None,
+    key: options.KeyFile,
+    trust: options.TrustFile,
+    out: options.SignedOut,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Sign a grant, its owner first, or add a signature to a signed one. Takes a key of data governance."""
     signing = load_key(key, passphrase_file)
-    envelope = sign_grant(file, [signing], trust=read_trust(trust), now=clock())
+    envelope = sign_grant(file, [signing], trust=read_trust(trust), now=options.clock())
     write_envelope(out, envelope)
     signer, signatures = key_id(public_bytes(signing)), len(envelope.signatures)
     return Answer(
@@ -109,7 +98,7 @@ def sign(
 
 def check(
     grant: File,
-    trust: TrustFile,
+    trust: options.TrustFile,
     run: Annotated[
         Path | None, typer.Option("--run", metavar="RUN", help="Also check that it opens this run and was not revoked.")
     ] = None,
@@ -130,9 +119,9 @@ def check(
 
 
 def answer(
-    run: RunDirectory,
+    run: options.RunDirectory,
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="A request, from `explorer read --request`.")],
-    trust: TrustFile,
+    trust: options.TrustFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the answer.")],
 ) -> Answer:
     """Answer a reader's request: check it and its grant, record it, and wrap the keys that it asks for.
@@ -142,9 +131,9 @@ def answer(
     """
     where, believed, ledger = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
-    name, signing = trainer_key(run, trust=believed, now=clock())
+    name, signing = trainer_key(run, trust=believed, now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
-        made = answer_request(ledger, signed, trust=believed, now=clock(), project=project, where=where)
+        made = answer_request(ledger, signed, trust=believed, now=options.clock(), project=project, where=where)
     replace_private(out, made.content)
     grant, query = made.grant.value, made.query
     asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
@@ -164,7 +153,7 @@ def answer(
     )
 
 
-def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
+def wrap(run: options.RunDirectory, grant: File, trust: options.TrustFile) -> Answer:
     """Hand over all keys of a run that a grant covers, before any request: `RUN/grants/<id>.json`.
 
     A pack takes such keys along. That they were handed over is one entry; what is read with them, then or after the
@@ -174,7 +163,7 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
     the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
     """
     signed, ledger = _open(grant, trust), RunLedger(run)
-    name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
+    name, signing = trainer_key(run, trust=read_trust(trust), now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         made = wrap_keys(ledger, signed, project=project)
     return Answer(
@@ -194,16 +183,16 @@ def wrap(run: RunDirectory, grant: File, trust: TrustFile) -> Answer:
 
 
 def revoke(
-    run: RunDirectory,
+    run: options.RunDirectory,
     grant: Annotated[str, typer.Argument(metavar="GRANT", help="Id of the grant, or the signed file.")],
-    trust: TrustFile,
+    trust: options.TrustFile,
 ) -> Answer:
     """Revoke a grant in all runs of the project, and remove its wrapped keys.
 
     Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has already copied
     cannot be taken back.
     """
-    name, signing = trainer_key(run, trust=read_trust(trust), now=clock())
+    name, signing = trainer_key(run, trust=read_trust(trust), now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         if Path(grant).is_file():
             envelope = parse_envelope(read_bytes(Path(grant), max_bytes=MAX_BYTES, error=ProvenanceError), where=grant)
@@ -224,10 +213,10 @@ def revoke(
     )
 
 
-def list_(run: RunDirectory, trust: TrustFile) -> Answer:
+def list_(run: options.RunDirectory, trust: options.TrustFile) -> Answer:
     """List the grants whose keys were wrapped for a run: grantee, classes, expiry, state."""
     recorded = tuple(read_project(runs_of(run)))
-    grants = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=clock())
+    grants = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=options.clock())
     columns = ("grant", "to", "classes", "entries", "until", "now")
     return Answer(
         page=lambda: [table(columns, map(_cells, grants))],
@@ -239,7 +228,7 @@ def list_(run: RunDirectory, trust: TrustFile) -> Answer:
 
 def _open(grant: Path, trust: Path) -> Signed[Grant]:
     content = read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
-    return open_grant(content, trust=read_trust(trust), now=clock(), where=str(grant))
+    return open_grant(content, trust=read_trust(trust), now=options.clock(), where=str(grant))
 
 
 def _key_lines(keys: Mapping[tuple[str, str], int]) -> list[str]:
@@ -269,7 +258,7 @@ WORDS = ("layer", "class", "action", "rule", "evidence")  # columns that are no 
 
 
 def read(
-    run: RunDirectory,
+    run: options.RunDirectory,
     key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The reader's key file.")],
     grant: Annotated[
         Path | None,
@@ -291,7 +280,7 @@ def read(
             "--kind", metavar="KIND", help="Kind of entries: step, profile or decision. Default: the first one granted."
         ),
     ] = None,
-    steps: Steps = None,
+    steps: options.Steps = None,
     trust: Annotated[
         Path | None,
         typer.Option(
@@ -300,7 +289,7 @@ def read(
             help="Trust file; the ledger is verified too. Default: the run's own, unverified.",
         ),
     ] = None,
-    passphrase_file: ReaderPassphraseFile = None,
+    passphrase_file: options.ReaderPassphraseFile = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows to a file, .csv or .parquet.")
     ] = None,
@@ -323,11 +312,15 @@ def read(
     if request is not None:
         if grant is None or out is not None:
             raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
-        asked = {"kind": kind, "class_": class_, "steps": ledger.range_of(*span_of(steps))}
+        asked = {"kind": kind, "class_": class_, "steps": ledger.range_of(*options.span_of(steps))}
         return _ask(ledger, grant, reader, believed, request, asked=asked)
     assert answer is not None
     verified = None if trust is None else _verified(ledger, believed)
-    named = {"kind": kind, "class_": class_, "steps": None if steps is None else ledger.range_of(*span_of(steps))}
+    named = {
+        "kind": kind,
+        "class_": class_,
+        "steps": None if steps is None else ledger.range_of(*options.span_of(steps)),
+    }
     asked = {name: value for name, value in named.items() if value is not None}
     shown = _with_answer(ledger, answer, reader, believed, asked=asked)
     if out is not None:
@@ -359,9 +352,9 @@ def _ask(
     if out.exists():
         raise ProvenanceError(f"{out}: there is a file already; every request is a new one")
     content = rundir.read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
-    signed = open_grant(content, trust=trust, now=clock(), where=str(grant))
+    signed = open_grant(content, trust=trust, now=options.clock(), where=str(grant))
     query = ask(run, signed.value, **asked)
-    made = make_request(run, signed, query, reader, now=clock())
+    made = make_request(run, signed, query, reader, now=options.clock())
     expires = parse_request(made, where=str(out)).request.expires
     rundir.write_bytes(out, made)
     return Answer(
@@ -383,12 +376,12 @@ def _with_answer(run: RunLedger, path: Path, reader: ReaderKey, trust: Trust, *,
     if is_answer(content):
         if asked:
             raise ProvenanceError(f"{where}: an answer is to what was asked; ask for something else with --request")
-        opened = open_answer(content, run, reader, trust=trust, now=clock(), where=where)
+        opened = open_answer(content, run, reader, trust=trust, now=options.clock(), where=where)
         ledger = f"{opened.project.origin}, of {opened.project.size} entries"
         answer = open_numbers(run, opened.query, opened.keys)
         return _Shown(answer=answer, grant=opened.grant.id, access=opened.access, ledger=ledger)
     file = parse_wrapped(content, where=where)
-    signed = believe(file, run, trust=trust, now=clock(), where=where)
+    signed = believe(file, run, trust=trust, now=options.clock(), where=where)
     check_standing(read_project(runs_of(run.run)), naming(signed))  # as far as the project's ledger is here
     query = ask(run, signed.value, **asked)
     keys = open_keys(file, signed.value, reader.opens, where=where)
@@ -407,7 +400,7 @@ def _trust(run: RunLedger, path: Path | None) -> Trust:
 
 
 def _verified(run: RunLedger, trust: Trust) -> bool:
-    return badge(run, trust=trust, now=clock()).verified
+    return badge(run, trust=trust, now=options.clock()).verified
 
 
 def _columns(answer: Numbers) -> tuple[str, ...]:
@@ -471,8 +464,7 @@ def _page(shown: _Shown, *, verified: bool | None, out: Path | None) -> Iterator
         yield "ledger: not verified; --trust FILE does that"
     else:
         yield f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}"
-    for each in answer.unread:
-        print(visible(f"not read: {each}"), file=sys.stderr)
+    yield from (Paragraph(f"not read: {each}", "alert") for each in answer.unread)
 
 
 def _rows(answer: Numbers) -> Iterator[Block | str]:

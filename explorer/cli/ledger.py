@@ -1,7 +1,6 @@
 """`explorer ledger`: verify a ledger, read it, prove an entry, check such a proof."""
 
 import base64
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,15 +10,7 @@ import typer
 
 from explorer import note
 from explorer.audit.named_blobs import WITHOUT, Blobs, Erasures, NoErasures, look_for_blobs
-from explorer.cli.options import (
-    AnchorTrust,
-    Directory,
-    Evidence,
-    Json,
-    Policy,
-    Vkeys,
-    clock,
-)
+from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.entries.heads import read_head
 from explorer.errors import LedgerError, NoteError
@@ -28,18 +19,19 @@ from explorer.ledger.signed_checkpoint import parse_checkpoint
 from explorer.ledger.storage import LedgerDirectory, read_checkpoint
 from explorer.ledger.tiles import MAX_ENTRY
 from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_of, parse_policy, utc
-from explorer.ledger.verify import Verification
+from explorer.ledger.verify import Evidence, Verification
 from explorer.ledger.verify import verify as verify_ledger
 from explorer.note import Note, Verifier
-from explorer.page.terminal import Answer, print_json, visible
+from explorer.page.document import Block, Paragraph
+from explorer.page.terminal import Answer
 from explorer.rundir import read_bytes
 
 
 def verify(
-    directory: Directory,
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
+    directory: options.Directory,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
     held: Annotated[
         Path | None,
         typer.Option("--held", metavar="NOTE", help="A checkpoint that you kept; the ledger must extend it."),
@@ -48,36 +40,38 @@ def verify(
         bool,
         typer.Option("--contents", help="Also check every entry against its kind, and their order."),
     ] = False,
-    evidence: Evidence = None,
-    json: Json = False,
-) -> None:
+    evidence: options.Evidence = None,
+) -> Answer:
     """Check a ledger: files, signatures, quorum.
 
     The tree is rebuilt from the entries, and every file is compared with it. Every blob that an entry names has to be
     there, unless the project's ledger records its erasure. The exit status is 0 only if all of it holds
     and the trusted keys have signed.
     """
-    pass
-
     anchor = named_anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
-    verification = verify_ledger(directory, anchor=anchor, held=kept, now=clock())
+    verification = verify_ledger(directory, anchor=anchor, held=kept, now=options.clock())
     read, blobs = _contents(directory, trust, deep=contents) if verification.ok else (None, None)
     ok = verification.ok and not (read and read.fault) and not (blobs and blobs.missing)
-    if json:
-        more = {"ok": ok, "contents": contents_json(read), "named_blobs": blobs_json(blobs)}
-        print_json({**verification_json(verification, directory), **more})
-    else:
-        print_verification(verification, directory, anchored=bool(anchor.logs))
-        print_contents(read)
-        print_blobs(blobs)
-    conclude(verification, evidence)
-    if not ok:
-        raise typer.Exit(1)
+    return Answer(
+        page=lambda: [
+            *verification_blocks(verification, directory, anchored=bool(anchor.logs)),
+            *_contents_blocks(read),
+            *_blobs_blocks(blobs),
+        ],
+        record=lambda: {
+            **verification_json(verification, directory),
+            "ok": ok,
+            "contents": _contents_json(read),
+            "named_blobs": None if blobs is None else asdict(blobs),
+        },
+        holds=ok,
+        remark=keep_evidence(verification.evidence, evidence),
+    )
 
 
 def prove(
-    directory: Directory,
+    directory: options.Directory,
     index: Annotated[int, typer.Argument(metavar="INDEX", help="Number of the entry, counted from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, such as entry.tlog-proof.")],
 ) -> Answer:
@@ -102,21 +96,19 @@ def check(
     entry: Annotated[
         Path | None, typer.Option("--entry", metavar="FILE", help="The entry. Default: the one in the proof file.")
     ] = None,
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
 ) -> Answer:
     """Check a proof, anywhere.
 
     It says that the entry is in a ledger that trusted keys have signed. Only the proof file is needed.
     """
-    pass
-
     parsed = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
     origin = parse_checkpoint(parsed.checkpoint.text).origin
     anchor = required(named_anchor(trust, policy, vkey, origin=origin))
     given = None if entry is None else _content(entry, MAX_ENTRY)
-    judgement = check_proof(parsed, given, anchor=anchor, now=clock())
+    judgement = check_proof(parsed, given, anchor=anchor, now=options.clock())
     meant = parsed.extra if given is None else given
     assert meant is not None
     text = meant.decode(errors="backslashreplace")
@@ -173,7 +165,7 @@ def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, 
     ledger = LedgerDirectory(directory)
     erasures: Erasures = NoErasures(without=f"{WITHOUT}: --trust FILE names whose erasures count")
     if trust is not None:
-        erasures = part("ledger verify --trust")(ledger, trust=part("ledger --trust")(trust), now=clock())
+        erasures = part("ledger verify --trust")(ledger, trust=part("ledger --trust")(trust), now=options.clock())
     if not deep:
         return None, look_for_blobs(ledger, erasures=erasures)
 
@@ -181,14 +173,13 @@ def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, 
     return checked, checked.blobs
 
 
-def conclude(verification: Verification, evidence: Path | None) -> None:
-    """Keep the evidence of a fork; exit with status 1 unless the ledger verifies."""
-    if verification.evidence is not None:
-        directory = (evidence or Path()) / verification.evidence.name
-        verification.evidence.keep(directory)
-        print(f"  they are kept in {directory}/", file=sys.stderr)
-    if not verification.ok:
-        raise typer.Exit(1)
+def keep_evidence(fork: Evidence | None, to: Path | None) -> str:
+    """Write the evidence of a fork to a directory of its own, and return where; empty without a fork."""
+    if fork is None:
+        return ""
+    directory = (to or Path()) / fork.name
+    fork.keep(directory)
+    return f"  they are kept in {directory}/"
 
 
 ROLL_BACK = """\
@@ -206,25 +197,29 @@ UNFINISHED = "unfinished: its last entry is not 'end', so there may be more to c
 FOREIGN = "its last entry is not one of Explorer's, so that nothing is known of an end"
 
 
-def print_verification(verification: Verification, directory: Path, *, anchored: bool) -> None:
-    """Print a verification, on standard error where it fails. `anchored`: whether the caller named a trust anchor."""
+def verification_blocks(verification: Verification, directory: Path, *, anchored: bool) -> Iterator[Block | str]:
+    """Yield a verification; one that fails is an alert. `anchored`: whether the caller named a trust anchor."""
     if verification.ok:
-        _print_lines(_sound(verification, directory))
-        return
-    print(f"explorer: {directory}: not verified", file=sys.stderr)
+        yield from _sound(verification, directory)
+    else:
+        yield Paragraph("\n".join(_unsound(verification, directory, anchored=anchored)), "alert")
+
+
+def _unsound(verification: Verification, directory: Path, *, anchored: bool) -> Iterator[str]:
+    yield f"explorer: {directory}: not verified"
     for finding in verification.findings:
-        print(visible(f"  {finding.path}: {finding.message}"), file=sys.stderr)
+        yield f"  {finding.path}: {finding.message}"
         for name, value in (("expected", finding.expected), ("found", finding.found)):
             if value is not None:
-                print(f"    {name:<9} {value}", file=sys.stderr)
+                yield f"    {name:<9} {value}"
     if verification.more:
-        print(f"  and {verification.more} more", file=sys.stderr)
+        yield f"  and {verification.more} more"
     if not anchored:
-        print(NOBODY, file=sys.stderr)
+        yield NOBODY
     if anchored or len(verification.findings) > 1:
-        print(KEEP, file=sys.stderr)
+        yield KEEP
     if verification.evidence:
-        print(verification.evidence.statement, file=sys.stderr)
+        yield verification.evidence.statement
 
 
 def verification_json(verification: Verification, directory: Path) -> dict[str, Any]:
@@ -253,44 +248,41 @@ def verification_json(verification: Verification, directory: Path) -> dict[str, 
     }
 
 
-def print_contents(contents: Any) -> None:
-    """Print the check of the entries, if they were read; on standard error where it fails."""
+def _contents_blocks(contents: Any) -> Iterator[Block | str]:
+    """Yield the check of the entries, if they were read; a fault is an alert."""
     if contents is None:
         return
     if contents.fault:
-        print(f"explorer: the files are sound, and their entries cannot be: {contents.fault}", file=sys.stderr)
+        fault = f"explorer: the files are sound, and their entries cannot be: {contents.fault}"
+        yield Paragraph(fault, "alert")
     elif contents.order is None:
-        print("entries: not Explorer's; nothing is known of their order")
+        yield "entries: not Explorer's; nothing is known of their order"
     else:
         order = contents.order
         steps = "" if order.steps is None else f"{order.steps} step{'s' * (order.steps != 1)}, "
-        print(f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here")
+        yield f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here"
 
 
-def print_blobs(blobs: Blobs | None) -> None:
-    """Print the check of the blobs that entries name, if it was made; on standard error where some are missing."""
+def _blobs_blocks(blobs: Blobs | None) -> Iterator[Block | str]:
+    """Yield the check of the blobs that entries name, if it was made; missing ones are an alert."""
     if blobs is None:
         return
     if blobs.missing:
         words = f"{blobs.missing} blobs that entries name are not here, and were not erased on record"
-        print(f"explorer: the files are sound, and not all are here: {words}", file=sys.stderr)
-        for each in blobs.first:
-            print(visible(f"  {each}"), file=sys.stderr)
-        if blobs.missing > len(blobs.first):
-            print(f"  and {blobs.missing - len(blobs.first)} more", file=sys.stderr)
+        lines = [
+            f"explorer: the files are sound, and not all are here: {words}",
+            *(f"  {each}" for each in blobs.first),
+        ]
+        lines += [f"  and {blobs.missing - len(blobs.first)} more"] if blobs.missing > len(blobs.first) else []
+        yield Paragraph("\n".join(lines), "alert")
     if blobs.erased:
         by = ", ".join(map(str, blobs.by))
-        print(f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; what was in them cannot be told")
+        yield f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; what was in them cannot be told"
     if blobs.strange:
-        print(f"entries: {blobs.strange} are not Explorer's; whether the blobs that they name are here is not known")
+        yield f"entries: {blobs.strange} are not Explorer's; whether the blobs that they name are here is not known"
 
 
-def blobs_json(blobs: Blobs | None) -> dict[str, Any] | None:
-    """Return the record of the blobs."""
-    return None if blobs is None else asdict(blobs)
-
-
-def contents_json(contents: Any) -> dict[str, Any] | None:
+def _contents_json(contents: Any) -> dict[str, Any] | None:
     """Return the record of the entries."""
     if contents is None:
         return None
@@ -371,8 +363,3 @@ def _key_json(verifier: Verifier) -> dict[str, str]:
 
 def _name(verifier: Verifier) -> str:
     return f"{verifier.name} ({verifier.key_id.hex()})"
-
-
-def _print_lines(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(visible(line))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import Directory, Json
+from explorer.cli import options
 from explorer.entries.heads import Head, read_head
 from explorer.entries.kinds import KINDS, Unknown, decode
 from explorer.errors import LedgerError, unknown
@@ -18,21 +18,19 @@ WIDTH = 100  # characters of an entry's content on a line
 
 
 def show(
-    directory: Directory,
+    directory: options.Directory,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")] = None,
     start: Annotated[int, typer.Option("--from", metavar="INDEX", help="The first entry.")] = 0,
     stop: Annotated[
         int | None, typer.Option("--to", metavar="INDEX", help="The entry before which to stop. Default: the end.")
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Print entries, one a line.
 
     The line is index, kind, version and content; with --json a JSON object. A kind or version that is not known here
     is marked and not left out. Nothing is verified here; `explorer ledger verify` does that.
     """
-    pass
-
     print_entries(LedgerDirectory(directory), start, stop, kind=kind, as_json=json)
 
 

@@ -10,34 +10,24 @@ from typing import Annotated
 import typer
 
 from explorer.audit.monitor import Look, look, read_memory, write_memory
-from explorer.cli.ledger import conclude, named_anchor, print_verification, required, verification_json
-from explorer.cli.options import (
-    AnchorTrust,
-    Directory,
-    Evidence,
-    First,
-    Json,
-    KeyFile,
-    PassphraseFile,
-    Policy,
-    State,
-    Vkeys,
-    clock,
-)
+from explorer.cli import options
+from explorer.cli.ledger import keep_evidence, named_anchor, required, verification_blocks, verification_json
 from explorer.cli.signing import load_key
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger import cosign as cosigning
-from explorer.ledger.cosign import Memory, begin_memory, memory_of
+from explorer.ledger.cosign import Cosigning, Memory, begin_memory, memory_of
+from explorer.ledger.signed_checkpoint import Checkpoint
 from explorer.ledger.static_files import RemoteLedger
 from explorer.ledger.static_files import export as write_export
 from explorer.ledger.static_files import serve as start_server
 from explorer.ledger.storage import LedgerDirectory, read_checkpoint
 from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.web import Client
-from explorer.ledger.witness import ADD, Submitted, Witness
+from explorer.ledger.witness import ADD, Witness
 from explorer.ledger.witness import start as start_witness
 from explorer.ledger.witness import submit as send
 from explorer.note import Algorithm, Signer, is_name
+from explorer.page.document import Block, Paragraph
 from explorer.page.terminal import Answer, print_json, visible
 from explorer.provenance.keys import is_in_agent
 
@@ -53,48 +43,49 @@ Port = Annotated[
 
 
 def cosign(
-    directory: Directory,
-    key: KeyFile,
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
-    state: State = None,
-    first: First = False,
-    evidence: Evidence = None,
-    passphrase_file: PassphraseFile = None,
-    json: Json = False,
-) -> None:
+    directory: options.Directory,
+    key: options.KeyFile,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
+    state: options.State = None,
+    first: options.First = False,
+    evidence: options.Evidence = None,
+    passphrase_file: options.PassphraseFile = None,
+) -> Answer:
     """Verify a ledger and cosign it.
 
     A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
     that does not verify, and one that contradicts what this key has cosigned.
     """
-    pass
-
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
-    now = clock()
+    now = options.clock()
     signer = cosigner(anchor, key, passphrase_file, now)
     memory = memory_place(key, state)
     done = cosigning.cosign(directory, signer=signer, state=memory, anchor=anchor, now=now, first=first)
-    if json:
-        path = None if done.path is None else str(done.path)
-        print_json({**verification_json(done.verification, directory), "note": path, "time": done.time})
-    elif done.path is None or done.time is None:
-        print_verification(done.verification, directory, anchored=True)
-    else:
-        checkpoint = done.verification.checkpoint
-        what = f"size {checkpoint.size} of {checkpoint.origin} at {utc(done.time)}"
-        before = " (the same checkpoint as before)" if done.time < now else ""
-        print(f"{done.path}: {signer.name} cosigned {what}{before}")
-    conclude(done.verification, evidence)
+    path = None if done.path is None else str(done.path)
+    return Answer(
+        page=lambda: _cosigning_blocks(done, directory, signer=signer.name, now=now),
+        record=lambda: {**verification_json(done.verification, directory), "note": path, "time": done.time},
+        holds=done.verification.ok,
+        remark=keep_evidence(done.verification.evidence, evidence),
+    )
+
+
+def _cosigning_blocks(done: Cosigning, directory: Path, *, signer: str, now: int) -> Iterator[Block | str]:
+    if done.path is None or done.time is None:
+        yield from verification_blocks(done.verification, directory, anchored=True)
+        return
+    before = " (the same checkpoint as before)" if done.time < now else ""
+    yield f"{_cosigned_words(done.path, signer, done.verification.checkpoint, done.time)}{before}"
 
 
 def submit(
-    directory: Directory,
+    directory: options.Directory,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="The submission prefix of a witness.")],
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
     plain: Plain = False,
 ) -> Answer:
     """Have a ledger cosigned by a witness, over HTTP.
@@ -107,24 +98,29 @@ def submit(
         done = send(directory, client, anchor=anchor)
     said = [{"name": each.verified.verifier.name, "time": each.verified.time, "note": str(each.path)} for each in done]
     log = {"origin": done[0].checkpoint.origin, "size": done[0].checkpoint.size}
-    return Answer(page=lambda: map(_cosigned_words, done), record=lambda: {**log, "cosigned_by": said})
+    return Answer(
+        page=lambda: [
+            _cosigned_words(each.path, each.verified.verifier.name, each.checkpoint, each.verified.time or 0)
+            for each in done
+        ],
+        record=lambda: {**log, "cosigned_by": said},
+    )
 
 
-def _cosigned_words(done: Submitted) -> str:
-    what = f"size {done.checkpoint.size} of {done.checkpoint.origin} at {utc(done.verified.time or 0)}"
-    return f"{done.path}: {done.verified.verifier.name} cosigned {what}"
+def _cosigned_words(path: Path, name: str, checkpoint: Checkpoint, time: int) -> str:
+    return f"{path}: {name} cosigned size {checkpoint.size} of {checkpoint.origin} at {utc(time)}"
 
 
 def witness(
-    key: KeyFile,
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
+    key: options.KeyFile,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
     port: Port = 0,
-    state: State = None,
-    first: First = False,
-    passphrase_file: PassphraseFile = None,
-    json: Json = False,
+    state: options.State = None,
+    first: options.First = False,
+    passphrase_file: options.PassphraseFile = None,
+    json: options.Json = False,
 ) -> None:
     """Cosign the checkpoints of logs that you know, over HTTP.
 
@@ -132,7 +128,7 @@ def witness(
     cosigned, as `explorer ledger cosign` does, and shares that memory with it. The trust file or policy names the logs,
     and the key's own name.
     """
-    now = clock()
+    now = options.clock()
     signer = cosigner(named_anchor(trust, policy, vkey, origin="any"), key, passphrase_file, now)
     place = memory_place(key, state)
     memory = Memory(place, signer)
@@ -145,12 +141,12 @@ def witness(
             return Anchor()  # trainers sign ledgers that bear names of keys
         return named_anchor(trust, policy, vkey, origin=origin)
 
-    server = start_witness(Witness(memory, known, clock), port)
+    server = start_witness(Witness(memory, known, options.clock), port)
     _run(server, {"witness": signer.verifier.vkey}, ADD, json)
 
 
 def export(
-    directory: Directory,
+    directory: options.Directory,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory, or an earlier export.")],
 ) -> Answer:
     """Write a ledger as static files for others to fetch.
@@ -171,7 +167,7 @@ def export(
     )
 
 
-def serve(directory: Directory, port: Port = 0, json: Json = False) -> None:
+def serve(directory: options.Directory, port: Port = 0, json: options.Json = False) -> None:
     """Serve a ledger to others, as it grows.
 
     A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-tiles).
@@ -185,9 +181,9 @@ def monitor(
         Path,
         typer.Option("--memory", metavar="FILE", help="File that remembers the last look; created by the first one."),
     ],
-    trust: AnchorTrust = None,
-    policy: Policy = None,
-    vkey: Vkeys = None,
+    trust: options.AnchorTrust = None,
+    policy: options.Policy = None,
+    vkey: options.Vkeys = None,
     silent: Annotated[
         float | None,
         typer.Option(
@@ -195,9 +191,8 @@ def monitor(
         ),
     ] = None,
     plain: Plain = False,
-    evidence: Evidence = None,
-    json: Json = False,
-) -> None:
+    evidence: options.Evidence = None,
+) -> Answer:
     """Check a log for new entries, and that it was not rewritten.
 
     Each look starts from the remembered checkpoint, reads the entries that are new, and has to come out at the new one.
@@ -209,20 +204,18 @@ def monitor(
         anchor = required(named_anchor(trust, policy, vkey, origin=ledger.checkpoint().origin))
         held = read_memory(memory, anchor=anchor)
         patience = None if silent is None else round(silent * 3600)
-        report = look(ledger, held, anchor=anchor, now=clock(), patience=patience)
-    if report.evidence is not None:
-        directory = (evidence or Path()) / report.evidence.name
-        report.evidence.keep(directory)
-        print(visible(f"explorer: {report.evidence.statement}\n  they are kept in {directory}/"), file=sys.stderr)
-    elif held is None or report.memory != held:
+        report = look(ledger, held, anchor=anchor, now=options.clock(), patience=patience)
+    if report.evidence is None and (held is None or report.memory != held):
         write_memory(memory, report.memory)
+    kept = keep_evidence(report.evidence, evidence)
     status = _status(report)
-    if json:
-        print_json(_look_json(report, status))
-    else:
-        _print_look(report)
-    if status:
-        raise typer.Exit(status)
+    return Answer(
+        page=lambda: _look_blocks(report),
+        record=lambda: _look_json(report, status),
+        holds=status == 0,
+        status=status,
+        remark=f"explorer: {report.evidence.statement}\n{kept}" if report.evidence else "",
+    )
 
 
 def cosigner(anchor: Anchor, key: Path, passphrase_file: Path | None, now: int) -> Signer:
@@ -254,19 +247,15 @@ def _status(report: Look) -> int:
     return UNKNOWN if report.unknown else 0
 
 
-def _print_look(report: Look) -> None:
+def _look_blocks(report: Look) -> Iterator[Block | str]:
     checkpoint = report.judgement.checkpoint
     before = "first look" if report.before is None else f"{report.before.size} at the last look"
-    print(visible(f"{checkpoint.origin}: {checkpoint.size} entries, {before}"))
+    yield f"{checkpoint.origin}: {checkpoint.size} entries, {before}"
     for kind, count in sorted(report.new.items()):
-        unknown = "  of a kind not known here" if kind in report.unknown else ""
-        print(visible(f"  new  {kind:<14} {count}{unknown}"))
+        yield f"  new  {kind:<14} {count}{'  of a kind not known here' if kind in report.unknown else ''}"
     if report.silent is not None:
-        hours = report.silent / 3600
-        print(
-            f"explorer: silent: no new checkpoint for {hours:.1f} hours, since {utc(report.memory.seen)}",
-            file=sys.stderr,
-        )
+        silence = f"no new checkpoint for {report.silent / 3600:.1f} hours, since {utc(report.memory.seen)}"
+        yield Paragraph(f"explorer: silent: {silence}", "alert")
 
 
 def _look_json(report: Look, status: int) -> dict[str, object]:

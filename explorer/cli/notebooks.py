@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import explorer
-from explorer.cli.options import RUNS, Data, Runs
+from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
 
@@ -37,8 +37,8 @@ def open_notebook(
     view: Annotated[
         str | None, typer.Option("--view", metavar="TOKEN", help="Token of a shared view, for the notebook explore.")
     ] = None,
-    runs: Runs = RUNS,
-    data: Data = None,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
 ) -> None:
     """Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep), ledger (what a
     governed run recorded, and its proofs) or report (write reports by clicks)."""

@@ -13,22 +13,12 @@ import typer
 from explorer.audit.conform import total_steps
 from explorer.audit.simulate import LIMITS, Outcome
 from explorer.audit.simulate import simulate as ask
-from explorer.cli.options import (
-    Believe,
-    Json,
-    KeyFile,
-    PassphraseFile,
-    RunDirectory,
-    SignedOut,
-    Steps,
-    TrustFile,
-    span_of,
-)
+from explorer.cli import options
 from explorer.cli.signing import open_believed, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
-from explorer.page.terminal import GAP, Answer, deliver, table
+from explorer.page.terminal import GAP, Answer, table
 from explorer.provenance.findings import Finding, of_matrix, of_policy, void
 from explorer.provenance.policy import QUARANTINE_WORDS, RoutingPolicy, confidential_words, region_words, rule_words
 from explorer.provenance.regions import Layer, check_layers, exact, read_layers
@@ -68,34 +58,32 @@ def check(
     set_: Settings = None,
     layers: LayersFile = None,
     layer: LayerNames = None,
-    trust: Believe = None,
-    json: Json = False,
-) -> None:
+    trust: options.Believe = None,
+) -> Answer:
     """Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell.
 
     Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
     """
-    pass
-
     named = _layers(model, set_ or [], layers, layer or [])
     tree = open_believed(taxonomy, TAXONOMY, trust)
     policy = open_believed(file, policy_for(tree.value), trust)
     weights = matrix(bind(policy.value, tree.value, where=str(file)), named)
-    answer = Answer(
-        page=lambda: _matrix_lines(policy, tree, weights), record=lambda: matrix_json(policy, tree, weights)
+    misfits = void(weights.routing, named) if named else ()
+    return Answer(
+        page=lambda: _matrix_lines(policy, tree, weights),
+        record=lambda: matrix_json(policy, tree, weights),
+        holds=not misfits,
+        remark=f"explorer: {file}: does not fit the model: {misfits[0]}" if misfits else "",
     )
-    deliver(answer, as_json=json)  # before what is wrong with it
-    if named and (misfits := void(weights.routing, named)):
-        raise ProvenanceError(f"{file}: does not fit the model: {misfits[0]}")
 
 
 def sign(
     file: File,
     taxonomy: TaxonomyFile,
-    key: KeyFile,
-    trust: TrustFile,
-    out: SignedOut,
-    passphrase_file: PassphraseFile = None,
+    key: options.KeyFile,
+    trust: options.TrustFile,
+    out: options.SignedOut,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
     tree = open_believed(taxonomy, TAXONOMY, trust)
@@ -104,18 +92,16 @@ def sign(
 
 
 def simulate(
-    run: RunDirectory,
+    run: options.RunDirectory,
     file: File,
-    steps: Steps = None,
-    trust: Believe = None,
+    steps: options.Steps = None,
+    trust: options.Believe = None,
 ) -> Answer:
     """Estimate the updates of a recorded run under another policy, before paying for training.
 
     Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
     that cannot know is printed with it.
     """
-    pass
-
     ledger = RunLedger(run)
     basis = read_basis(run, ledger.genesis, trust=None if trust is None else read_trust(trust))
     rules, planned = read_rules(run, ledger.genesis, basis), total_steps(ledger)
@@ -123,7 +109,7 @@ def simulate(
         raise ProvenanceError(f"{run}: no policy, or no planned end: there is nothing to compare another one with")
     policy = open_believed(file, policy_for(basis.taxonomy), trust)
     other = bind(policy.value, basis.taxonomy, where=str(file))
-    chosen = ledger.range_of(*span_of(steps))
+    chosen = ledger.range_of(*options.span_of(steps))
     outcomes = ask(ledger, other, chosen, recorded=rules.routing, planned=planned)
     names = {"was": rules.routing.policy.name, "would": policy.value.name}
     return Answer(

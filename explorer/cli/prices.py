@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import costing, rundir
-from explorer.cli.options import RUNS, Runs, today
+from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.costing import OWN, USD, Price
 from explorer.costing.prices import MAX_CATALOGUE_BYTES, check_date, check_text, parse_catalogue
@@ -36,7 +36,7 @@ def list_(
     hardware: Hardware = None,
     provider: Provider = None,
     all: Annotated[bool, typer.Option("--all", help="All prices, for any hardware.")] = False,
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer:
     """List the prices of this machine, or of the named hardware, and show which one is used and why."""
     if all and hardware is not None:
@@ -50,7 +50,7 @@ def list_(
     name = part("prices list")(threads=1).name if hardware is None else hardware
     used = costing.default_price(name, prices)
     matching = costing.matching(name, prices)
-    words, why = price_words(used, hardware=name, today=today()), _why(used, matching)
+    words, why = price_words(used, hardware=name, today=options.today()), _why(used, matching)
     return Answer(
         page=lambda: [f"{name}: {words}", f"  {why}\n", *(_blocks(matching, used) if matching else ())],
         record=lambda: {
@@ -81,7 +81,7 @@ def _why(used: Price | None, prices: list[Price]) -> str:
 def _blocks(prices: list[Price], used: Price | None) -> list[Block | str]:
     rows = []
     for price in prices:
-        old = age_words(price.as_of, today())
+        old = age_words(price.as_of, options.today())
         rates = [price.usd_per_hour, price.per_accelerator]
         shown = [money(rate, price.currency) for rate in rates]
         place = (price.provider, price.instance, price.region or None, price.tenancy, price.accelerator)
@@ -94,7 +94,7 @@ def _blocks(prices: list[Price], used: Price | None) -> list[Block | str]:
 
 def row_of(price: Price) -> dict[str, Any]:
     """Return the record of a price."""
-    return asdict(price) | {"as_of": price.as_of, "stale": stale(price, today())}
+    return asdict(price) | {"as_of": price.as_of, "stale": stale(price, options.today())}
 
 
 def add(
@@ -113,7 +113,7 @@ def add(
     effective: Annotated[
         str, typer.Option("--effective", metavar="DATE", help="Date from which the price holds.")
     ] = "",
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Add the price of your own machine. It is preferred to every other price of that hardware, at once."""
     price = costing.Price(
@@ -123,7 +123,7 @@ def add(
         count=count,
         usd_per_hour=usd_per_hour,
         effective=effective,
-        retrieved=today().isoformat(),
+        retrieved=options.today().isoformat(),
         source=source,
         own=True,
     )
@@ -131,7 +131,7 @@ def add(
     told = _change(runs, lambda rows: _with(rows, [price]))
     here = _hardware(runs)
     covered = [name for name in here if price.covers(name)]
-    lines = [price_words(price, hardware=hardware, today=today()), *_lines(told)]
+    lines = [price_words(price, hardware=hardware, today=options.today()), *_lines(told)]
     if covered:
         lines.append(f"it is the price of {', '.join(covered)}")
     elif here:
@@ -149,7 +149,7 @@ def import_(
     accelerator: Annotated[
         str | None, typer.Option("--accelerator", metavar="NAME", help="Only prices of this accelerator.")
     ] = None,
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Import on-demand and spot prices from a local catalogue in SkyPilot's schema.
 
@@ -159,8 +159,8 @@ def import_(
     if not check_date(retrieved, at="--retrieved"):
         raise PriceError("--retrieved: found nothing; expected the day the catalogue was fetched, such as 2026-11-09")
     content = rundir.read_bytes(file, max_bytes=MAX_CATALOGUE_BYTES, error=PriceError)
-    options = {"name": file.name, "provider": provider, "retrieved": retrieved}
-    catalogue = parse_catalogue(content, **options, region=region, accelerator=accelerator)
+    origin = {"name": file.name, "provider": provider, "retrieved": retrieved}
+    catalogue = parse_catalogue(content, **origin, region=region, accelerator=accelerator)
     skipped = ", ".join(f"{count} {reason}" for reason, count in catalogue.skipped.items())
     if not catalogue.prices:
         raise PriceError(f"{file}: no price in {catalogue.rows} rows{': ' if skipped else ''}{skipped}")
@@ -180,7 +180,7 @@ def import_(
 def remove(
     hardware: Hardware = None,
     provider: Provider = None,
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Remove your own prices of a provider, of some hardware, or of both."""
     if hardware is None and provider is None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import run_files, rundir
-from explorer.cli.options import RUNS, Data, Runs, today
+from explorer.cli import options
 from explorer.cli.run import begin, planned_from
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
 from explorer.errors import RecipeError
@@ -75,8 +75,8 @@ def run(
     validate: Annotated[
         bool, typer.Option("--validate", help="Also train each recipe in full at its largest budget, and compare.")
     ] = False,
-    runs: Runs = RUNS,
-    data: Data = None,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
     governance: Annotated[
         Path | None,
         typer.Option("--governance", metavar="DIR", help="Directory of the signed documents that govern it."),
@@ -88,9 +88,6 @@ def run(
     that had this machine to itself is compared with what that run took. A profile that is written can be carried to
     where the results are, and taken in there with `explorer profile import`.
     """
-    pass
-    pass
-
     subjects = subjects_of(recipes, budgets=budgets, data=data, governance=governance, runs=runs)
     if out is not None and out.suffix == ".json" and len(subjects) > 1:
         raise RecipeError(f"--out {out}: one file for {len(subjects)} recipes; expected a directory")
@@ -190,7 +187,7 @@ def profile_blocks(
     price = default_price(hardware.name, prices)
     threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
     yield f"{profile.recipe} on {hardware.name}, {threads}, torch {profile.torch}, {profile.made_at}"
-    yield f"price: {price_words(price, hardware=hardware.name, today=today())}\n"
+    yield f"price: {price_words(price, hardware=hardware.name, today=options.today())}\n"
     for time in times:
         yield f"budget {time.run.ssr:g}: {time.run.steps} steps"
         yield table(COLUMNS, _rows(time, price), right=COLUMNS[1:])
@@ -224,7 +221,7 @@ def profile_json(
     return to_json(profile) | {
         "key": profile.key,
         "ratio": None if full is None else full.ratio,
-        "price": price_words(price, hardware=profile.hardware.name, today=today()),
+        "price": price_words(price, hardware=profile.hardware.name, today=options.today()),
         "runs": [
             {
                 "run_id": time.run.run_id,

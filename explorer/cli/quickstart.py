@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from explorer.cli import ledger_web, notebooks, sweep
-from explorer.cli.answer import verdict_blocks
-from explorer.cli.options import RUNS, Runs, clock
+from explorer.cli import ledger_web, notebooks, options, sweep
 from explorer.cli.run import begin
+from explorer.cli.verdicts import verdict_blocks
 from explorer.page.progress import step_bar
-from explorer.page.terminal import from_here
+from explorer.page.terminal import deliver, from_here
 from explorer.page.terminal import show as show_blocks
 from explorer.report.run_report import write_run_report
 from explorer.report.sweep_report import write_sweep_report
@@ -29,7 +28,7 @@ DOCUMENTS = "_governance"  # below the runs: the documents of the demonstration
 
 
 def quickstart(
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, metavar="N", help="Runs at the same time. Default: one per core.")
     ] = None,
@@ -68,7 +67,7 @@ def govern(runs: Path) -> Path:
     )
     taxonomy, policy = demonstration.example(here / "policies")
     documents = demonstration.demonstrate(
-        runs / DOCUMENTS, dataset_of(str(recipe)), data=None, taxonomy=taxonomy, policies=[policy], now=clock()
+        runs / DOCUMENTS, dataset_of(str(recipe)), data=None, taxonomy=taxonomy, policies=[policy], now=options.clock()
     )
     print(f"{documents}: its documents, {demonstration.WARNING}", flush=True)
     planned = plan_single(
@@ -78,7 +77,7 @@ def govern(runs: Path) -> Path:
         data=None,
         beside=recipe.parent,
         governance=documents,
-        now=clock(),
+        now=options.clock(),
     )
     run = runs / planned.record.sweep / planned.record.run_id
     begin(planned, run)
@@ -87,7 +86,11 @@ def govern(runs: Path) -> Path:
     quality = planned.record.quality
     print(f"{planned.record.run_id}: {result.steps} steps, {result.metrics[quality]:.2f} {quality.replace('_', ' ')}")
     for name in demonstration.COSIGNERS:
-        ledger_web.cosign(run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE)
+        cosigned = ledger_web.cosign(
+            run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE
+        )
+        if deliver(cosigned, as_json=False):
+            raise typer.Exit(1)
     ingest(runs)
     page = run / "report.html"
     write_run_report(run, page, trust=documents / TRUST_FILE)
@@ -101,7 +104,7 @@ def _announce(total: int, missing: int) -> None:
 
 
 def _what_next(runs: Path, spec: Path, governed: Path) -> None:
-    option = "" if runs == RUNS else f" --runs {shlex.quote(str(runs))}"
+    option = "" if runs == options.RUNS else f" --runs {shlex.quote(str(runs))}"
     ledger, trust = (shlex.quote(str(governed / name)) for name in ("ledger", "governance/trust.json"))
     print(
         "\nwhat to type next\n"

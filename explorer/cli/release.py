@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import rundir
-from explorer.cli.options import KeyFile, PassphraseFile, RunDirectory, TrustFile, clock
+from explorer.cli import options
 from explorer.cli.signing import keys_for, load_key, provide_trainer
 from explorer.errors import ProvenanceError, RunError
 from explorer.page.document import Block
@@ -32,8 +32,8 @@ from explorer.schema import to_json
 
 
 def attest(
-    run: RunDirectory,
-    trust: TrustFile,
+    run: options.RunDirectory,
+    trust: options.TrustFile,
     key: Annotated[
         list[Path] | None,
         typer.Option(
@@ -43,7 +43,7 @@ def attest(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help="When the attestation expires. Default: in a year.")
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
     model_signing_key: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +66,7 @@ def attest(
             f"{stale}: signs the files as they are now, and a new attestation changes them: expected"
             " --model-signing-key again, or no such file"
         )
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     keys = keys_for(run, key or [], passphrase_file, trust=believed, now=now)
     ledger = RunLedger(run)
     envelope = sign_model(ledger, keys=keys, trust=believed, now=now, expires=expires)
@@ -118,7 +118,7 @@ def verify(
     gate: Annotated[
         Path, typer.Option("--gate", metavar="FILE", help="Gate: the rules that the model has to pass (YAML).")
     ],
-    trust: TrustFile,
+    trust: options.TrustFile,
     ledger: Annotated[
         Path | None, typer.Option("--ledger", metavar="DIR", help="Run that made the model, if the gate requires it.")
     ] = None,
@@ -127,7 +127,7 @@ def verify(
 
     The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
     """
-    verdict = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=clock())
+    verdict = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=options.clock())
     return Answer(
         page=lambda: _verdict_lines(verdict),
         record=lambda: _verdict(verdict),
@@ -216,8 +216,8 @@ def _said(each: Any) -> str:
 def observe(
     model: Model,
     role: Annotated[Observer, typer.Option("--role", help="Role in which you sign.")],
-    key: KeyFile,
-    trust: TrustFile,
+    key: options.KeyFile,
+    trust: options.TrustFile,
     metric: Annotated[
         list[str] | None, typer.Option("--metric", metavar="NAME=VALUE", help="A measured number; repeatable.")
     ] = None,
@@ -236,14 +236,14 @@ def observe(
             help="Directory of runs: also append the observation to the ledger of their project.",
         ),
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Sign an observation of a verified model, and write it next to the model.
 
     An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's, a deployer with one of model
     risk. A deployer who lets the model through a gate admits, weights or rejects it.
     """
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     shipped = open_shipped(model, trust=believed, now=now)
     made = sign_observation(
         shipped,

@@ -1,19 +1,44 @@
-"""`explorer report`: the report of a sweep, or the governance report of a run."""
+"""`explorer report` and `explorer pack`: reports of sweeps and governed runs, and one file for an auditor."""
 
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import RUNS, Runs
+from explorer import rundir
+from explorer.cli import options
 from explorer.cli.results import tell_upkeep
+from explorer.cli.signing import provide_trainer
+from explorer.disclosure.pack import (
+    Pack,
+    accesses,
+    check_place,
+    make_pack,
+    papers,
+    read_grants,
+    verifier_program,
+    write_pack,
+)
 from explorer.errors import ExplorerError, RunError
-from explorer.report.run_report import page_of, write_run_report
+from explorer.page.terminal import Answer
+from explorer.project import Project, runs_of
+from explorer.provenance.keys import PASSPHRASE, parse_public
+from explorer.provenance.trust import Trust, read_trust
+from explorer.report.run_report import FORMATS, page_of, read_run, write_run_report
 from explorer.report.sweep_report import write_sweep_report
-from explorer.rundir import LEDGER
+from explorer.rundir import GOVERNANCE, LEDGER
+from explorer.runlog.documents import TRUST_FILE, trainer_key
+from explorer.runlog.run_ledger import RunLedger
+from explorer.schema import to_json
 from explorer.store.upkeep import refuse_gone
 from explorer.views.ledger.open_run import find_run, governed_runs
 
@@ -44,8 +69,8 @@ def report(
             help="Trust file for the report of a run. Default: none, and nothing is verified.",
         ),
     ] = None,
-    runs: Runs = RUNS,
-) -> None:
+    runs: options.Runs = options.RUNS,
+) -> Answer:
     """Write the report of a sweep, or the governance report of one run, and print where it is. Both work offline.
 
     Of a sweep: the answer, curves, recipes at equal quality and budget, controls, negative results, how it was
@@ -53,7 +78,8 @@ def report(
     ask, and the entries of the ledger behind every figure.
     """
     run = None if (runs / name).is_dir() and not (runs / name / LEDGER).is_dir() else _governed(runs, name)
-    print(_of_sweep(runs, name, format, out, trust) if run is None else _of_run(run, format, out, trust))
+    path = _of_sweep(runs, name, format, out, trust) if run is None else _of_run(run, format, out, trust)
+    return Answer(page=lambda: [str(path)], record=lambda: {"file": str(path)})
 
 
 def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
@@ -91,3 +117,101 @@ def _governed(runs: Path, name: str) -> Path | None:
         return Path(name)
     known = governed_runs(runs) if runs.is_dir() else {}
     return find_run(runs, name) if any(name in (key, path.name) for key, path in known.items()) else None
+
+
+# --- explorer pack ---
+
+COMMANDS = (
+    ("python -I verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
+    ("python -I verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
+)
+
+
+def pack(
+    run: options.RunDirectory,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, such as run.pack.zip.")],
+    grant: Annotated[
+        list[str] | None,
+        typer.Option("--grant", metavar="ID", help="Id of a grant whose wrapped keys are included; repeatable."),
+    ] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own."),
+    ] = None,
+) -> Answer:
+    """Pack a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
+
+    The trainer's key signs it. What a grant opens is recorded in the project's ledger before the file is written.
+    Without a grant the integrity of everything can be verified, and no sealed number can be read.
+    """
+    check_place(out)
+    ledger, now = RunLedger(run), options.clock()
+    place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
+    believed = read_trust(place)
+    provide_trainer(run)
+    name, key = trainer_key(run, trust=believed, now=now)
+    report, figures = _reports(run, place, now) if ledger.steps > ledger.begins else (None, None)
+    with ExitStack() as stack:  # others wait for the project's ledger
+        project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
+        recorded = project.entries() if project else ()
+        granted = read_grants(ledger, grant or (), trust=believed, now=now, project=recorded)
+        signing: dict[str, Any] = {"key": key, "passphrase": os.environ.get(PASSPHRASE), "trust": believed, "now": now}
+        made = make_pack(ledger, grants=granted, report=report, figures=figures, **signing)
+        for access in accesses(ledger, made, granted):
+            assert project is not None
+            project.append(access)
+    write_pack(out, made)
+    return Answer(page=lambda: _page(made, out, believed), record=lambda: _record(made, out))
+
+
+def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
+    """Return the report of exactly what is in the pack, as a page and as JSON: it is made from the files of the pack,
+    without the run's private files and its project."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "runs" / "pack" / run.resolve().name
+        for name in (rundir.LEDGER, rundir.GOVERNANCE):
+            shutil.copytree(run / name, copy / name, symlinks=True)
+        for relative, content in papers(RunLedger(run)):
+            rundir.write_bytes(copy / relative, content)
+        content = read_run(copy, trust=trust, now=now)
+        said = replace(content, directory=Path(content.run_id), commands=COMMANDS)
+        return FORMATS["html"](said), FORMATS["json"](said)
+
+
+def _record(made: Pack, out: Path) -> dict[str, Any]:
+    value = to_json(made.manifest)
+    program = {"sha256": _digest(), "version": _version()}
+    return {
+        "file": str(out),
+        "size": len(made.content),
+        **value,
+        "files": len(made.manifest.files),
+        "verifier": program,
+    }
+
+
+def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
+    manifest = made.manifest
+    yield f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"
+    yield f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"
+    yield f"  grants       {', '.join(manifest.grants) or 'none: integrity only'}"
+    roles: dict[str, None] = {}
+    for key in manifest.host.keys:
+        owner = None if key.public_key is None else believed.owner(parse_public(key.public_key))
+        whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
+        roles |= {owner[0].role: None} if owner else {}
+        yield f"  on this host {key.file}: the private key{whose}, {key.state}"
+    if len(roles) > 1:
+        yield f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party"
+    yield f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}"
+    yield "To verify it, anywhere: python -I verify.py PACK --trust TRUST.json"
+    yield "An auditor takes verify.py from the published package, not from here: explorer/disclosure/README.md"
+
+
+def _digest() -> str:
+    """Return the SHA-256 of the program that goes into packs."""
+    return hashlib.sha256(verifier_program()).hexdigest()
+
+
+def _version() -> str:
+    return importlib.metadata.version("explorer")

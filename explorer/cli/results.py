@@ -1,6 +1,5 @@
-"""`explorer results` and `explorer store`: what came out of runs and sweeps."""
+"""`explorer results`: what came out of runs and sweeps."""
 
-import dataclasses
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from explorer.cli.options import RUNS, Runs, today
+from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
 from explorer.page.amounts import age_words, busy_times, dollars
@@ -20,9 +19,6 @@ from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.export import csv_text, markdown_text
 from explorer.store.export import export as write
-from explorer.store.ingest import Ingested
-from explorer.store.ingest import ingest as bring_in
-from explorer.store.ingest import rebuild as make_anew
 from explorer.store.published import database
 from explorer.store.queries import Table
 from explorer.store.upkeep import bring_up
@@ -60,7 +56,7 @@ def results(
         typer.Option("--budget", metavar="RATIO", help="With --composition: the budget. Default: the full budget."),
     ] = None,
     each: Annotated[bool, typer.Option("--each", help="Show one line per finished run of the sweep.")] = False,
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
 ) -> Answer | None:
     """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
 
@@ -99,27 +95,6 @@ def results(
         return [*_result_blocks(finished), *controls]
 
     return Answer(page=page, record=lambda: [dict(zip(finished.columns, row, strict=True)) for row in finished.rows])
-
-
-def ingest(runs: Runs = RUNS) -> Answer:
-    """Load finished runs into the database; runs that it has are left as they are."""
-    return _ingested(bring_in(runs))
-
-
-def rebuild(runs: Runs = RUNS) -> Answer:
-    """Rebuild the database from the run directories."""
-    return _ingested(make_anew(runs))
-
-
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; ends in .csv, .parquet or .md.")],
-    sweep: Annotated[
-        str | None, typer.Option("--sweep", metavar="NAME", help="One sweep. Default: all of them.")
-    ] = None,
-    runs: Runs = RUNS,
-) -> None:
-    """Write the results to a file."""
-    print(f"{write(database(runs), file, sweep=sweep)} rows in {file}")
 
 
 def _export(
@@ -171,7 +146,11 @@ def _price_lines(finished: Table) -> Iterator[str]:
         if usd is None:
             yield f"no price for {hardware}"
             continue
-        told = (f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""), age_words(as_of or "", today()), source)
+        told = (
+            f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""),
+            age_words(as_of or "", options.today()),
+            source,
+        )
         yield f"dollars on {hardware}: {', '.join(filter(None, told))}"
 
 
@@ -191,17 +170,6 @@ def _cell(name: str, value: object) -> object:
     if name == "superseded":
         return "superseded" if value else ""
     return f"{value:.4g}" if isinstance(value, float) else value
-
-
-def _ingested(done: Ingested) -> Answer:
-    """Answer with what an ingest found; it does not hold if a directory could not be used."""
-
-    def page() -> Iterator[str]:
-        yield f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}"
-        for problem in (*done.problems, *done.undeclared):
-            print(f"explorer: {problem.directory}: {problem.reason}", file=sys.stderr)
-
-    return Answer(page=page, record=lambda: dataclasses.asdict(done), holds=not done.problems)
 
 
 # --- what the database lacks, on standard error ---

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import run_files, rundir
-from explorer.cli.options import RUNS, Data, Json, OwnLoop, Runs, clock
+from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
@@ -33,7 +33,7 @@ from explorer.yaml_document import read_document
 
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Describe this method in full.")] = None,
-    json: Json = False,
+    json: options.Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
 ) -> Answer | None:
     """List the training methods, with their parameters, defaults, sources and interactions."""
@@ -53,8 +53,8 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Parent directory of the run. Default: RUNS/single.")
     ] = None,
-    runs: Runs = RUNS,
-    data: Data = None,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
     governance: Annotated[
         Path | None,
         typer.Option(
@@ -64,7 +64,7 @@ def run(
             " the trainer's key are now.",
         ),
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> Answer:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
 
@@ -137,7 +137,7 @@ def _single(path: Path, data: Path | None, governance: Path | None) -> Planned:
         data=data,
         beside=path.parent,
         governance=governance,
-        now=clock(),
+        now=options.clock(),
     )
 
 
@@ -189,13 +189,13 @@ def replay(
         str | None,
         typer.Option("--steps", metavar="A:B", help="Steps A up to, not including, B. Default: all recorded steps."),
     ] = None,
-    data: Data = None,
+    data: options.Data = None,
     governance: Annotated[
         Path | None,
         typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
     ] = None,
-    loop: OwnLoop = None,
-    json: Json = False,
+    loop: options.OwnLoop = None,
+    json: options.Json = False,
 ) -> Answer:
     """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.cli.options import clock
+from explorer.cli import options
 from explorer.errors import ProvenanceError
 from explorer.page.terminal import Answer
 from explorer.provenance.envelope import key_id, write_envelope
@@ -134,14 +134,14 @@ def _ask(
 
 def open_believed(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[Value]:
     """Open a draft, or a signed document whose signatures the trust file accepts."""
-    return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=clock())
+    return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=options.clock())
 
 
 def sign_to(
     out: Path, source: Path, kind: Kind[Any], *, key: Path, passphrase_file: Path | None, trust: Path
 ) -> Answer:
     """Sign a draft, or add a signature to a signed file, and write it."""
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     signing = load_key(key, passphrase_file)
     envelope = sign_file(source, kind, [signing], trust=believed, now=now)
     write_envelope(out, envelope)

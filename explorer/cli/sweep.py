@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 import typer
 
-from explorer.cli.options import RUNS, Data, Engine, Json, Runs, Spec, Workers, today
+from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_status import label
 from explorer.costing import load_prices, own_prices, train_seconds
@@ -17,7 +17,7 @@ from explorer.errors import SweepError, unknown
 from explorer.page.amounts import BUSY, busy_words, price_words
 from explorer.page.document import Block
 from explorer.page.progress import Bar
-from explorer.page.terminal import Answer, print_table, table, visible
+from explorer.page.terminal import Answer, show, table, visible
 from explorer.planned import left_out_words
 from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
@@ -30,7 +30,12 @@ from explorer.sweep.workers import default_workers
 from explorer.training.ledgered import is_recorded
 
 
-def plan(spec: Spec, runs: Runs = RUNS, data: Data = None, workers: Workers = None) -> Answer:
+def plan(
+    spec: options.Spec,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    workers: options.Workers = None,
+) -> Answer:
     """Show what a sweep would run: number of runs, what is done, time and dollars. Nothing is written."""
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
@@ -89,11 +94,11 @@ def plan_blocks(planned: Plan, estimate: Estimate, side_by_side: int) -> Iterato
 
 
 def run(
-    spec: Spec,
-    runs: Runs = RUNS,
-    data: Data = None,
-    engine: Engine = "warm",
-    workers: Workers = None,
+    spec: options.Spec,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    engine: options.Engine = "warm",
+    workers: options.Workers = None,
     profile: Annotated[bool, typer.Option(help="Measure step times before the first run.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
@@ -111,7 +116,12 @@ def run(
     finish(summary, json=json)
 
 
-def profile(spec: Spec, runs: Runs = RUNS, data: Data = None, json: Json = False) -> None:
+def profile(
+    spec: options.Spec,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    json: options.Json = False,
+) -> None:
     """Measure the step times of all recipes of a sweep again. Nothing else should run meanwhile.
 
     Nothing is trained. The profiles that there are stay until the new ones are whole.
@@ -123,15 +133,15 @@ def profile(spec: Spec, runs: Runs = RUNS, data: Data = None, json: Json = False
         summary = profile_sweep(planned, Settings(on_event=progress.show))
     ingest(runs)
     if not json:
-        _print_step_times(planned, before, read_profiles(planned.directory))
+        show([_step_times(planned, before, read_profiles(planned.directory))])
     if summary.interrupted:
         raise KeyboardInterrupt
     if summary.warnings:
         raise typer.Exit(1)
 
 
-def _print_step_times(planned: Plan, before: Mapping[str, ProfileRecord], after: Mapping[str, ProfileRecord]) -> None:
-    """Print the seconds of a whole run of each recipe at its largest budget, before and now."""
+def _step_times(planned: Plan, before: Mapping[str, ProfileRecord], after: Mapping[str, ProfileRecord]) -> Block | str:
+    """Return a table of the seconds of a whole run of each recipe at its largest budget, before and now."""
     longest: dict[str, RunRecord] = {}
     for run in sorted(planned.runs, key=lambda run: run.record.steps):
         longest[run.record.recipe_digest] = run.record
@@ -143,11 +153,11 @@ def _print_step_times(planned: Plan, before: Mapping[str, ProfileRecord], after:
         return train_seconds(record.phases, known.phases).seconds
 
     rows = [
-        (visible(record.recipe), f"{record.ssr:g}", *(_shown(seconds(each, record)) for each in (before, after)))
+        (record.recipe, f"{record.ssr:g}", *(_shown(seconds(each, record)) for each in (before, after)))
         for record in longest.values()
     ]
     columns = ("recipe", "budget", "seconds before", "seconds now")
-    print_table(columns, rows, right=columns[1:])
+    return table(columns, rows, right=columns[1:])
 
 
 def _shown(seconds: float | None) -> str | None:
@@ -232,7 +242,7 @@ def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> str:
     if estimate.unknown == estimate.runs:
         return "no step time is known on this hardware yet: `explorer sweep run` measures it first"
     known = f"about {duration(estimate.wall_seconds)} with {workers} runs side by side"
-    price = visible(price_words(estimate.price, hardware=hardware, today=today()))
+    price = visible(price_words(estimate.price, hardware=hardware, today=options.today()))
     money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
     rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
     return f"{known}; {duration(estimate.train_seconds)} of training; {money}{rest}"

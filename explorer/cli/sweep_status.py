@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from explorer.cli.options import RUNS, Runs, Spec
+from explorer.cli import options
 from explorer.page.amounts import busy_words
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
@@ -13,7 +13,7 @@ from explorer.sweep.status import SweepStatus, sweep_status
 from explorer.yaml_document import read_document
 
 
-def status(spec: Spec, runs: Runs = RUNS) -> Answer:
+def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
     """Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget."""
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None

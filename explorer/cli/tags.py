@@ -1,4 +1,4 @@
-"""`explorer tags`: what class every example has, and who vouches for it."""
+"""`explorer taxonomy` and `explorer tags`: the tree of classes, the class of every example, and who vouches for it."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from explorer.cli.options import KeyFile, PassphraseFile, SignedOut, TrustFile, clock
-from explorer.cli.signing import load_key, open_believed
+from explorer.cli import options
+from explorer.cli.signing import load_key, open_believed, sign_to, signed_words
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer
@@ -17,6 +17,7 @@ from explorer.page.terminal import table as table_of
 from explorer.provenance.commitments import destroy_salt, read_salts
 from explorer.provenance.description import read_description
 from explorer.provenance.envelope import write_envelope
+from explorer.provenance.signing import Opened
 from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import (
     VerifiedTags,
@@ -31,6 +32,88 @@ from explorer.provenance.taxonomy import TAXONOMY, Taxonomy
 from explorer.provenance.trust import read_trust
 from explorer.schema import to_json
 from explorer.yaml_document import read_document
+
+# --- explorer taxonomy ---
+
+TaxonomySource = Annotated[Path, typer.Argument(metavar="FILE", help="A taxonomy: a draft (YAML) or a signed file.")]
+
+
+def sign_taxonomy(
+    file: TaxonomySource,
+    key: options.KeyFile,
+    trust: options.TrustFile,
+    out: options.SignedOut,
+    passphrase_file: options.PassphraseFile = None,
+) -> Answer:
+    """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
+    return sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust)
+
+
+def verify_taxonomy(file: TaxonomySource, trust: options.TrustFile) -> Answer:
+    """Check the signatures of a signed taxonomy; exit status 0 only if they are valid now."""
+    opened = open_believed(file, TAXONOMY, trust)
+    if opened.draft is not None:
+        raise ProvenanceError(f"{file}: an unsigned draft; no authority vouches for it")
+    return Answer(page=lambda: _taxonomy_lines(opened), record=lambda: _taxonomy_record(opened))
+
+
+def show_taxonomy(file: TaxonomySource, trust: options.Believe = None) -> Answer:
+    """Print the tree with definitions, and who signed it."""
+    opened = open_believed(file, TAXONOMY, trust)
+    codes = opened.value.codes
+    rows = [
+        (codes[each.path], drawn, "yes" if each.personal_data else "no", each.source.value, each.definition)
+        for drawn, each in _tree(opened.value)
+    ]
+    rows.insert(0, (0, "quarantine", "-", "-", "Built in: examples without a voucher. It never trains."))
+    columns = ("code", "class", "personal", "source", "definition")
+    return Answer(
+        page=lambda: [*_taxonomy_lines(opened), "", table_of(columns, rows, right=("code",))],
+        record=lambda: {**_taxonomy_record(opened), "codes": codes, "taxonomy": to_json(opened.value)},
+    )
+
+
+def _taxonomy_record(opened: Opened[Taxonomy]) -> dict[str, Any]:
+    taxonomy = opened.value
+    return {
+        "name": taxonomy.name,
+        "version": taxonomy.version,
+        "digest": taxonomy.digest,
+        "issued": taxonomy.issued,
+        "expires": taxonomy.expires,
+        "classes": len(taxonomy.classes),
+        "signed_by": [authority.name for authority in opened.authorities],
+    }
+
+
+def _taxonomy_lines(opened: Opened[Taxonomy]) -> list[str]:
+    taxonomy = opened.value
+    return [
+        f"taxonomy {taxonomy.name} version {taxonomy.version}: {signed_words(opened)}",
+        f"sha256 {taxonomy.digest}",
+        f"{len(taxonomy.classes)} classes, issued {taxonomy.issued}, expires {taxonomy.expires}",
+    ]
+
+
+def _tree(taxonomy: Taxonomy) -> Iterator[tuple[str, Any]]:
+    """Every class below its parent, with the lines that lead to it."""
+    ordered = sorted(taxonomy.classes, key=lambda each: each.path.split("/"))
+    below: dict[str, list[Any]] = {}
+    for each in ordered:
+        below.setdefault(each.path.rpartition("/")[0], []).append(each)
+
+    def walk(path: str, lead: str) -> Iterator[tuple[str, Any]]:
+        children = below.get(path, [])
+        for child in children:
+            last = child is children[-1]
+            branch, onward = ("", "") if not path else ("└─ ", "   ") if last else ("├─ ", "│  ")
+            yield f"{lead}{branch}{child.path.rpartition('/')[2]}", child
+            yield from walk(child.path, lead + onward)
+
+    return walk("", "")
+
+
+# --- explorer tags ---
 
 DAYS = 365
 
@@ -63,9 +146,9 @@ def write_table(out: Path, salts: Path, records: Iterable[Record]) -> Answer:
 def sign(
     table: Table,
     taxonomy: TaxonomyFile,
-    key: KeyFile,
-    trust: TrustFile,
-    out: SignedOut,
+    key: options.KeyFile,
+    trust: options.TrustFile,
+    out: options.SignedOut,
     description: Annotated[
         Path | None, typer.Option("--description", metavar="FILE", help="Description of the dataset (YAML).")
     ] = None,
@@ -75,12 +158,12 @@ def sign(
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Sign a tag table with a key of data governance; with --attestation, add a signature."""
     if (description is None) == (attestation is None):
         raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
-    now, believed = clock(), read_trust(trust)
+    now, believed = options.clock(), read_trust(trust)
     classes = _signed_taxonomy(taxonomy, trust)
     keys = [load_key(key, passphrase_file)]
     if description is not None:
@@ -123,7 +206,7 @@ def verify(
     table: Table,
     attestation: Annotated[Path, typer.Option("--attestation", metavar="FILE", help="The signed attestation.")],
     taxonomy: TaxonomyFile,
-    trust: TrustFile,
+    trust: options.TrustFile,
     records: Annotated[
         Path | None, typer.Option("--records", metavar="FILE", help="Records to check against the table.")
     ] = None,
@@ -137,11 +220,11 @@ def verify(
         read_attestation(attestation),
         taxonomy=_signed_taxonomy(taxonomy, trust),
         trust=read_trust(trust),
-        now=clock(),
+        now=options.clock(),
         where=str(attestation),
     )
     checked = None if records is None or salts is None else _check_records(verified, records, salts)
-    return Answer(page=lambda: _page(table, verified, checked), record=lambda: _summary(verified, checked))
+    return Answer(page=lambda: _page(table, verified, checked), record=lambda: _record(verified, checked))
 
 
 def erase(
@@ -166,7 +249,7 @@ def _check_records(verified: VerifiedTags, records: Path, salts: Path) -> Checke
     return check_records(given, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
 
 
-def _summary(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
+def _record(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
     return {
         "root": verified.root,
         "file": verified.file,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer.cli.options import PassphraseFile, TrustFile, clock
+from explorer.cli import options
 from explorer.cli.signing import keys_for
 from explorer.errors import ProvenanceError, unknown
 from explorer.page.document import Block
@@ -65,14 +65,14 @@ def state(
         list[Path] | None,
         typer.Option("--key", metavar="FILE", help="Key to sign with; repeatable. Default: the trainer's key."),
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """State how much of whose data runs used: examples, tokens, steps, layers, share of the gradient.
 
     The word `state` may be left out. Everything is counted from the ledgers. With --out the statement is signed, and
     each party gets a file that shows its own line and hides those of others.
     """
-    kind, asked, now = _by(by), _period(period), clock()
+    kind, asked, now = _by(by), _period(period), options.clock()
     believed = None if trust is None else read_trust(trust)
     if out is not None and believed is None:
         raise ProvenanceError("--out signs, which takes --trust FILE: whom those believe who get the files")
@@ -96,7 +96,7 @@ def state(
 
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of a party, or the whole statement.")],
-    trust: TrustFile,
+    trust: options.TrustFile,
     runs: Annotated[
         list[Path] | None,
         typer.Option("--runs", metavar="DIR", help="Recount from these runs; repeatable. Default: check offline."),
@@ -107,7 +107,7 @@ def verify(
 
     With --runs every number is counted again from the ledgers. The exit status is 0 only if all of it holds.
     """
-    believed, now = read_trust(trust), clock()
+    believed, now = read_trust(trust), options.clock()
     content = read_bytes(file, max_bytes=MAX_BYTES, error=ProvenanceError)
     checked = verify_usage(content, trust=believed, now=now, where=str(file))
     if runs:

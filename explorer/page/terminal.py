@@ -41,6 +41,7 @@ class Answer:
     holds: bool = True  # whether what was asked holds
     status: int | None = None  # exit status, where it is neither 0 for what holds nor 1
     faults_to_stderr: bool = False  # the page of an answer that does not hold goes to standard error
+    remark: str = ""  # for standard error, after the page or the record
 
 
 def deliver(answer: Answer, *, as_json: bool) -> int:
@@ -49,6 +50,8 @@ def deliver(answer: Answer, *, as_json: bool) -> int:
         print_json(answer.record())
     else:
         show(answer.page(), file=sys.stderr if answer.faults_to_stderr and not answer.holds else None)
+    if answer.remark:
+        print(visible(answer.remark), file=sys.stderr)
     return (0 if answer.holds else 1) if answer.status is None else answer.status
 
 
@@ -61,11 +64,13 @@ def print_json(value: Any) -> None:
 
 
 def show(blocks: Iterable[Block | str], *, file: TextIO | None = None) -> None:
-    """Print blocks from top to bottom. A string is a line, or several."""
+    """Print blocks from top to bottom. A string is a line, or several; an alert always goes to standard error."""
     for block in blocks:
         match block:
             case str():
                 print(visible(block), file=file)
+            case Paragraph(text, "alert"):
+                print(visible(line(text)), file=sys.stderr)
             case Paragraph(text) | Code(text):
                 print(visible(line(text)), file=file)
             case Heading(_, text):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.cli.composition import show_composition
+from explorer.cli.verdicts import show_composition
 from explorer.errors import ExplorerError
 from tests.cli.command import explorer
 from tests.composed_sample import TOGETHER, write_composed

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from explorer import costing, note, schema, yaml_document
 from explorer.canonical import canonical
-from explorer.cli.profile_import import read_carried
+from explorer.cli.store import read_carried
 from explorer.costing import parse_prices
 from explorer.costing.prices import parse_catalogue
 from explorer.data.labelled import decode

@@ -438,8 +438,8 @@ def test_all_faces_say_the_same(cases: Callable[[str], Case], name: str) -> None
 
 
 IGNORED: dict[str, tuple[str, str, str]] = {
-    "explorer.cli.answer.call_words": ("terminal", "slower", "less than the baseline"),
-    "explorer.cli.answer.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 0.50-0.60)"),
+    "explorer.cli.verdicts.call_words": ("terminal", "slower", "less than the baseline"),
+    "explorer.cli.verdicts.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 0.50-0.60)"),
     "explorer.cli.confirm._words": ("confirm", "not confirmed", "confirmed on 3 fresh seeds: 0.50"),
     "explorer.views.explorer.ask_words.call_words": ("questions", "equivalent", "less than the baseline"),
     "explorer.views.explorer.ask_words.fresh_words": (

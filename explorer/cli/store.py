@@ -1,0 +1,225 @@
+"""`explorer store`, `profile import` and `sweep prune`: verbs that change what the database of results holds."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from explorer import run_files, rundir, schema
+from explorer.canonical import canonical
+from explorer.cli import options
+from explorer.errors import RunError, StoreError, SweepError
+from explorer.page.document import Block, Paragraph
+from explorer.page.terminal import Answer, table
+from explorer.planned import read_plan
+from explorer.run_files import ProfileRecord
+from explorer.rundir import PROFILES
+from explorer.store.export import export as write
+from explorer.store.ingest import Ingested
+from explorer.store.ingest import ingest as bring_in
+from explorer.store.ingest import rebuild as make_anew
+from explorer.store.published import database
+from explorer.store.queries import opened
+from explorer.sweep.prune import plan_pruning, size_of
+from explorer.sweep.prune import prune as remove
+from explorer.yaml_document import read_document
+
+
+def ingest(runs: options.Runs = options.RUNS) -> Answer:
+    """Load finished runs into the database; runs that it has are left as they are."""
+    return _ingested(bring_in(runs))
+
+
+def rebuild(runs: options.Runs = options.RUNS) -> Answer:
+    """Rebuild the database from the run directories."""
+    return _ingested(make_anew(runs))
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; ends in .csv, .parquet or .md.")],
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", metavar="NAME", help="One sweep. Default: all of them.")
+    ] = None,
+    runs: options.Runs = options.RUNS,
+) -> Answer:
+    """Write the results to a file."""
+    rows = write(database(runs), file, sweep=sweep)
+    return Answer(page=lambda: [f"{rows} rows in {file}"], record=lambda: {"file": str(file), "rows": rows})
+
+
+def _ingested(done: Ingested) -> Answer:
+    """Answer with what an ingest found; it does not hold if a directory could not be used."""
+
+    def page() -> Iterator[Block | str]:
+        yield f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}"
+        for problem in (*done.problems, *done.undeclared):
+            yield Paragraph(f"explorer: {problem.directory}: {problem.reason}", "alert")
+
+    return Answer(page=page, record=lambda: dataclasses.asdict(done), holds=not done.problems)
+
+
+# --- explorer sweep prune ---
+
+
+def prune(
+    sweep: Annotated[str, typer.Argument(metavar="SPEC|NAME", help="A sweep: its specification, or its name.")],
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Only these runs. Governed runs are removed only when named."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
+    runs: options.Runs = options.RUNS,
+) -> Answer:
+    """List the runs that an earlier specification of a sweep left behind, or remove them with --yes.
+
+    The plan that the sweep was last started with decides. A run that others rest on is kept: the parent of a ledger or
+    a deletion, one that the project's ledger is about, one with an attested model or a confirmed recipe, one in
+    progress.
+    """
+    name = _name_of(sweep, runs=runs)
+    pruning = plan_pruning(runs, name, named=named or ())
+    sizes = {path.name: size_of(path) for path in pruning.removable}
+    if yes:
+        pruning = remove(runs, name, named=named or ())
+        bring_in(runs)
+    done = [path.name for path in pruning.removable]
+    sizes = {run: sizes.get(run, 0) for run in done}
+    rows = [(run, f"{sizes[run] / 1e6:,.1f}") for run in done]
+    whole = f"{len(done)} run directories of {name}, {sum(sizes.values()) / 1e6:,.1f} MB"
+    end = f"{whole}: removed" if yes else f"{whole}: --yes removes them"
+    return Answer(
+        page=lambda: [
+            *([table(("removed" if yes else "run", "MB"), rows, right=("MB",))] if rows else []),
+            *(f"kept: {each.directory.name}: {each.reason}" for each in pruning.kept),
+            end if rows else f"nothing to remove from {name}",
+        ],
+        record=lambda: {
+            "name": name,
+            "removed": yes,
+            "runs": done,
+            "bytes": sum(sizes.values()),
+            "kept": [{"run_id": each.directory.name, "reason": each.reason} for each in pruning.kept],
+        },
+    )
+
+
+def _name_of(sweep: str, *, runs: Path) -> str:
+    """Return the name of a sweep, named directly or by the specification that it was last started with."""
+    path = Path(sweep)
+    if path.suffix not in (".yaml", ".yml"):
+        return sweep
+    content = read_document(path).value
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or Path(name).name != name:
+        raise SweepError(f"{path}: found the name {name!r:.80}; expected that of a sweep in {runs}")
+    if read_plan(runs / name)["spec"] != content:
+        raise SweepError(
+            f"{path}: not what {name} was last started with, so what it leaves out is not settled:"
+            f" start it with `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
+        )
+    return name
+
+
+# --- explorer profile import ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """A profile in a file from elsewhere: checked, and the bytes as they are."""
+
+    file: Path
+    profile: ProfileRecord
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Profiles that `explorer profile --out` has written.")
+    ],
+    runs: options.Runs = options.RUNS,
+) -> Answer:
+    """Import profiles from other machines: results of the same recipes get predicted times there.
+
+    A recipe is the same if its data, batch size, precision, methods and documents are. All files are checked before any
+    is taken in. The SHA-256 that is printed is the one that was printed where the file was written.
+    """
+    if not runs.is_dir():
+        raise StoreError(f"there is no directory {runs}: name the directory that holds the sweeps")
+    carried = [read_carried(file) for file in files]
+    for each in carried:
+        rundir.write_bytes(runs / rundir.PROFILES / f"{each.profile.key}.json", each.content)
+    bring_in(runs)
+    told = [_told(database(runs), each) for each in carried]
+    return Answer(page=lambda: [line for one in told for line in _lines(one)], record=lambda: told)
+
+
+def read_carried(file: Path) -> Carried:
+    """Read a profile that anybody may have made. Raises `RunError` that names the file, the key and the fault."""
+    content = rundir.read_bytes(file, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)
+    value = schema.parse_json(content, where=str(file), error=RunError, max_bytes=rundir.MAX_JSON_BYTES)
+    profile = run_files.check_profile(
+        run_files.from_json(run_files.ProfileRecord, value, where=str(file)), where=str(file)
+    )
+    canonical(run_files.to_json(profile))  # no number or text that a database would refuse
+    if not profile.effective:
+        raise RunError(
+            f"{file}: an earlier version made it, which named no recipe beyond its machine; profile it again"
+        )
+    return Carried(file=file, profile=profile, content=content)
+
+
+def _told(database: Path, carried: Carried) -> dict[str, Any]:
+    """Return how many results get times from the profile."""
+    profile, full = carried.profile, carried.profile.validation
+    with opened(database) as connection:
+        source = f"{PROFILES}/{profile.key}.json"
+        asked = "SELECT predicted, count(*) FROM run_profiles WHERE source = ? GROUP BY predicted"
+        priced = dict(connection.execute(asked, [source]).fetchall())
+        asked = "SELECT count(*) FROM runs WHERE effective_digest = ? AND state = 'finished'"
+        same = connection.execute(asked, [profile.effective]).fetchall()[0][0]
+    return {
+        "file": str(carried.file),
+        "sha256": carried.sha256,
+        "key": profile.key,
+        "recipe": profile.recipe,
+        "hardware": profile.hardware.name,
+        "made_at": profile.made_at,
+        "torch": profile.torch,
+        "ratio": None if full is None else full.ratio,
+        "effective": profile.effective,
+        "of_this_recipe": same,
+        "predicted": priced.get(True, 0),
+        "profiled": priced.get(False, 0),
+    }
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    where = told["hardware"]
+    yield f"{told['recipe']} on {where}, made {told['made_at']} with torch {told['torch']}"
+    yield f"  sha256 {told['sha256']}"
+    if told["predicted"] or told["profiled"]:
+        for source in ("predicted", "profiled"):
+            if told[source]:
+                yield f"  {_count(told[source])} now with {source} times on {where}"
+    elif told["of_this_recipe"]:
+        yield f"  {_count(told['of_this_recipe'])} of this recipe, and it says no time of theirs:"
+        yield "  they were trained there, a newer profile says it, or phases of theirs were not profiled"
+    else:
+        yield f"  it predicts nothing here: no finished run is of this recipe ({told['effective'][:12]})"
+        yield "  other data, parameters, batch size, precision or documents make another recipe"
+    if told["ratio"] is None:
+        yield "  it was not compared with a full run there"
+    else:
+        yield f"  compared with a full run there: predicted {told['ratio']:.3f} of what was measured"
+
+
+def _count(runs: int) -> str:
+    return "1 finished run is" if runs == 1 else f"{runs} finished runs are"
