@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from explorer.cli import signing
+from explorer.cli import options
 from explorer.disclosure import requests
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.keys import write_key
@@ -62,7 +62,7 @@ def desk(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, now: int) -> None:
     monkeypatch.setattr("explorer.cli.options.time", lambda: now)
-    assert signing.clock() == now
+    assert options.clock() == now
 
 
 def run_of(desk: Path) -> str:
