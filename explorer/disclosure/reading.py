@@ -62,7 +62,7 @@ class Contents:
         if done < steps.stop:
             self.unread.append(f"steps {done} to {steps.stop - 1}: their numbers are in no state entry yet")
 
-    def entropy_profile(self, steps: range) -> Iterator[tuple[Cell, ...]]:
+    def profiles(self, steps: range) -> Iterator[tuple[Cell, ...]]:
         """Yield rows of profiles. Adapters have none."""
         layers = [name for name in self.run.genesis.layers if ADAPTER not in name]
         for placed in self.run.read(self.run.outline.profiles, Profile):
