@@ -33,8 +33,9 @@ from explorer.analysis.pareto import front
 from explorer.costing import Price, load_prices
 from explorer.store import queries
 from explorer.store.connect import connect_in_memory
-from explorer.store.published import database, publish
+from explorer.store.published import database
 from explorer.store.queries import Question as Sql
+from explorer.store.snapshot_tables import publish
 from explorer.views.explore import Explorer
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.question import Question

@@ -17,9 +17,10 @@ import duckdb
 from options import whole
 
 from explorer.costing import load_prices
-from explorer.store import published
+from explorer.store import snapshot_tables
 from explorer.store.connect import connect_in_memory
-from explorer.store.published import STORAGE_VERSION, database, publish
+from explorer.store.published import VERSION, database
+from explorer.store.snapshot_tables import STORAGE_VERSION, publish
 
 OF_A_SWEEP = 1_000
 RUNS, ROWS = 100_000, 10_000_000
@@ -143,8 +144,8 @@ def make_store(place: Path, *, runs: int, rows: int) -> dict[str, float]:
     with connect_in_memory(working.parent) as work:
         work.execute(f"ATTACH '{working}' AS work (STORAGE_VERSION '{STORAGE_VERSION}')")
         work.execute("USE work")
-        work.execute(published.WORKING)
-        work.execute("INSERT INTO schema_version VALUES (?)", [published.VERSION])
+        work.execute(snapshot_tables.WORKING)
+        work.execute("INSERT INTO schema_version VALUES (?)", [VERSION])
         work.execute("USE memory")
         of_a_run = max(2, rows // runs)
         for sql in duckdb.extract_statements(MADE + SOURCES + OF_RUNS + GOVERNED):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer.errors import ExplorerError, RunError, unknown
-from explorer.store.examine import CHECKS, Finding, State, candidates, examine, sweeps
+from explorer.store.examine import CHECKS, Finding, State, examine
+from explorer.store.run_sources import candidates, sweeps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,7 +48,7 @@ from explorer.runlog.documents import trainer_key
 from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import to_json
-from explorer.store.export import csv_text
+from explorer.store.plain_text import csv_text
 from explorer.store.queries import Table
 
 File = Annotated[Path, typer.Argument(metavar="GRANT", help="A signed grant.")]

@@ -17,8 +17,7 @@ from explorer.page.amounts import age_words, money, price_words, stale
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.store.ingest import ingest
-from explorer.store.published import database
-from explorer.store.queries import opened
+from explorer.store.published import database, opened
 
 Hardware = Annotated[str | None, typer.Option("--hardware", metavar="NAME", help="Hardware, such as 'NVIDIA H200'.")]
 Provider = Annotated[str | None, typer.Option("--provider", metavar="NAME", help="Only prices of this provider.")]

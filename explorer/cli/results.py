@@ -17,11 +17,10 @@ from explorer.page.document import Block
 from explorer.page.terminal import Answer, show, table, visible
 from explorer.planned import left_out_words
 from explorer.store import queries
-from explorer.store.export import csv_text, markdown_text
-from explorer.store.export import export as write
+from explorer.store.plain_text import csv_text, markdown_text
 from explorer.store.published import database
 from explorer.store.queries import Table
-from explorer.store.upkeep import bring_up
+from explorer.store.run_sources import is_current
 
 Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
 Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Show this metric instead of quality.")]
@@ -103,7 +102,7 @@ def _export(
     if out is None:
         raise ExplorerError("Parquet is not text: say where to write it with --out FILE")
     chosen = None if format is TableFormat.TABLE else format.value
-    return write(where, out, sweep=sweep, metric=metric, format=chosen, every=every)
+    return part("results --out")(where, out, sweep=sweep, metric=metric, format=chosen, every=every)
 
 
 def _controlled(finished: Table) -> bool:
@@ -177,7 +176,9 @@ def _cell(name: str, value: object) -> object:
 
 def tell_upkeep(runs: Path) -> None:
     """Bring the database up to the run directories, and say on standard error what an answer lacks."""
-    for words in bring_up(runs):
+    if is_current(runs):  # the usual case, in which the part that writes the database is not even imported
+        return
+    for words in part("results, of new runs")(runs):
         print(visible(f"explorer: {words}"), file=sys.stderr)
 
 

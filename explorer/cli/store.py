@@ -22,8 +22,7 @@ from explorer.store.export import export as write
 from explorer.store.ingest import Ingested
 from explorer.store.ingest import ingest as bring_in
 from explorer.store.ingest import rebuild as make_anew
-from explorer.store.published import database
-from explorer.store.queries import opened
+from explorer.store.published import database, opened
 from explorer.sweep.prune import plan_pruning, size_of
 from explorer.sweep.prune import prune as remove
 from explorer.yaml_document import read_document

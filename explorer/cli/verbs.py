@@ -257,6 +257,8 @@ PARTS = {  # options and arguments that need more than their verb
     "ledger verify --contents": "explorer.audit.contents:examine_contents",
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",
     "results SWEEP, controls": "explorer.cli.verdicts:control_blocks",
+    "results, of new runs": "explorer.store.upkeep:bring_up",
+    "results --out": "explorer.store.export:export",
     "results --composition": "explorer.cli.verdicts:show_composition",
     "open --view": "explorer.views.explorer.question:from_token",
     "prices list": "explorer.recipes.machine:hardware",

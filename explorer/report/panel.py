@@ -12,7 +12,7 @@ import ipywidgets as widgets
 from explorer.page.document import Span
 from explorer.page.html import element, inline, style
 from explorer.report.run_report import CROISSANT
-from explorer.store.examine import sweeps
+from explorer.store.run_sources import sweeps
 from explorer.views.explorer.run_cards import link
 from explorer.views.ledger.open_run import governed_runs
 from explorer.views.notebook import runs_directory

@@ -12,10 +12,8 @@ opens it here, and closes it at once.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 Setting = str | bool | int | float | list[str]
 
@@ -53,40 +51,3 @@ def connect_in_memory(directory: Path, *, limits: Mapping[str, Setting] | None =
         connection.close()
         raise
     return connection
-
-
-# ---- rows into a table at once: by way of Arrow, a hundred times faster than row by row
-
-_MAPS = {
-    "phases": pa.map_(pa.string(), pa.int64()),
-    "split": pa.map_(pa.string(), pa.float64()),
-    "parameters": pa.map_(pa.string(), pa.float64()),
-}
-_LISTS = {
-    "subjects": pa.list_(pa.string()),
-    "layers": pa.list_(pa.string()),
-    "evidence": pa.list_(pa.string()),
-    "rounds": pa.list_(pa.float64()),
-}
-
-
-def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]], *, once: str = "") -> None:
-    """Append rows, whose values stand in the order of the table's columns. Maps are given as dicts, lists as lists.
-
-    Rows whose columns `once` are in the table already are left out.
-    """
-    if not rows:
-        return
-    names = [name for name, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
-    columns = zip(names, zip(*rows, strict=True), strict=True)
-    arrays = {name: _array(name, values) for name, values in columns}
-    connection.register("incoming", pa.table(arrays))
-    new = f"ANTI JOIN {table} USING ({once})" if once else ""
-    connection.execute(f"INSERT INTO {table} SELECT * FROM incoming {new}")
-    connection.unregister("incoming")
-
-
-def _array(name: str, values: tuple[Any, ...]) -> pa.Array:
-    if name in _MAPS:
-        return pa.array([list(value.items()) for value in values], type=_MAPS[name])
-    return pa.array(values, type=_LISTS.get(name))

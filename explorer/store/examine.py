@@ -6,7 +6,6 @@ final metrics are the last ones measured. Who can write the directory can make a
 the ledger to see.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +16,7 @@ from explorer import run_files, rundir
 from explorer.canonical import canonical, digest
 from explorer.errors import ExplorerError, RunError
 from explorer.run_files import OF_A_RUN, FailureRecord, ResultRecord, RunRecord, contradictions
+from explorer.store.run_sources import file_digest
 
 MAX_METRICS_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 4096
@@ -79,20 +79,6 @@ CHECKS: dict[str, str] = {
 }
 
 
-def candidates(sweep_directory: Path) -> list[Path]:
-    """The directories of a sweep that claim to be runs: they hold a run or a result. Links are not followed."""
-    return sorted(
-        path
-        for path in _directories(sweep_directory)
-        if (path / rundir.RUN).exists() or (path / rundir.RESULT).exists()
-    )
-
-
-def sweeps(runs: Path) -> list[Path]:
-    """The sweeps below `runs`. Names that start with `_` or `.` are not sweeps; links are not followed."""
-    return _directories(runs)
-
-
 def examine(directory: Path) -> Examined:
     """Read the directory and check it. What is wrong in it is no exception but a finding.
 
@@ -110,15 +96,6 @@ def version(directory: Path) -> str:
     """The digest of the run's records: as long as it stays, what was read from the directory stays true."""
     names = (rundir.RUN, rundir.RESULT, rundir.FAILURE)
     return digest([file_digest(directory / name) if (directory / name).exists() else None for name in names])
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises `RunError` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def read_metrics(path: Path, *, unfinished: bool) -> list[Measurement]:
@@ -276,11 +253,3 @@ def _inside(directory: Path, name: str) -> Path:
     if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
         raise RunError(f"{directory}: the result lists {name!r}, which lies outside the run directory")
     return path
-
-
-def _directories(parent: Path) -> list[Path]:
-    if not parent.is_dir():
-        return []
-    return sorted(
-        path for path in parent.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] not in "_."
-    )

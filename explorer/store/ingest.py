@@ -32,19 +32,12 @@ from explorer.runlog.forecast import STRUCTURAL, besides_of, route_of
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, read_origin
-from explorer.store.connect import connect_in_memory, insert
-from explorer.store.examine import Examined, State, candidates, examine, file_digest, read_metrics, sweeps, version
-from explorer.store.published import (
-    STORAGE_VERSION,
-    VERSION,
-    LiveMetric,
-    database,
-    publish,
-    put_in_place,
-    quoted,
-    remove,
-)
-from explorer.store.published import WORKING as SCHEMA
+from explorer.store.connect import connect_in_memory
+from explorer.store.examine import Examined, State, examine, read_metrics, version
+from explorer.store.published import VERSION, database
+from explorer.store.run_sources import PROFILE_FILES, candidates, file_digest, sweeps
+from explorer.store.snapshot_tables import STORAGE_VERSION, LiveMetric, insert, publish, put_in_place, quoted, remove
+from explorer.store.snapshot_tables import WORKING as SCHEMA
 from explorer.store.spool_reader import entropy_rows, segment_sums
 
 DIRECTORY = "_store"
@@ -227,7 +220,7 @@ def _paths(runs: Path) -> list[str]:
         found += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
         found += [f"{sweep.name}/{rundir.SWEEP}"] if (sweep / rundir.SWEEP).exists() else []
     for place in (runs, *sweeps(runs)):
-        found += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob("[!.]*.json")]
+        found += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob(PROFILE_FILES)]
     return sorted(found)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import duckdb
 
 from explorer.errors import StoreError, unknown
-from explorer.store import published
-from explorer.store.connect import connect_to_file
+from explorer.store.published import damaged, opened
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
@@ -70,35 +69,6 @@ class Filter:
 
 
 EVERYTHING = Filter()
-
-
-def opened(database: Path) -> duckdb.DuckDBPyConnection:
-    """Open the snapshot for reading; the caller closes it at once after use.
-
-    Raises `StoreError` if there is none, or if it is damaged or of another schema.
-    """
-    if not database.exists():
-        raise StoreError(f"there is no database {database}; `explorer store ingest` makes it from the run directories")
-    try:
-        connection = connect_to_file(database)
-    except duckdb.Error as error:
-        raise damaged(database, error) from error
-    try:
-        found = connection.execute("SELECT version FROM schema_version").fetchall()
-    except duckdb.Error as error:
-        connection.close()
-        raise damaged(database, error) from error
-    if found != [(published.VERSION,)]:
-        connection.close()
-        raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it anew")
-    return connection
-
-
-def damaged(database: Path, error: duckdb.Error) -> StoreError:
-    """The error for a snapshot that cannot be read."""
-    return StoreError(
-        f"{database}: cannot be read ({str(error).splitlines()[0]:.200}); `explorer store rebuild` makes it anew"
-    )
 
 
 def select(database: Path, question: Question) -> Table:

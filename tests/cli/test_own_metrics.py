@@ -17,9 +17,9 @@ from explorer.data.streams import torch_stream
 from explorer.errors import RecipeError, TrainingError
 from explorer.run_files import METRICS, ResultRecord, RunRecord
 from explorer.store import frames
-from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest
 from explorer.store.published import database
+from explorer.store.run_sources import file_digest
 from explorer.training.custom import Place, Trained, train
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.question import Question

@@ -14,9 +14,10 @@ from explorer.store import frames, queries
 from explorer.store.connect import connect_in_memory, connect_to_file
 from explorer.store.export import export
 from explorer.store.ingest import ingest
-from explorer.store.published import database, quoted
+from explorer.store.published import database
 from explorer.store.queries import Question
 from explorer.store.run_details import run_details
+from explorer.store.snapshot_tables import quoted
 from explorer.store.spool_reader import CONTRIBUTIONS, select
 from explorer.store.upkeep import bring_up
 from tests.builders import write_sweep

@@ -8,8 +8,9 @@ import pytest
 
 from explorer.errors import RunError, StoreError
 from explorer.store import queries
-from explorer.store.export import csv_text, export, markdown_text, neutral
+from explorer.store.export import export
 from explorer.store.ingest import ingest
+from explorer.store.plain_text import csv_text, markdown_text, neutral
 from explorer.store.queries import Table
 from tests.builders import run_record, write_run, write_sweep
 

@@ -13,10 +13,10 @@ from explorer import run_files, rundir
 from explorer.errors import RunError, StoreError
 from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store import published, queries
-from explorer.store.examine import file_digest
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.published import database
 from explorer.store.queries import Question
+from explorer.store.run_sources import file_digest
 from tests.builders import run_record, write_failure, write_profile, write_run, write_sweep
 
 TABLES = ("runs", "finals", "metrics", "timings", "profiles", "prices", "problems", "results", "qualities")

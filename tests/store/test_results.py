@@ -8,7 +8,7 @@ from explorer import costing, run_files, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
 from explorer.run_files import ProfileRecord, Watch
-from explorer.store import frames, published, queries
+from explorer.store import frames, queries, snapshot_tables
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.published import database
 from tests.builders import CPU, H200, run_record, write_profile, write_run, write_sweep
@@ -220,7 +220,7 @@ def test_a_users_price_reprices_history_and_nothing_else_is_computed_again(tmp_p
     write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}}, hardware=H200)
     ingest(tmp_path)
     before = one(tmp_path)
-    monkeypatch.setattr(published, "_fill", lambda *_, **__: pytest.fail("made the snapshot anew"))
+    monkeypatch.setattr(snapshot_tables, "_fill", lambda *_, **__: pytest.fail("made the snapshot anew"))
     (tmp_path / "prices.csv").write_text(f"{HEADER}\nown,box,,on demand,H200,1,3600,,2026-11,invoice\n")
     assert ingest(tmp_path).published
     after = one(tmp_path)
@@ -280,8 +280,8 @@ def test_a_torn_snapshot_is_not_repriced_but_made_anew(tmp_path, monkeypatch):
     at = content.rindex(b"NVIDIA H200")
     content[at - 64 : at + 64] = b"\xaa" * 128
     database(tmp_path).write_bytes(content)
-    fill, filled = published._fill, []
-    monkeypatch.setattr(published, "_fill", lambda *given, **named: filled.append(fill(*given, **named)))
+    fill, filled = snapshot_tables._fill, []
+    monkeypatch.setattr(snapshot_tables, "_fill", lambda *given, **named: filled.append(fill(*given, **named)))
     ingest(tmp_path)
     assert len(filled) == 1
     assert one(tmp_path)["cost_usd"] == pytest.approx(expected)

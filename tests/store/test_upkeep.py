@@ -3,6 +3,8 @@
 import csv
 import io
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from explorer.errors import StoreError
 from explorer.store import frames, queries
 from explorer.store.ingest import ingest
 from explorer.store.published import database
-from explorer.store.upkeep import bring_up, gap_of, refuse_gone
+from explorer.store.run_sources import gap_of, is_current
+from explorer.store.upkeep import bring_up, refuse_gone
 from tests.builders import plan_of, run_record, write_plan, write_run, write_sweep
 from tests.cli.command import explorer, refused
 
@@ -27,6 +30,43 @@ def runs(tmp_path: Path) -> Path:
 
 def shown(runs: Path) -> int:
     return len(queries.results(database(runs)).rows)
+
+
+def test_a_snapshot_is_current_until_something_is_new_gone_or_damaged(runs: Path, tmp_path_factory) -> None:
+    profile = next((runs / "digits" / rundir.PROFILES).glob("*.json"))
+    run = next((runs / "digits").glob("*/result.json")).parent
+    away = tmp_path_factory.mktemp("away")
+    assert is_current(runs)
+    write_run(runs, run_record(seed=7))
+    assert not is_current(runs)
+    ingest(runs)
+    assert is_current(runs)
+    run.rename(away / run.name)
+    assert not is_current(runs)
+    (away / run.name).rename(run)
+    assert is_current(runs)
+    sound = profile.read_text()
+    profile.write_text("{")
+    assert not is_current(runs)
+    ingest(runs)
+    assert not is_current(runs)  # its fault has to be told
+    profile.write_text(sound)
+    ingest(runs)
+    assert is_current(runs)
+    database(runs).unlink()
+    assert not is_current(runs)
+
+
+def test_results_of_a_current_snapshot_load_neither_pandas_nor_what_writes(runs: Path) -> None:
+    code = (
+        "import sys; from explorer.cli.app import main\ntry:\n main()\nfinally:\n print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "results", "--runs", runs], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "explorer.store.queries" in loaded
+    assert not loaded & {"explorer.store.ingest", "explorer.run_files", "pandas", "pyarrow", "pydantic"}
 
 
 def test_nothing_is_missing(runs: Path) -> None:

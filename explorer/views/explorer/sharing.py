@@ -26,7 +26,7 @@ from explorer.page.document import Paragraph
 from explorer.page.html import element, fragment
 from explorer.page.pictures import Chart, drawn
 from explorer.store import frames
-from explorer.store.export import RULE, csv_text
+from explorer.store.plain_text import RULE, csv_text
 from explorer.store.queries import Table
 from explorer.views.explorer.question import Question, from_token, to_token
 from explorer.views.explorer.snapshot import Snapshot

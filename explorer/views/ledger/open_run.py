@@ -19,7 +19,7 @@ from explorer.page.html import Markup, element, fragment
 from explorer.provenance.trust import Trust, read_trust
 from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_ledger import RunLedger
-from explorer.store.examine import candidates, sweeps
+from explorer.store.run_sources import candidates, sweeps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -1,0 +1,135 @@
+"""Sources of the database: the runs, plans and profiles below a directory of runs, and those that a snapshot lacks.
+
+Every reading verb asks first whether the snapshot is current. The answer comes from directory listings, the times of
+files and one look into the snapshot; it costs milliseconds, and imports nothing that writes. What it must never do is
+call an old snapshot current, so where it cannot tell it answers no, and an ingest decides by digests.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from explorer import rundir
+from explorer.errors import RunError
+from explorer.store.published import damaged, database, opened
+
+PROFILE_FILES = "[!.]*.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gap:
+    """Differences between the run directories and the snapshot."""
+
+    finished: int  # runs with a result that the snapshot lacks, or has as unfinished
+    other: int  # plans and profiles that are new or changed
+    gone: int  # finished runs of the snapshot that have no directory any more
+    damaged_profiles: tuple[tuple[str, str], ...] = ()  # each with its fault, as the snapshot has it
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether a reader can use the snapshot as it is, and has nothing to be warned of."""
+        return not (self.finished or self.other or self.gone or self.damaged_profiles)
+
+
+def is_current(runs: Path) -> bool:
+    """Return whether the snapshot has every finished run, plan and profile, and nothing to warn a reader of.
+
+    Raises `StoreError` if the snapshot cannot be read.
+    """
+    return database(runs).exists() and gap_of(runs).is_empty
+
+
+def gap_of(runs: Path) -> Gap:
+    """Compare the run directories with the snapshot. Raises `StoreError` if the snapshot cannot be read."""
+    snapshot = database(runs)
+    made = snapshot.stat().st_mtime_ns if snapshot.exists() else 0  # before it is read: a newer one may replace it
+    with opened(snapshot) as connection:
+        try:
+            finished = {path for (path,) in connection.execute(_FINISHED).fetchall()}
+            problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
+            profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
+            plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
+        except duckdb.Error as error:
+            raise damaged(snapshot, error) from error
+    present, missing, other = set[str](), 0, 0
+    for sweep in sweeps(runs):
+        for name in _run_names(sweep):
+            directory = f"{sweep.name}/{name}"
+            present.add(directory)
+            # A result is written last and never changed, so a run that the snapshot has as finished is not opened.
+            if directory not in finished and directory not in problems:
+                missing += (sweep / name / rundir.RESULT).exists()
+        other += _plan_changed(sweep, plans.get(f"{sweep.name}/{rundir.SWEEP}"), made=made)
+        other += _profiles_changed(runs, sweep, profiles | problems.keys(), made=made)
+    other += _profiles_changed(runs, runs, profiles | problems.keys(), made=made)
+    return Gap(
+        finished=missing,
+        other=other,
+        gone=len(finished - present),
+        damaged_profiles=tuple((path, reason) for path, reason in problems.items() if f"{rundir.PROFILES}/" in path),
+    )
+
+
+_FINISHED = "SELECT directory FROM runs WHERE state = 'finished'"
+
+
+def candidates(sweep_directory: Path) -> list[Path]:
+    """The directories of a sweep that claim to be runs: they hold a run or a result. Links are not followed."""
+    return sorted(
+        path
+        for path in _directories(sweep_directory)
+        if (path / rundir.RUN).exists() or (path / rundir.RESULT).exists()
+    )
+
+
+def sweeps(runs: Path) -> list[Path]:
+    """The sweeps below `runs`. Names that start with `_` or `.` are not sweeps; links are not followed."""
+    return _directories(runs)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes. Raises `RunError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _directories(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    return sorted(
+        path for path in parent.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] not in "_."
+    )
+
+
+def _run_names(sweep: Path) -> list[str]:
+    """Return the names of directories in a sweep that may be runs, without a stat of each. Links are not followed."""
+    try:
+        with os.scandir(sweep) as entries:
+            return [
+                entry.name for entry in entries if entry.name[0] not in "_." and entry.is_dir(follow_symlinks=False)
+            ]
+    except OSError as fault:
+        raise RunError(f"cannot read {sweep}: {fault.strerror or fault}") from fault
+
+
+def _plan_changed(sweep: Path, version: str | None, *, made: int) -> bool:
+    plan = sweep / rundir.SWEEP
+    try:
+        newer = plan.stat().st_mtime_ns >= made
+    except FileNotFoundError:
+        return False  # gone, or there never was one
+    # The digest decides, because a plan that is written again with the same content is no change.
+    return (version is None or newer) and file_digest(plan) != version
+
+
+def _profiles_changed(runs: Path, place: Path, known: set[str], *, made: int) -> bool:
+    return any(
+        path.relative_to(runs).as_posix() not in known or path.stat().st_mtime_ns >= made
+        for path in (place / rundir.PROFILES).glob(PROFILE_FILES)
+    )
