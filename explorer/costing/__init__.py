@@ -10,13 +10,15 @@ shown, never converted, and never becomes a cost.
 2.0
 """
 
-from explorer.costing.duration import SAME_TIME, Duration, StepTime, train_seconds
 from explorer.costing.prices import (
     COLUMNS,
     FILE,
     OWN,
+    SAME_TIME,
     USD,
+    Duration,
     Price,
+    StepTime,
     cost_usd,
     current,
     default_price,
@@ -27,6 +29,7 @@ from explorer.costing.prices import (
     price_at,
     providers,
     to_csv,
+    train_seconds,
 )
 
 __all__ = [
