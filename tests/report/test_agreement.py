@@ -206,7 +206,7 @@ def _fresh(words: str) -> tuple[str, str]:
 
 def rows_of(page: str) -> list[str]:
     """The rows of the first table of a page that compares with a baseline, as texts with a bar between cells."""
-    tables = [table for table in re.findall(r"<table.*?</table>", page, re.S) if "Of baseline" in table]
+    tables = [table for table in re.findall(r"<table.*?</table>", page, re.S) if "vs baseline" in table]
     rows = re.findall(r"<tr.*?</tr>", tables[0], re.S) if tables else []
     cells = [re.sub(r"</t[dh]>", " | ", row) for row in rows]
     return [" ".join(unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in cells]
@@ -319,7 +319,7 @@ def in_json(case: Case) -> Iterator[tuple[str, Claim | None]]:
 
 def in_markdown(case: Case) -> Iterator[tuple[str, Claim | None]]:
     lines = report(case, "md").splitlines()
-    first = next(at for at, line in enumerate(lines) if "| Of baseline |" in line)
+    first = next(at for at, line in enumerate(lines) if "| vs baseline |" in line)
     rows = [line.replace("**", "") for line in lines[first : lines.index("", first)]]
     yield from case.by_row(rows, start="| ")
     yield from headlines(case, next(line for line in lines if line.startswith("**")).strip("*"))
@@ -454,7 +454,7 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     ),
     "explorer.views.explorer.comparison_tables.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
-    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "less than the baseline"),
+    "explorer.views.explorer.comparison_tables.verdict_note": ("markdown", "slower", "less than the baseline"),
     "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""

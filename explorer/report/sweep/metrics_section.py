@@ -5,16 +5,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from explorer import costing
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.confirmed import Confirmed as FreshSeeds
 from explorer.analysis.controls import Controlled
 from explorer.analysis.controls import Verdict as ControlVerdict
 from explorer.analysis.equal_budget import EqualBudget
-from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
+from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.pareto import Hypervolume
-from explorer.analysis.reprice import own_price
-from explorer.analysis.sentences import busy_recipes, call_words, control_sentences, inference_interval, ratio_interval
+from explorer.analysis.sentences import busy_recipes, call_words, control_sentences
 from explorer.analysis.sentences import interval as points
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
@@ -40,7 +38,7 @@ from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
 from explorer.run_files import Metric
 from explorer.schema import record
 from explorer.views.explorer.answer import facts, warnings
-from explorer.views.explorer.comparison_tables import SAID_TUNED, control_table, said
+from explorer.views.explorer.comparison_tables import comparison_table, control_table, p_value
 from explorer.views.explorer.payments import amount
 from explorer.views.explorer.tradeoff import describe, tradeoff
 
@@ -229,7 +227,14 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         )
     if results.answer.comparisons:
         yield Heading(3, f"{results.answer.question.paid_in.label} at equal quality")
-        yield _equal_quality(results)
+        yield from comparison_table(
+            results.answer.verdicts,
+            (),  # the next table has the qualities at equal budget
+            payment=results.answer.question.paid_in,
+            look=results.answer.look,
+            rates=results.answer.rates,
+            p_values=True,
+        )
         yield from (Paragraph(words, "note") for words in facts(results.answer))
     if recipes:
         yield Heading(3, "Recipes and their methods, and quality at equal budget")
@@ -238,62 +243,6 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         yield Heading(3, "Controls")
         yield control_table(results.controls)
         yield Bullets([sentence(words, names=results.labels) for words in control_sentences(results.controls)])
-
-
-def _equal_quality(results: MetricResults) -> Table:
-    """Show what each recipe needs to be as good as the baseline: the baseline first, then the cheapest on."""
-    payment = results.answer.question.paid_in
-    verdicts = sorted(results.answer.verdicts, key=lambda verdict: _least_first(verdict.comparison))
-    # Any of the comparisons names the baseline; the largest family says whether intervals are adjusted.
-    first = max((verdict.comparison for verdict in verdicts), key=lambda comparison: comparison.family)
-    interval = "Adjusted interval" if first.family > 1 else "95% interval"
-    titles = (f"{payment.label} needed", "Of baseline", interval, "Reach rate", "Adjusted p", "Inference", "n")
-    columns = [Column("Recipe"), *(Column(title, number=True) for title in titles)]
-    note = "baseline" if not first.n else SAID_TUNED if first.tuning else "untuned baseline"
-    needed = amounts.MISSING if first.baseline_x is None else _needed(first.baseline_x, results)
-    one = amounts.ratio(None if first.baseline_x is None else 1.0)
-    baseline = (with_note(_named(first.baseline, results), note), needed, one, "", "", "", "", "")
-    return Table(columns, [Row(baseline), *(_verdict(verdict, results) for verdict in verdicts)])
-
-
-def _least_first(comparison: EqualQuality) -> tuple[bool, float, str]:
-    return not _reached(comparison), comparison.ratio or 0.0, comparison.label
-
-
-def _verdict(verdict: Verdict, results: MetricResults) -> Row:
-    comparison = verdict.comparison
-    at_most = "at most " if comparison.outcome == Outcome.BELOW else ""
-    needed: Text = str(comparison.outcome)
-    if _reached(comparison) and comparison.recipe_x is not None:
-        needed = _needed(comparison.recipe_x, results, upper=at_most)
-    inference = amounts.ratio(comparison.inference_ratio)
-    slower: Text = (Span(f"{inference} slower", "warn"),) if comparison.slower_inference else inference
-    cells: tuple[Text, ...] = (
-        with_note(_named(comparison.label, results), said(verdict)),
-        needed,
-        f"{at_most}{amounts.ratio(comparison.ratio)}" if _reached(comparison) else amounts.MISSING,
-        ratio_interval(comparison),
-        amounts.MISSING if comparison.reach_rate is None else f"{comparison.reach_rate:.0%}",
-        _p_value(comparison.p_adjusted),
-        with_note(slower, inference_interval(comparison)),
-        str(comparison.n),
-    )
-    return Row(cells, strong=verdict.claims, quiet=not _reached(comparison))
-
-
-def _reached(comparison: EqualQuality) -> bool:
-    return comparison.outcome in (Outcome.REACHED, Outcome.BELOW) and comparison.ratio is not None
-
-
-def _needed(x: float, results: MetricResults, *, upper: str = "") -> Text:
-    """Format an amount, and what it costs where it is a time and the hardware has a price."""
-    payment = results.answer.question.paid_in
-    words = f"{upper}{amount(x, payment)}"
-    if payment.key != "time":
-        return words
-    rate = results.rate
-    cost = "no price" if rate is None else amounts.dollars(costing.cost_usd(x, own_price(rate)))
-    return with_note(words, cost)
 
 
 def _named(recipe: str, results: MetricResults) -> Text:
@@ -318,7 +267,7 @@ def _recipe_table(recipes: tuple[RecipeLine, ...], results: MetricResults) -> Ta
             str(line.seeds),
             amounts.quality(line.full_quality, results.kind),
             _at_equal_budget(line, results),
-            _p_value(line.equal_budget.p_adjusted if line.equal_budget else None),
+            p_value(line.equal_budget.p_adjusted if line.equal_budget else None),
         )
         rows.append(Row(cells))
     return Table([*columns, Column("Adjusted p", number=True)], rows)
@@ -354,16 +303,6 @@ def _confirmations(confirmations: Iterable[Confirmation]) -> Table:
         for fresh in confirmations
     ]
     return Table(columns, rows)
-
-
-def _p_value(value: float | None) -> str:
-    """
-    >>> _p_value(0.0312), _p_value(0.00001), _p_value(None)
-    ('0.031', 'below 0.001', '-')
-    """
-    if value is None:
-        return amounts.MISSING
-    return "below 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def quoted(name: str) -> str:

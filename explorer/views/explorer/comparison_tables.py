@@ -26,153 +26,171 @@ from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, T
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.notebook import swatch
 
-SAID_TUNED = "baseline, tuned in its author's words"  # nobody has checked it
+# ---- recipes and the baseline
+
+CLAIMS_TUNING = "baseline, tuned in its author's words"  # a claim of the specification, which nothing checks
 
 
 def comparison_table(
-    found: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     budgets: Sequence[EqualBudget],
     *,
     payment: Payment,
     look: theme.Look,
     rates: Mapping[Machine, float],
     order: str = "least",
-    caption: Text = "",
+    p_values: bool = False,
 ) -> Iterator[Table]:
-    """Yield the comparisons with a baseline as a table, if there are any: the baseline first, then the recipes, by what
-    they need at equal quality or, for the order "best", by what they reach at equal budget.
+    """Yield the comparisons with a baseline as one table, if there are any: the baseline first, then the recipes.
 
-    `rates` are US dollars an hour of a run; a machine that is not there has no price.
+    Args:
+        verdicts: on the recipes at equal quality, a row each.
+        budgets: the same recipes at equal budget; without any, the table has no column for them.
+        payment: the resource that recipes are compared by, such as time.
+        look: shapes and colours of the recipes, as the chart has them.
+        rates: US dollars an hour of a run; a machine that is missing has no price.
+        order: "least" sorts by the amount needed at equal quality, "best" by the quality at equal budget.
+        p_values: adds a column for them, for readers on paper.
     """
-    columns = (
-        Column(title="Recipe"),
-        Column(title=f"{payment.label} needed", number=True),
-        Column(title="Of baseline", number=True),
-        Column(title=f"At equal {payment.label.lower()}", number=True),
-        Column(title="Reached", number=True),
-        Column(title="Inference", number=True),
-    )
-    beside = {(each.setting, each.label): each for each in budgets}
-    several = len({each.comparison.setting for each in found}) > 1
-    pairs = [(each, beside.get((each.comparison.setting, each.comparison.label))) for each in found]
+    at_budget = {(result.setting, result.label): result for result in budgets}
+    pairs = [(verdict, at_budget.get(_key(verdict.comparison))) for verdict in verdicts]
     pairs.sort(key=lambda pair: _best_first(*pair) if order == "best" else _least_first(pair[0].comparison))
-    rows = [_recipe(*pair, payment=payment, look=look, rates=rates, several=several) for pair in pairs]
-    bases = {each.comparison.baseline_setting: each.comparison for each in reversed(found)}
-    for result in bases.values():
-        rows.insert(0, _baseline(result, payment=payment, look=look, rates=rates, several=several))
-    if rows:
-        yield Table(columns, rows, caption)
+    several = len({verdict.comparison.setting for verdict in verdicts}) > 1
+    bases = {verdict.comparison.baseline_setting: verdict.comparison for verdict in reversed(verdicts)}
+    cells = {
+        f"{payment.label} to target": [_outcome(verdict.comparison, payment, rates) for verdict, _ in pairs],
+        "vs baseline": [_ratio(verdict.comparison) for verdict, _ in pairs],
+        f"Quality at same {payment.label.lower()}": [difference(result) for _, result in pairs] if budgets else [],
+        "Reach rate": [_reach_rate(verdict.comparison) for verdict, _ in pairs],
+        "Adjusted p": [p_value(verdict.comparison.p_adjusted) for verdict, _ in pairs] if p_values else [],
+        "Inference": [_inference(verdict.comparison) for verdict, _ in pairs],
+    }
+    cells = {title: column for title, column in cells.items() if column}
+    rows = [_baseline(base, payment, look, rates, several, width=len(cells)) for base in reversed(bases.values())]
+    for (verdict, _), *shown in zip(pairs, *cells.values(), strict=True):
+        name = with_note(swatch(verdict.comparison.label, look), _note(verdict, payment, several))
+        rows.append(Row((name, *shown), strong=verdict.claims, quiet=not _is_reached(verdict.comparison)))
+    if pairs:
+        yield Table([Column("Recipe"), *(Column(title, number=True) for title in cells)], rows)
 
 
-def said(found: Verdict) -> str:
-    """The verdict as the note of a recipe: what the sweep says, what fresh seeds say or that they are asked for, and
-    whether a control takes the gain away. What the column of the amounts says already is left out."""
-    shown = found.call in (Call.NOT_REACHED, Call.BELOW, Call.UNKNOWN, Call.NO_BASELINE)
-    words = ["" if shown else call_words(found), fresh_words(found).removeprefix("; "), control_words(found)]
-    return "; ".join(each for each in words if each)
+def verdict_note(verdict: Verdict) -> str:
+    """Return the verdict as the note under a recipe's name: what the sweep's own seeds show, what fresh seeds show, and
+    the control that takes the gain away. A verdict that the column of amounts shows is not repeated."""
+    shown = verdict.call in (Call.NOT_REACHED, Call.BELOW, Call.UNKNOWN, Call.NO_BASELINE)
+    parts = ("" if shown else call_words(verdict), fresh_words(verdict).removeprefix("; "), control_words(verdict))
+    return "; ".join(filter(None, parts))
 
 
 def difference(result: EqualBudget | None) -> Text:
-    """How much better or worse a recipe is for as much as the baseline is paid, with the interval."""
+    """Return how much better or worse a recipe is at the baseline's budget, with the interval."""
     if result is None or result.difference is None:
         return amounts.MISSING
-    shown = by_how_much(result.difference, result.setting.kind)
+    words = by_how_much(result.difference, result.setting.kind)
     if result.adjusted_low is None:
-        return with_note(shown, "n=1" if result.n == 1 else result.reason or "")
-    return with_note(shown, interval(result.adjusted_low, result.adjusted_high, result.setting.kind))
+        return with_note(words, "n=1" if result.n == 1 else result.reason or "")
+    return with_note(words, interval(result.adjusted_low, result.adjusted_high, result.setting.kind))
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value, no smaller than bootstrap resamples can show.
+
+    >>> p_value(0.0312), p_value(0.00001), p_value(None)
+    ('0.031', 'below 0.001', '-')
+    """
+    if value is None:
+        return amounts.MISSING
+    return "below 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _key(result: EqualQuality) -> tuple[object, str]:
+    return result.setting, result.label
+
+
+def _is_reached(result: EqualQuality) -> bool:
+    return result.outcome in (Outcome.REACHED, Outcome.BELOW) and result.ratio is not None
+
+
+# Unknown amounts come last, and equal ones in the order of their names, so that a table is the same every time.
 
 
 def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
-    known = result.ratio is not None and result.outcome in (Outcome.REACHED, Outcome.BELOW)
-    return not known, result.ratio or 0.0, result.label
+    return not _is_reached(result), result.ratio or 0.0, result.label
 
 
-def _best_first(found: Verdict, beside: EqualBudget | None) -> tuple[bool, float, str]:
-    result = found.comparison
-    if beside is None or beside.difference is None:
-        return True, 0.0, result.label
-    return False, -beside.difference if result.setting.higher_is_better else beside.difference, result.label
+def _best_first(verdict: Verdict, at_budget: EqualBudget | None) -> tuple[bool, float, str]:
+    label, higher = verdict.comparison.label, verdict.comparison.setting.higher_is_better
+    if at_budget is None or at_budget.difference is None:
+        return True, 0.0, label
+    return False, -at_budget.difference if higher else at_budget.difference, label
 
 
 def _baseline(
-    any_result: EqualQuality, *, payment: Payment, look: theme.Look, rates: Mapping[Machine, float], several: bool
-) -> Row:
-    name, x, setting = any_result.baseline, any_result.baseline_x, any_result.baseline_setting
-    note = Span(SAID_TUNED) if any_result.tuning else Span("untuned baseline", "warn")
-    nowhere = Outcome.UNKNOWN if any_result.outcome == Outcome.UNKNOWN else Outcome.NOT_REACHED
-    if any_result.outcome == Outcome.UNKNOWN and not any_result.n:  # it was not compared, so nothing is said of it
-        note = Span("baseline")
-    where = str(setting.machine) if several else ""
-    cells = (
-        with_note(swatch(name, look), (note, Span(f"; {where}" if where else ""))),
-        _needed(x, payment=payment, rate=rates.get(setting.machine)) if x is not None else nowhere.value,
-        amounts.ratio(None if x is None else 1.0),
-        "",
-        "",
-        "",
-    )
-    return Row(cells=cells, quiet=x is None)
-
-
-def _recipe(
-    found: Verdict,
-    beside: EqualBudget | None,
-    *,
+    result: EqualQuality,
     payment: Payment,
     look: theme.Look,
     rates: Mapping[Machine, float],
     several: bool,
+    *,
+    width: int,
 ) -> Row:
-    result = found.comparison
-    notes = [said(found), str(result.setting.machine) if several else ""]
-    notes.append("predicted" if _is_predicted(result, payment) else "")
-    cells = (
-        with_note(swatch(result.label, look), "; ".join(words for words in notes if words)),
-        _outcome(result, payment=payment, rate=rates.get(result.setting.machine)),
-        _ratio(result),
-        difference(beside),
-        with_note(amounts.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}"),
-        _inference(result),
+    """Return the row of the baseline that a comparison was made with; `width` counts the columns after the name."""
+    note = Span(CLAIMS_TUNING) if result.tuning else Span("untuned baseline", "warn")
+    unknown = result.outcome == Outcome.UNKNOWN
+    if unknown and not result.n:  # no run of the baseline here, so its tuning is no matter
+        note = Span("baseline")
+    x, machine = result.baseline_x, result.baseline_setting.machine
+    where = Span(f"; {machine}" if several else "")
+    nowhere = Outcome.UNKNOWN if unknown else Outcome.NOT_REACHED
+    needed = nowhere.value if x is None else _needed(x, payment, rates.get(machine))
+    cells = (with_note(swatch(result.baseline, look), (note, where)), needed, amounts.ratio(None if x is None else 1.0))
+    return Row((*cells, *[""] * (width - 2)), quiet=x is None)
+
+
+def _note(verdict: Verdict, payment: Payment, several: bool) -> str:
+    result = verdict.comparison
+    is_time = not (payment.counted or payment.forecast)
+    predicted = is_time and "predicted" in result.time_source.split("+")
+    parts = (
+        verdict_note(verdict),
+        str(result.setting.machine) if several else "",
+        "predicted" if predicted else "",
     )
-    reached = result.outcome in (Outcome.REACHED, Outcome.BELOW)
-    return Row(cells=cells, strong=found.claims, quiet=not reached)
+    return "; ".join(filter(None, parts))
 
 
-def _is_predicted(result: EqualQuality, payment: Payment) -> bool:
-    """Whether what is paid is known of another machine's profile alone."""
-    return not (payment.counted or payment.forecast) and "predicted" in result.time_source.split("+")
-
-
-def _outcome(result: EqualQuality, *, payment: Payment, rate: float | None) -> Text:
+def _outcome(result: EqualQuality, payment: Payment, rates: Mapping[Machine, float]) -> Text:
     if result.outcome == Outcome.REACHED:
-        return _needed(result.recipe_x, payment=payment, rate=rate)
+        return _needed(result.recipe_x, payment, rates.get(result.setting.machine))
     if result.outcome == Outcome.BELOW:
         return with_note(f"at most {amount(result.recipe_x, payment)}", "its lowest budget")
     return str(result.outcome)
 
 
-def _needed(x: float | None, *, payment: Payment, rate: float | None) -> Text:
+def _needed(x: float | None, payment: Payment, rate: float | None) -> Text:
+    """Return an amount, and for a time its cost at `rate` dollars an hour."""
     words = amount(x, payment)
-    return with_note(words, _dollars(x, rate)) if payment.key == "time" and x is not None else words
-
-
-def _dollars(seconds: float, rate: float | None) -> str:
-    return "no price" if rate is None else amounts.dollars(costing.cost_usd(seconds, own_price(rate)))
+    if payment.key != "time" or x is None:
+        return words
+    return with_note(words, "no price" if rate is None else amounts.dollars(costing.cost_usd(x, own_price(rate))))
 
 
 def _ratio(result: EqualQuality) -> Text:
-    if result.ratio is None or result.outcome not in (Outcome.REACHED, Outcome.BELOW):
+    if not _is_reached(result):
         return amounts.MISSING
-    sign = "at most " if result.outcome == Outcome.BELOW else ""
-    return with_note(f"{sign}{amounts.ratio(result.ratio)}", ratio_interval(result))
+    at_most = "at most " if result.outcome == Outcome.BELOW else ""
+    return with_note(f"{at_most}{amounts.ratio(result.ratio)}", ratio_interval(result))
+
+
+def _reach_rate(result: EqualQuality) -> Text:
+    return with_note(amounts.MISSING if result.reach_rate is None else f"{result.reach_rate:.0%}", f"n={result.n}")
 
 
 def _inference(result: EqualQuality) -> Text:
+    words: Text = amounts.ratio(result.inference_ratio)
     if result.slower_inference:
-        hover = "costs more at inference than the baseline"
-        slower = (Span(f"{amounts.ratio(result.inference_ratio)} slower", "warn", hover=hover),)
-        return with_note(slower, inference_interval(result))
-    return with_note(amounts.ratio(result.inference_ratio), inference_interval(result))
+        words = (Span(f"{words} slower", "warn", hover="costs more at inference than the baseline"),)
+    return with_note(words, inference_interval(result))
 
 
 # ---- recipes and their controls
@@ -204,18 +222,18 @@ def control_rows(pairs: Sequence[Controlled]) -> list[tuple[str, ...]]:
             amounts.MISSING if pair.control_ssr is None else f"{pair.control_ssr:g}",
             amounts.seconds(pair.control_seconds),
             by_how_much(pair.against.difference, pair.setting.kind),
-            _interval(pair),
+            # the adjusted interval, because the verdict rests on it
+            interval(
+                pair.against.adjusted_low,
+                pair.against.adjusted_high,
+                pair.setting.kind,
+                reason=pair.against.reason,
+            ),
             str(pair.against.n),
             f"{pair.verdict}: the gain vanishes" if pair.gain_vanishes else pair.verdict,
         )
         for pair in pairs
     ]
-
-
-def _interval(pair: Controlled) -> str:
-    """Return the interval that the verdict rests on."""
-    at = pair.against
-    return interval(at.adjusted_low, at.adjusted_high, pair.setting.kind, reason=at.reason)
 
 
 def control_table(pairs: Sequence[Controlled]) -> Table:
@@ -229,7 +247,7 @@ def control_table(pairs: Sequence[Controlled]) -> Table:
 
 
 def control_blocks(rows: pd.DataFrame) -> Iterator[Block]:
-    """Yield what the controls among some rows of `results` show: the table and sentences; nothing without controls."""
+    """Yield the table and sentences on the controls among some rows of `results`; nothing without controls."""
     pairs = controlled(rows)
     if not pairs:
         return
