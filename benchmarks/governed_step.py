@@ -34,8 +34,8 @@ from options import whole
 from explorer.engine.loop import Loop
 from explorer.engine.state import State
 from explorer.engine.stepping import Place, split_steps
-from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal
+from explorer.governance.recorder import state_of, tensors_of
 from explorer.governance.shared_state import Session
 from explorer.recipes import machine
 from explorer.runlog.tensors import Tensors, moved

@@ -35,7 +35,7 @@ from explorer.training.deletion import IMMATERIAL, Compared, delete, train_count
 from explorer.training.forgetting_evidence import STEPS, Bench
 from explorer.training.govern import load_loop
 from explorer.training.replay import elsewhere
-from explorer.training.run import recipe_of
+from explorer.training.run_plan import recipe_of
 
 MAX_REQUEST = 2**20
 LEVELS = ("G2", "G3")

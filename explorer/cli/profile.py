@@ -26,7 +26,7 @@ from explorer.sweep.plan import make_plan
 from explorer.sweep.presence import timing
 from explorer.sweep.spec import load_spec
 from explorer.training.profile import Extrapolated, extrapolate, plan_here, profile, train_in_full, validation
-from explorer.training.single import Planned
+from explorer.training.run_plan import Planned
 from explorer.yaml_document import read_document
 
 

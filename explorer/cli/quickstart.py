@@ -20,7 +20,7 @@ from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import load_spec
 from explorer.training import demonstration
 from explorer.training.run import execute
-from explorer.training.single import plan_single
+from explorer.training.run_plan import plan_single
 from explorer.training.tagging import dataset_of
 from explorer.yaml_document import read_document
 

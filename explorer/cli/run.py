@@ -25,8 +25,8 @@ from explorer.training.govern import replay as replay_loop
 from explorer.training.ledgered import is_recorded
 from explorer.training.replay import Elsewhere, Replayed
 from explorer.training.replay import replay as replay_steps
-from explorer.training.run import documents_in, execute, recipe_of
-from explorer.training.single import Planned, plan_single
+from explorer.training.run import documents_in, execute
+from explorer.training.run_plan import PlannedRun, plan_single, recipe_of
 from explorer.training.start import keep_start, kept_in, start_in
 from explorer.yaml_document import read_document
 
@@ -101,7 +101,7 @@ def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: b
         yield "  bit-identical to the record" if same else "  NOT the same bits as the record"
 
 
-def begin(planned: Planned, directory: Path) -> None:
+def begin(planned: PlannedRun, directory: Path) -> None:
     """Make the directory of a run, where there is none; what it asks for is asked now."""
     if planned.documents is not None:
         if is_recorded(recipe_of(planned.record)):
@@ -114,21 +114,21 @@ def begin(planned: Planned, directory: Path) -> None:
         run_files.write(directory / rundir.RUN, planned.record)
 
 
-def planned_from(path: Path, data: Path | None, governance: Path | None) -> Planned:
+def planned_from(path: Path, data: Path | None, governance: Path | None) -> PlannedRun:
     """Plan the run of a recipe file, or of a record."""
     return (_recorded if path.suffix == ".json" else _single)(path, data, governance)
 
 
-def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned:
+def _recorded(path: Path, data: Path | None, governance: Path | None) -> PlannedRun:
     """Return the run of a record: its documents keep their time of checking, and its private ones may have moved."""
     record = run_files.read(run_files.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
         documents = replace(documents, private=governance.resolve())
-    return Planned(record=record, documents=documents)
+    return PlannedRun(record=record, documents=documents)
 
 
-def _single(path: Path, data: Path | None, governance: Path | None) -> Planned:
+def _single(path: Path, data: Path | None, governance: Path | None) -> PlannedRun:
     """Plan the run of a recipe file."""
     return plan_single(
         read_document(path).value,

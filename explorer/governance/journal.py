@@ -1,21 +1,29 @@
-"""The journal of a governed run: from what happened in a step to the entries, commitments and blobs of its ledger.
+"""The journal of a governed run: turns the numbers of a step into entries, commitments and blobs of its ledger.
 
 It knows no training loop. A loop calls, in this order,
 
     begin(step, state)          once: the place in the ledger from which the run continues
     for each step:
-        profile, decision       what was measured and decided before the step's entry
+        profile, decision       measurements and decisions made before the step's entry
         step                    the step itself
-        segment                 every so many steps and at the end: their numbers, the state, all of it durable
+        segment                 every so many steps and at the end: their numbers and the state, made durable
     end                         once
 
-The numbers of confidential classes are sealed before they are anybody else's, and with them those over several classes
-(provenance/sealing.py); commitments are to what was sealed.
-
 A checkpoint of training may be written only while `settled`: right after `segment`. After a crash the run then begins
-at a state that is on record, and what it executes again is compared (writer.py).
+at a state that is on record, and what it executes again is compared with the ledger (writer.py).
+
+**Secrets.** The salts of all commitments and the keys of encrypted blobs follow from the secrets of the run's classes
+(provenance/commitments.py, runlog/run_keys.py). `private/secrets` of the run holds them in the order of the genesis;
+the last one is for numbers over several classes. Destroying a secret erases what was committed to under it. After that
+no commitment and no blob can be made with it; only a replay meets this case, and it leaves the placeholder out of its
+comparison.
+
+The numbers of confidential classes are encrypted before they are stored, and with them those over several classes;
+commitments are to the plain numbers.
 """
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -32,13 +40,15 @@ from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, State
 from explorer.entries.numbers import Floats, StepNumbers, encode_class, encode_joint
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
-from explorer.governance.class_secrets import Sealer, erased, open_secrets
 from explorer.governance.spool import ALL, JOINT, NUMBERS, SKETCHES, RecordedStep, Segment, Spool
 from explorer.governance.writer import Writer
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.note import Signer
-from explorer.provenance.commitments import Salts
+from explorer.provenance.commitments import DESTROYED, Salts, commit, new_salts, read_salts, write_salts
+from explorer.provenance.encryption import OVERHEAD, salt_of, seal
 from explorer.provenance.routing_weights import Admission
 from explorer.runlog.run_keys import OwnKeys
+from explorer.runlog.run_ledger import class_of
 from explorer.runlog.tensors import BLOB as TENSORS
 from explorer.runlog.tensors import Tensors
 
@@ -47,7 +57,7 @@ WHOLE = "progress [0, 1]"  # the phase of a run without a policy
 
 
 class Book(Protocol):
-    """Where entries go: a ledger under way, or one that a replay is compared with."""
+    """Destination of entries: a ledger under way, or one that a replay is compared with."""
 
     @property
     def directory(self) -> Path: ...
@@ -59,7 +69,7 @@ class Book(Protocol):
 
 
 class Journal:
-    """Entries of one run, made from numbers."""
+    """Entries of one run, made from the numbers of its steps."""
 
     def __init__(
         self,
@@ -71,12 +81,21 @@ class Journal:
         spool: Spool | None,
         confidential: frozenset[str],
     ) -> None:
-        """Use `open`. `leaves` are the leaf hashes of the tag table, rows x 32; without a spool none is written."""
+        """Use `open`; a replay, which writes nothing, has a book of its own and no spool.
+
+        Args:
+            book: where the entries go.
+            genesis: the first entry of the run; its classes give the order of all numbers.
+            secrets: one for each class, and the last for numbers over several.
+            leaves: leaf hashes of the tag table, rows x 32.
+            spool: where the numbers are also written as Parquet; None: nowhere.
+            confidential: classes whose numbers are encrypted.
+        """
         if len(secrets) != len(genesis.classes) + 1:
             raise ProvenanceError(
                 f"{len(secrets)} secrets for {len(genesis.classes)} classes; expected one for each and the joint one"
             )
-        most = (MAX_BLOBS - 3) // 2  # two blobs for each class; joint numbers, slots and tensors
+        most = (MAX_BLOBS - 3) // 2  # of a segment: two blobs for each class; and joint numbers, slots and tensors
         if len(genesis.classes) > most:
             raise LedgerError(f"{len(genesis.classes)} classes; a segment of at most {most} is recorded")
         self.genesis = genesis
@@ -95,13 +114,14 @@ class Journal:
         leaves: NDArray[np.uint8],
         confidential: frozenset[str] = frozenset(),
     ) -> Self:
-        """Begin the ledger in a run's directory, or go on with it. `confidential` classes are sealed.
+        """Begin the ledger in a run's directory, or continue it. Numbers of `confidential` classes are encrypted.
 
         Raises `LedgerError` if it is another run's, and `ProvenanceError` if the secrets of its classes are gone.
         """
+        # Secrets come before the first entry: a ledger with commitments whose salts were lost would be unverifiable.
         secrets = open_secrets(run, genesis)
         if gone := erased(secrets, genesis):
-            raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot go on")
+            raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot continue")
         book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
         try:
             return cls(
@@ -118,7 +138,7 @@ class Journal:
 
     @property
     def directory(self) -> Path:
-        """Of the ledger."""
+        """Return the directory of the ledger."""
         return self._book.directory
 
     @property
@@ -127,13 +147,13 @@ class Journal:
         return not self._segment.steps
 
     def begin(self, step: int, state: TrainingState) -> None:
-        """Go on after so many steps. Raises `LedgerError` if the ledger does not know this state at that step."""
+        """Continue after this many steps. Raises `LedgerError` unless the ledger records this state at that step."""
         self._segment = Segment(self.genesis.classes, first=step)
         recorded = self._book.begin(step)
         if recorded is not None and recorded != state:
             raise LedgerError(
-                f"step {step}: training goes on from another state than the ledger records: found {state}, "
-                f"expected {recorded}; delete the checkpoint to go on from an earlier one"
+                f"step {step}: training continues from another state than the ledger records: found {state}, "
+                f"expected {recorded}; delete the checkpoint to continue from an earlier one"
             )
 
     def step(
@@ -148,13 +168,27 @@ class Journal:
         numbers: StepNumbers | None = None,
         sketches: Floats | None = None,
     ) -> None:
-        """One step. `rows` of the tag table in the order of the slots; `examples` by class; `updated` by layer."""
+        """Record one step.
+
+        Args:
+            step: its number, from 0.
+            rows: of the tag table, in the order of the slots.
+            examples: how many each class of the genesis had.
+            quarantined: slots that stayed empty because their examples are in quarantine.
+            updated: by layer, whether the step may have changed it.
+            admission: the admission table in force; None: the run has no policy.
+            numbers: contributions; None: none were measured.
+            sketches: of the classes with numbers, k L 64.
+        """
         record = RecordedStep(step=step, rows=rows, examples=tuple(examples), numbers=numbers)
-        first = admission is not None and admission.digest not in self._segment.tables
+        # A class without numbers in this step has no commitment, which is not the same as a commitment to zeros.
         commitments: list[str | None] = [None] * len(self.genesis.classes)
         for place, index in enumerate(numbers.classes if numbers else ()):
             assert numbers is not None
             commitments[index] = self._commit(self.genesis.classes[index], Step, step, encode_class(numbers, place))
+        # The admission table is stored with the first step of a segment that uses it and named by its digest after
+        # that, so that each segment can be read without the ones before it.
+        first = admission is not None and admission.digest not in self._segment.tables
         entry = Step(
             step=step,
             phase=str(admission.phase) if admission else WHOLE,
@@ -173,7 +207,7 @@ class Journal:
             self._segment.tables.add(admission.digest)
 
     def profile(self, profiles: LayerProfiles) -> None:
-        """What was measured on the probes."""
+        """Record a profile of the probes."""
         step, commitments, contents = profiles.step, {}, {}
         for place, index in enumerate(profiles.classes):
             name, content = self.genesis.classes[index], profile_numbers.encode_class(profiles, place)
@@ -198,7 +232,18 @@ class Journal:
         evidence: Mapping[str, bytes],
         condition: str | None = None,
     ) -> None:
-        """What was decided, and by class the canonical bytes of the numbers that decided it."""
+        """Record a decision made after this many steps.
+
+        Args:
+            step: the number of steps done.
+            action: one of `entries.kinds.Decision`, such as freeze or activation.
+            rule: the name of the rule that decided.
+            parameters: thresholds of the rule.
+            subjects: class paths; none: all.
+            layers: names of layers; none: all.
+            evidence: by class, the canonical bytes of the numbers that decided.
+            condition: of the policy, if the decision switches one on.
+        """
         commitments = {name: self._commit(name, Decision, step, content) for name, content in evidence.items()}
         entry = Decision(
             step=step,
@@ -214,8 +259,10 @@ class Journal:
         self._put(entry, step)
 
     def segment(self, step: int, state: TrainingState, *, tensors: Tensors | None = None) -> None:
-        """Close the segment after so many steps, with the state that they led to and the tensors that it is the state
-        of; all of it is durable afterwards."""
+        """Close the segment after this many steps, with the state that they led to and the tensors of that state; all
+        of it is durable afterwards."""
+        # The spool comes first: written again after a crash it has the same bytes, while a committed segment whose
+        # spool is missing would never be executed again.
         if self._spool:
             self._spool.write_contributions(self._segment.steps)
         contents = self._segment.blobs() | ({} if tensors is None else {TENSORS: tensors.content})
@@ -238,7 +285,7 @@ class Journal:
         metrics: Mapping[str, float],
         outcome: str = "finished",
     ) -> None:
-        """The run is done. Steps that stand in no segment yet raise `LedgerError`: close it first."""
+        """Record the end of the run. Raises `LedgerError` for steps that are in no segment yet: close it first."""
         if not self.settled:
             raise LedgerError(f"the end after {step} steps: {len(self._segment.steps)} of them have no state entry yet")
         numbers = {name: write_float(value) for name, value in metrics.items()}
@@ -248,7 +295,7 @@ class Journal:
         self._book.commit()
 
     def close(self) -> None:
-        """Let others have the ledger, without what is in no segment yet."""
+        """Release the ledger, without the steps that are in no segment yet."""
         self._book.close()
 
     def __enter__(self) -> Self:
@@ -261,7 +308,7 @@ class Journal:
         self._book.put(encode(entry), step=step)
 
     def _blobs(self, contents: Mapping[str, bytes], of: type[Entry], first: int) -> dict[str, Blob]:
-        """Store blobs, sealed where that is due. `of` and `first` are what the keys of numbers are derived with."""
+        """Store blobs, encrypted where the class is confidential. `of` and `first` take part in deriving the keys."""
         stored = {
             name: self._sealer.sealed(name, content, kind=of.KIND, first=first) for name, content in contents.items()
         }
@@ -271,5 +318,66 @@ class Journal:
 
     def _commit(self, path: str, of: type[Entry], step: int, content: bytes) -> str:
         """Return the commitment to content of a class, or of several for *."""
+        # The steps of a segment share one key, so that a grant opens whole segments; other entries have their own keys.
         first = self._segment.first if of is Step else step
         return self._sealer.commit(path, content, kind=of.KIND, first=first, step=step)
+
+
+# --- the secrets of a run's classes ---
+
+
+def open_secrets(run: Path, genesis: Genesis) -> Salts:
+    """Return the secrets of the run, and make them when it begins.
+
+    Raises `ProvenanceError` where a ledger was written with secrets that are not there.
+    """
+    path, ledger = run / rundir.SECRETS, run / rundir.LEDGER
+    if not path.exists():
+        if (ledger / CHECKPOINT).exists() and LedgerDirectory(ledger).checkpoint().size:
+            raise ProvenanceError(f"{path}: missing, and the ledger next to it was written with it")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # In place whole or not at all: a crash leaves a temporary file that the next attempt does not read.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        write_salts(temporary, new_salts(len(genesis.classes) + 1))
+        temporary.rename(path)
+        rundir.flush_directory(path.parent)
+    return read_salts(path)
+
+
+def read_secrets(run: Path, genesis: Genesis) -> Salts:
+    """Return the secrets that are left: none of them where the file is absent."""
+    path = run / rundir.SECRETS
+    return read_salts(path) if path.exists() else Salts(content=DESTROYED * (len(genesis.classes) + 1))
+
+
+def erased(secrets: Salts, genesis: Genesis) -> frozenset[str]:
+    """Return the classes whose secret is gone; * is for numbers over several."""
+    return frozenset(name for slot, name in enumerate([*genesis.classes, ALL]) if secrets.of(slot) is None)
+
+
+NOTHING = hashlib.sha256(b"").hexdigest()  # in place of what cannot be made without a secret
+
+
+class Sealer:
+    """Commitments and encryption of one run."""
+
+    def __init__(self, keys: OwnKeys, *, confidential: frozenset[str]) -> None:
+        self._keys = keys
+        # Numbers over several classes would give away the confidential one: the others' can be subtracted from them.
+        self._sealed = confidential | {ALL} if confidential else confidential
+
+    def commit(self, path: str, content: bytes, *, kind: str, first: int, step: int) -> str:
+        """Return the commitment of this step's entry to content of a class, or of several for *.
+
+        Without the secret the result is `NOTHING`, which a replay does not compare.
+        """
+        key = self._keys.of(path, kind, first)
+        return NOTHING if key is None else commit(salt_of(key, step), content).hex()
+
+    def sealed(self, name: str, content: bytes, *, kind: str, first: int) -> bytes:
+        """Return a blob as it is stored; without the secret, zeros of its size."""
+        path = class_of(name)
+        if path not in self._sealed:
+            return content
+        key = self._keys.of(path, kind, first)
+        return bytes(len(content) + OVERHEAD) if key is None else seal(key, content, kind=kind, name=name, first=first)

@@ -1,13 +1,13 @@
-"""The recorder: what a run did, step by step, in its ledger.
+"""The recorder: writes every step of a run into its ledger, and the state of training as the ledger names it.
 
 It observes: a run with it has the same weights. Every so many steps, at the end, and where the next step is the first
 that some class may train in, it closes a segment with the state of training, and everything so far is durable.
-Checkpoints are written there alone, and the one before a class's first admission stays: from it the class can be left
-out later without training again what came before.
+Checkpoints are written only there, and the one before a class's first admission is kept: a deletion by replay (G3) of
+that class starts from it, without training again what came before.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -16,13 +16,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.canonical import canonical
+from explorer.canonical import canonical, digest
 from explorer.engine.method import Kind, Method, Saving, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.entropy_profile import LayerProfiles
-from explorer.entries.kinds import Traits
+from explorer.entries.kinds import TrainingState, Traits
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.digests import state_of, tensors_of
 from explorer.governance.journal import Journal
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.routing import Router
@@ -31,12 +30,13 @@ from explorer.governance.writer import ledger_bytes
 from explorer.provenance.routing_weights import Admission
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.runlog.tensors import BLOB as TENSORS
-from explorer.runlog.tensors import OWNERS, Tensors, layer_of, moved, parameter_of
+from explorer.runlog.tensors import OPTIMIZER, OWNERS, Tensors, layer_of, moved, parameter_of
+from explorer.runlog.tensors import tensor_leaf as leaf_of_values
 
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """What this process knows of the recording."""
+    """State of the recording in this process; a resumed run begins a new one."""
 
     layers: tuple[GovernedLayer, ...]
     decided: int = 0  # how many of the step's decisions were made before its update
@@ -54,12 +54,12 @@ class Recording:
         self.seconds += time.perf_counter() - start
 
     def begin(self, tensors: Tensors, *, step: int) -> None:
-        """A segment begins with this state."""
+        """Begin a segment with this state."""
         self.tensors, self.first, self.moved = tensors, step, set()
 
     def check(self, tensors: Tensors, *, step: int) -> None:
-        """Raises `TrainingError` if a tensor of a layer moved, and no step of the segment says that the layer did:
-        something wrote to it that is on no record."""
+        """Raise `TrainingError` if a tensor moved although no step of the segment updated its layer: something that no
+        entry records wrote to it."""
         if self.tensors is None:
             return
         owners = {
@@ -115,20 +115,23 @@ class Recorder(Method):
         state.resource(Recording).decided = len(state.resource(Session).notes.decisions)
 
     def after_step(self, state: State) -> None:
-        """This hook runs after those of all other methods: the step is done, but for its number."""
+        """Record the step. This hook runs after those of all other methods; only the step's number still has to
+        advance."""
         recording, session = state.resource(Recording), state.resource(Session)
         with recording.timed():
             notes, session.notes = session.notes, Notes()
             _record(_journal(state), state, notes, recording)
             recording.steps += 1
             done = state.step + 1
-            recording.keep = done < state.total_steps and self._admits_anew(state, notes.admission)
+            # A segment ends before a class's first admission, so that the last state without the class is on record
+            # and has a checkpoint.
+            recording.keep = done < state.total_steps and self._admits_newcomer(state, notes.admission)
             if recording.keep or done % self.every == 0 or done == state.total_steps:
                 _close(_journal(state), state, recording, step=done)
 
     def after_run(self, state: State) -> None:
         journal = _journal(state)
-        if not journal.settled:  # a loop of one's own that ends before it had announced to
+        if not journal.settled:  # a custom loop that ended before its announced number of steps
             _close(journal, state, state.resource(Recording), step=state.step)
         tensors = tensors_of(state)
         reached = state_of(tensors, state, step=state.step)
@@ -147,8 +150,8 @@ class Recorder(Method):
             "ledger_seconds_per_step": recording.seconds / max(1, recording.steps),
         }
 
-    def _admits_anew(self, state: State, now: Admission | None) -> bool:
-        """Return whether the next step admits a class that none before it did."""
+    def _admits_newcomer(self, state: State, now: Admission | None) -> bool:
+        """Return whether the next step admits a class that no step before it did."""
         if now is None:
             return False
         admitted = state.memory[self.name]["admitted"]
@@ -160,15 +163,16 @@ class Recorder(Method):
 
 
 def _admitted(admission: Admission) -> Tensor:
-    """Which classes may train some layer."""
+    """Return which classes may train some layer."""
     return torch.from_numpy((admission.weights > 0).any(axis=1))
 
 
 def beginning(state: State) -> dict[str, bytes]:
-    """Return the blobs that the genesis of a run has in this state: its tensors, and the layers of those whose names
-    begin with another layer's."""
+    """Return the blobs of the genesis for this state: its tensors, and the owners of tensors that their names do not
+    tell."""
     tensors, layers = tensors_of(state), state.resource(Recording).layers
     names = frozenset(layer.layer.name for layer in layers)
+    # A reader without the model finds a tensor's layer by its name; a tied tensor has the name of another layer.
     owners = {
         name: layer.layer.name
         for layer in layers
@@ -179,7 +183,7 @@ def beginning(state: State) -> dict[str, bytes]:
 
 
 def _close(journal: Journal, state: State, recording: Recording, *, step: int) -> None:
-    """Close a segment, once what no step of it says was updated is what it was."""
+    """Close a segment, after checking that every layer that moved was updated by a recorded step."""
     tensors = tensors_of(state)
     recording.check(tensors, step=step)
     journal.segment(step, state_of(tensors, state, step=step), tensors=tensors)
@@ -187,7 +191,10 @@ def _close(journal: Journal, state: State, recording: Recording, *, step: int) -
 
 
 def _record(journal: Journal, state: State, notes: Notes, recording: Recording) -> None:
-    """The entries of one step: what was measured and decided before its update, the step, and what was after it."""
+    """Write the entries of one step: measurements and decisions before its update, the step, and those after it.
+
+    An entry's number of steps says which state it is about, so one made after the update belongs to the next number.
+    """
     step, decided = state.step, recording.decided
     flags = updated(state, recording.layers)
     recording.moved |= {layer.layer.name for layer, flag in zip(recording.layers, flags, strict=True) if flag}
@@ -213,7 +220,7 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
 def _record_notes(
     journal: Journal, step: int, profiles: Iterable[LayerProfiles], decisions: Iterable[DecisionNote]
 ) -> None:
-    """What was measured and decided after so many steps."""
+    """Write what was measured and decided after this many steps."""
     for profile in profiles:
         journal.profile(profile)
     for note in decisions:
@@ -230,9 +237,10 @@ def _record_notes(
 
 
 def updated(state: State, layers: tuple[GovernedLayer, ...]) -> list[bool]:
-    """Which layers the step may have changed: an optimiser saw a gradient of theirs, or a forward pass their buffers.
+    """Return which layers the step may have changed: by an optimiser that had a gradient, or by a forward pass.
 
-    Of the others parameters, buffers and optimiser state are bit for bit what they were.
+    Parameters, buffers and optimiser state of the others are bit for bit what they were; `Recording.check` holds the
+    run to that at the end of each segment.
     """
     moved = {
         name
@@ -249,3 +257,47 @@ def _journal(state: State) -> Journal:
     if journal is None:
         raise RecipeError("recorder: this run was given no ledger: expected 'governance:' with a trainer's key")
     return journal
+
+
+# --- the state of training, as the ledger names it ---
+
+
+def tensor_leaf(name: str, tensor: Tensor) -> str:
+    """Return the leaf of one tensor (runlog/tensors.py)."""
+    plain = tensor.detach().cpu().contiguous()
+    values = plain.flatten().view(torch.uint8).numpy().data
+    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=[values])
+
+
+def leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the leaf of each tensor."""
+    return {name: tensor_leaf(name, tensor) for name, tensor in tensors.items()}
+
+
+def tensors_of(state: State) -> Tensors:
+    """Return every tensor of training. The memory of methods counts as the optimiser's."""
+    remembered = {f"{name}/{key}": tensor for name, memory in state.memory.items() for key, tensor in memory.items()}
+    for region in state.regions.values():
+        for index, optimizer in enumerate(region.optimizers):
+            for name, parameter in region.parameters.items():
+                values = optimizer.state.get(parameter, {})
+                prefix = f"{OPTIMIZER}/{region.name}/{index}/{name}"
+                remembered |= {f"{prefix}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
+    return Tensors(
+        parameters=leaves_of(dict(state.model.named_parameters())),
+        buffers=leaves_of(dict(state.model.named_buffers())),
+        optimizer=leaves_of(remembered),
+    )
+
+
+def state_of(tensors: Tensors, state: State, *, step: int) -> TrainingState:
+    """Return the recorded state of these tensors after this many steps."""
+    parameters, buffers, optimizer = tensors.roots
+    # Every random draw follows from the seed, the step and a name, so these two are the whole random state.
+    random = digest({"seed": state.seed, "step": step})
+    return TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=random)
+
+
+def training_state(state: State, *, step: int) -> TrainingState:
+    """Return the recorded state of training after this many steps."""
+    return state_of(tensors_of(state), state, step=step)

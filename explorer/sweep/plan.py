@@ -26,8 +26,7 @@ from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 from explorer.training.ledgered import documents_of
-from explorer.training.rehearsal import rehearse
-from explorer.training.run_plan import plan_run
+from explorer.training.run_plan import plan_run, rehearse
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
 OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training

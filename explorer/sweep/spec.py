@@ -34,7 +34,7 @@ from explorer.runlog.target import SWEEP as DELETIONS
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
 from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
-from explorer.training.single import SWEEP as SINGLE
+from explorer.training.run_plan import SWEEP as SINGLE
 from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps

@@ -60,9 +60,10 @@ from explorer.training.run_plan import (
     MAX_SEED,
     MAX_THREADS,
     check_methods,
-    count_phases,
     length,
+    run_record,
     setting_of,
+    surroundings,
     warnings_of,
 )
 from explorer.training.watch import watched
@@ -183,11 +184,7 @@ def _train(
         _check_names(first, declared)
     check_numbers(first, declared)
     setting = dataclasses.replace(setting, task=dataclasses.replace(setting.task, quality=next(iter(first))))
-    record = dataclasses.replace(
-        _record(setting, training, place, budget=amounts.budget, threads=amounts.threads),
-        declared=declared,
-        functions=function_digests(task),
-    )
+    record = _record(setting, training, task, place, budget=amounts.budget, threads=amounts.threads)
     with _directory(place, record) as directory:
         _check_functions(directory, record)
         if (directory / rundir.RESULT).exists():
@@ -294,42 +291,41 @@ def _outputs(model: nn.Module, batches: OwnBatches, task: OwnTask) -> int:
     return outputs.shape[1] if outputs.ndim > 3 else outputs.shape[-1]
 
 
-def _record(setting: Setting, training: Training, place: Place | None, *, budget: float, threads: int) -> RunRecord:
+def _record(
+    setting: Setting, training: Training, task: OwnTask, place: Place | None, *, budget: float, threads: int
+) -> RunRecord:
     place = place or Place(runs="")
     assert isinstance(setting.task, OwnLoss) and setting.task.quality is not None
-    task = f"{place.sweep}-task"
-    frozen = [name for name, parameter in setting.model.named_parameters() if not parameter.requires_grad]
+    model, dataset = setting.model, f"{place.sweep}-task"
+    frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     common: dict[str, Any] = {
-        "recipe": {"task": {"own": task, "model": type(setting.model).__qualname__}, **training.training()},
+        "recipe": {"task": {"own": dataset, "model": type(model).__qualname__}, **training.training()},
         "examples": len(setting.batches.dataset.train),
-        "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(setting.model)))},
-        "hardware": dataclasses.asdict(machine.hardware(threads=threads)),
-        "versions": machine.versions(),
+        "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(model)))},
+        **surroundings(threads=threads),
     }
-    weights = {f"model/{name}": tensor.detach() for name, tensor in setting.model.state_dict(keep_vars=True).items()}
-    identity = {**common, "ssr": budget, "seed": setting.seed, "initial": model_digest(weights)}
-    name = type(setting.model).__name__.lower()
-    return RunRecord(
-        run_id=f"{name}-{place.sweep}-{place.recipe}-ssr{budget:g}-s{setting.seed}-{digest(identity)[:8]}",
+    weights = {f"model/{name}": tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
+    name = type(model).__name__.lower()
+    return run_record(
+        training,
+        setting.batches.dataset,
+        prefix=f"{name}-{place.sweep}-{place.recipe}",
+        common=common,
+        ssr=budget,
+        seed=setting.seed,
+        steps=setting.total_steps,
+        pace=setting.batches.pace,
+        threads=threads,
+        more={"initial": model_digest(weights)},  # of this run only: other weights are another run of the same recipe
         sweep=place.sweep,
         recipe=place.recipe,
         baseline=place.baseline,
         tuning=place.tuning,
-        identity=identity,
-        recipe_digest=digest(common),
-        dataset=task,
+        dataset=dataset,
         model=name,
-        methods=tuple(method.name for method in training.methods),
-        ssr=budget,
-        seed=setting.seed,
-        steps=setting.total_steps,
-        batch_size=training.numbers.batch_size,
-        precision=training.numbers.precision,
-        hardware=machine.hardware(threads=threads),
         quality=setting.task.quality,
-        phases=count_phases(
-            training.methods, setting.batches.dataset, steps=setting.total_steps, pace=setting.batches.pace
-        ),
+        declared=declared_metrics(task),
+        functions=function_digests(task),
     )
 
 

@@ -18,8 +18,6 @@ and from this data, and compares every tensor that the new run ended with, by na
 that trains are in both, so this training does not trust it (`Reference`). Nothing that it writes stays.
 """
 
-import datetime
-import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Collection
@@ -32,13 +30,13 @@ from safetensors.torch import load_file
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
-from explorer.engine.fit import MODEL, metrics_bytes, model_digest
+from explorer.engine.fit import MODEL, Fitted, metrics_bytes, model_digest
 from explorer.engine.loop import Loop
 from explorer.entries.fields import LedgerState, read_float
 from explorer.entries.kinds import End, State, TrainingState
 from explorer.errors import LedgerError, RunError
-from explorer.governance.digests import tensors_of, training_state
 from explorer.governance.journal import Journal
+from explorer.governance.recorder import tensors_of, training_state
 from explorer.governance.shared_state import Session
 from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT, write_blob
@@ -63,7 +61,8 @@ from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookk
 from explorer.training.govern import OwnLoop, Reference, blank, train_without, trained_without
 from explorer.training.ledgered import keep_environment, parent_of, recording, signer_of
 from explorer.training.replay import Elsewhere, elsewhere
-from explorer.training.run import build_loop, documents_in, execute, recipe_of
+from explorer.training.run import build_loop, documents_in, execute, result_of
+from explorer.training.run_plan import recipe_of
 from explorer.training.start import keep_start, kept_in, start_in
 
 IMMATERIAL = ("platform",)  # an update of the operating system changes no bit
@@ -285,24 +284,16 @@ def _metrics(path: Path) -> bytes:
 
 
 def _result(to: Path, record: RunRecord, end: End) -> ResultRecord:
-    """Nothing was trained and nothing timed: no measure of cost."""
+    """Return the result of a run that a deletion wrote. Nothing was trained and nothing timed: it measures no cost."""
     tensors = load_file(to / rundir.MODEL / WEIGHTS)
-    return ResultRecord(
-        run_id=record.run_id,
+    ended = Fitted(
         metrics={name: read_float(value) for name, value in end.metrics.items()},
-        steps=record.steps,
-        examples=record.steps * record.batch_size,
         timings=Timings(),
         timed_steps=0,
-        contended=True,
         resumed=0,
         state_digest=model_digest({MODEL + name: tensor for name, tensor in tensors.items()}),
-        files={
-            name: hashlib.sha256((to / name).read_bytes()).hexdigest()
-            for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)
-        },
-        finished_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
+    return result_of(to, record, ended, examples=record.steps * record.batch_size, contended=True)
 
 
 # --- the counterfactual ---

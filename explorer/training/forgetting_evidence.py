@@ -39,7 +39,8 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, counterfactual
 from explorer.runlog.tensors import owner_of, read_ended
 from explorer.training.replay import newest
-from explorer.training.run import build_loop, documents_in, recipe_of
+from explorer.training.run import build_loop, documents_in
+from explorer.training.run_plan import recipe_of
 
 EXAMPLES = 512  # of the class and of the others that are looked at, evenly spaced over all of them
 PROBES = 128  # of the class's that are looked at before every step of relearning

@@ -48,13 +48,11 @@ from explorer.engine.method import Method
 from explorer.engine.state import Region, State
 from explorer.entries.kinds import Genesis
 from explorer.errors import RecipeError, RunError
-from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.custom_loop import Governed
-from explorer.governance.digests import tensors_of
-from explorer.governance.journal import Journal
-from explorer.governance.recorder import Recorder, beginning
+from explorer.governance.journal import Journal, erased, read_secrets
+from explorer.governance.recorder import Recorder, beginning, tensors_of
 from explorer.governance.routing import Routing
 from explorer.governance.spool import ALL
 from explorer.note import Signer

@@ -28,10 +28,9 @@ from explorer.entries.fields import Blob
 from explorer.entries.kinds import Genesis, Parent, Sources
 from explorer.errors import RecipeError, RunError
 from explorer.governance.credentials import Credentials, check, quarantine_json
-from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
-from explorer.governance.recorder import Recorder, beginning
+from explorer.governance.recorder import Recorder, beginning, training_state
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.ledger.storage import write_blob

@@ -16,7 +16,6 @@ step at the quartiles of the windows. Evaluations and checkpoints are reported a
 """
 
 import contextlib
-import dataclasses
 import datetime
 import secrets
 import statistics
@@ -39,9 +38,8 @@ from explorer.errors import RunError, TrainingError
 from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.runlog.documents import Documents
 from explorer.training.ledgered import keep_environment, recording
-from explorer.training.run import build_loop, execute, recipe_of
-from explorer.training.run_plan import pace_of, phase_of, plan_run, total_steps
-from explorer.training.start import start_in
+from explorer.training.run import build_loop, execute
+from explorer.training.run_plan import pace_of, phase_of, plan_again, recipe_of, total_steps
 from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 
 WINDOWS = 7
@@ -406,18 +404,7 @@ def plan_here(
 
     Raises `RunError` where the data or the documents are not those of the record: that would be another recipe.
     """
-    planned = plan_run(
-        recipe_of(record),
-        sweep=record.sweep,
-        baseline=record.baseline,
-        tuning=record.tuning,
-        ssr=record.ssr if ssr is None else ssr,
-        seed=record.seed,
-        threads=record.hardware.threads,
-        data=data,
-        documents=documents,
-        start=start_in(record),
-    )
+    planned = plan_again(record, data=data, documents=documents, ssr=ssr)
     if planned.effective_digest != record.effective_digest:
         changed = [
             name
@@ -428,4 +415,4 @@ def plan_here(
             f"run {record.run_id}: {' and '.join(changed)} here differ from its record: this would be another recipe,"
             f" {planned.effective_digest[:8]} and not {record.effective_digest[:8]}"
         )
-    return dataclasses.replace(planned, control=record.control, control_of=record.control_of)
+    return planned

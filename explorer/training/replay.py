@@ -29,12 +29,10 @@ from explorer.engine.stepping import Place, time_steps
 from explorer.entries.heads import Head, read_head
 from explorer.entries.kinds import Genesis, State, TrainingState, decode
 from explorer.errors import CheckpointError, LedgerError, RunError
-from explorer.governance.class_secrets import erased, read_secrets
 from explorer.governance.credentials import leaves_of
-from explorer.governance.digests import training_state
-from explorer.governance.journal import Journal
+from explorer.governance.journal import Journal, erased, read_secrets
 from explorer.governance.layers import shared_names
-from explorer.governance.recorder import Recorder, beginning
+from explorer.governance.recorder import Recorder, beginning, training_state
 from explorer.governance.shared_state import Session
 from explorer.governance.spool import ALL, NUMBERS, SKETCHES
 from explorer.governance.writer import History, Recorded
@@ -45,7 +43,8 @@ from explorer.run_files import Plan, RunRecord
 from explorer.runlog.target import Target, counterfactual
 from explorer.training.ledgered import STRATEGY
 from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
-from explorer.training.run import build_loop, documents_in, recipe_of
+from explorer.training.run import build_loop, documents_in
+from explorer.training.run_plan import recipe_of
 
 INITIAL = "the initial state"
 

@@ -20,7 +20,6 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from explorer import run_files, rundir
-from explorer.canonical import digest
 from explorer.data.batches import Batches
 from explorer.data.dataset import Split
 from explorer.data.sources import load
@@ -43,22 +42,14 @@ from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
-from explorer.training.run_plan import pace_of, plan_run, setting_of, total_steps
-from explorer.training.start import begin_with, initial_tensors, start_in
+from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_of, surroundings, total_steps
+from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
 
 WARMUP_STEPS = 3
 PATIENCE = 10.0  # seconds to wait for another process that holds the run: it may be about to finish
 
 log = logging.getLogger(__name__)
-
-
-def recipe_of(record: RunRecord) -> Recipe:
-    """Return the recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its
-    name."""
-    if not record.run_id.endswith(digest(record.identity)[:8]):
-        raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
-    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
 
 
 def documents_in(directory: Path, record: RunRecord) -> Documents | None:
@@ -78,7 +69,7 @@ def build_loop(
     recipe = recipe_of(record)
     _check_surroundings(record, recipe, data, documents, elsewhere=elsewhere)
     if not elsewhere:
-        _check_plan(record, recipe, data, documents)
+        _check_plan(record, data, documents)
     machine.fix_bits(threads=record.hardware.threads)
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
@@ -187,8 +178,7 @@ def _check_surroundings(
 ) -> None:
     here: dict[str, Any] = {"data": recipe.dataset.digest(data)}
     if not elsewhere:
-        here["hardware"] = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
-        here["versions"] = machine.versions()
+        here |= surroundings(threads=record.hardware.threads)
     if documents is not None:
         here["governance"] = credentials_of(recipe, documents, data).identity
     for key, actual in here.items():
@@ -199,21 +189,9 @@ def _check_surroundings(
             )
 
 
-def _check_plan(record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None) -> None:
-    """A run is what its identity says: planned again, it has the same record. Raises `RunError` if it has not."""
-    planned = plan_run(
-        recipe,
-        sweep=record.sweep,
-        baseline=record.baseline,
-        tuning=record.tuning,
-        ssr=record.ssr,
-        seed=record.seed,
-        threads=record.hardware.threads,
-        data=data,
-        documents=documents,
-        start=start_in(record),
-    )
-    planned = dataclasses.replace(planned, control=record.control, control_of=record.control_of)  # no result's business
+def _check_plan(record: RunRecord, data: Path | None, documents: Documents | None) -> None:
+    """Plan the run again, and raise `RunError` unless that gives the same record."""
+    planned = plan_again(record, data=data, documents=documents)
     for field in dataclasses.fields(RunRecord):
         actual, expected = getattr(record, field.name), getattr(planned, field.name)
         if actual != expected:
@@ -253,38 +231,40 @@ EXAMPLES = "examples"  # what the ledger of a loop of one's own calls its data
 
 
 def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> None:
-    """Write the model as it is now, the card last. Raises `RunError` if the disk refuses."""
-    place = run / rundir.MODEL
-    rundir.write_bytes(place / MODEL, save(model_tensors(loop.state.model)))
-    dataset, routing = loop.setting.batches.dataset, loop.state.resource(Session).routing
-    card = ModelCard(
-        format="explorer/model/v1",
+    """Write the model of a recipe's run as it is now. Raises `RunError` if the disk refuses."""
+    dataset = loop.setting.batches.dataset
+    _write_model(
+        run,
+        loop.state,
+        recipe.methods,
         run=record.run_id,
         model=written(recipe.model),
-        methods=changing(recipe.methods),
         example_shape=dataset.example_shape,
         classes=dataset.classes,
         dataset=recipe.dataset.name,
-        sealed=routing.policy.sealed if routing else (),
     )
-    write_card(place / CARD, card)
 
 
 def write_own(run: Path, state: State, methods: Sequence[Method], examples: Split) -> None:
-    """Write the model of a loop of one's own as it is now, the card last. Raises `RunError` if the disk refuses."""
-    place = run / rundir.MODEL
-    rundir.write_bytes(place / MODEL, save(model_tensors(state.model)))
-    routing = state.resource(Session).routing
-    card = ModelCard(
-        format="explorer/model/v1",
+    """Write the model of a custom loop as it is now. Raises `RunError` if the disk refuses."""
+    _write_model(
+        run,
+        state,
+        methods,
         run=run.name,
         model={OWN: {"class": class_name(state.model)}},
-        methods=changing(methods),
         example_shape=tuple(examples.inputs.shape[1:]),
         classes=0,
         dataset=EXAMPLES,
-        sealed=routing.policy.sealed if routing else (),
     )
+
+
+def _write_model(to: Path, state: State, methods: Sequence[Method], /, **described: Any) -> None:
+    """Write the tensors and then the card, which has these fields: a model without a card was not written whole."""
+    place, routing = to / rundir.MODEL, state.resource(Session).routing
+    rundir.write_bytes(place / MODEL, save(model_tensors(state.model)))
+    sealed = routing.policy.sealed if routing else ()
+    card = ModelCard(format="explorer/model/v1", methods=changing(methods), sealed=sealed, **described)
     write_card(place / CARD, card)
 
 

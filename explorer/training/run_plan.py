@@ -1,9 +1,24 @@
-"""From a recipe, a budget and a seed to a run with a name, without training anything."""
+"""Planning: from a recipe, a budget and a seed to a run with a name, without training anything.
+
+**Rehearsal.** A recipe that cannot work is refused when it is planned, not when the faulty method first acts. The
+methods change the model once, so that surgery which finds nothing to change is noticed. Then a few steps are made, with
+few rows and each from the initial weights, on the device that trains: a size, a sequence length or a loss that does not
+fit fails here and not in the middle of a run. They are the first and the last step of the schedule, and as many more as
+it takes to see every phase of every method; of a method with many phases the first, the last and the largest. Phases of
+several methods multiply: not every combination of them is tried.
+"""
 
 import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
+import torch
+from pydantic import Field
 from torch import nn
 
 from explorer.canonical import digest
@@ -11,17 +26,27 @@ from explorer.data.batches import Batches
 from explorer.data.dataset import Dataset
 from explorer.data.pace import Pace
 from explorer.data.sources import load
-from explorer.engine.loop import Setting
-from explorer.engine.method import Method, Moment, Planned
-from explorer.engine.task import Task
-from explorer.errors import RecipeError
+from explorer.data.streams import torch_stream
+from explorer.engine.clock import Clock
+from explorer.engine.loop import Loop, Setting
+from explorer.engine.method import Method, Moment, Planned, used_hooks
+from explorer.engine.state import State
+from explorer.engine.stepping import Place, time_steps
+from explorer.engine.task import TASKS, Task
+from explorer.errors import ExplorerError, RecipeError, RunError, unknown
+from explorer.governance.shared_state import Session
 from explorer.recipes import machine
+from explorer.recipes.choice import check
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
 from explorer.run_files import RunRecord
+from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
-from explorer.training.ledgered import credentials_of, refuse_governed
-from explorer.training.start import Start, identity_of
+from explorer.runlog.model_file import read_card
+from explorer.training.ledgered import credentials_of, documents_of, refuse_governed, sealed_of, session_of
+from explorer.training.start import Start, StartFrom, check_fit, identity_of, start_in, start_of
+
+# --- length ---
 
 MAX_STEPS = 10**7
 MAX_BUDGET = 1000.0
@@ -31,7 +56,8 @@ ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 
 
 def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
-    """Steps of the nominal batch at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded half up."""
+    """Return the steps of the nominal batch at a scale-schedule ratio: `ssr * epochs * examples / batch size`, rounded
+    half up."""
     return int(ssr * recipe.numbers.epochs * examples / recipe.numbers.batch_size + 0.5)
 
 
@@ -57,6 +83,61 @@ def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple
     return pace, steps
 
 
+# --- a run ---
+
+
+def surroundings(*, threads: int) -> dict[str, Any]:
+    """Return the machine and the software, as a run's identity has them."""
+    return {"hardware": dataclasses.asdict(machine.hardware(threads=threads)), "versions": machine.versions()}
+
+
+def run_record(
+    training: Training,
+    dataset: Dataset,
+    /,
+    *,
+    prefix: str,
+    common: Mapping[str, Any],
+    ssr: float,
+    seed: int,
+    steps: int,
+    pace: Pace,
+    threads: int,
+    more: Mapping[str, Any] = MappingProxyType({}),
+    **names: Any,
+) -> RunRecord:
+    """Return the record of a run on this machine: the same identity gives the same name.
+
+    Args:
+        training: the settings of training.
+        dataset: what it trains on.
+        prefix: the name of the run before its budget, seed and digest.
+        common: the part of the identity that all budgets and seeds of the recipe share.
+        ssr: the budget, as a scale-schedule ratio.
+        seed: of every random draw.
+        steps: how many the budget comes to.
+        pace: the batch sizes over these steps.
+        threads: of torch.
+        more: the part of the identity that only this run has, next to budget and seed.
+        names: further fields of the record.
+    """
+    identity = {**common, "ssr": ssr, "seed": seed, **more}
+    return RunRecord(
+        run_id=f"{prefix}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
+        identity=identity,
+        recipe_digest=digest(common),
+        methods=tuple(method.name for method in training.methods),
+        ssr=ssr,
+        seed=seed,
+        steps=steps,
+        batch_size=training.numbers.batch_size,
+        precision=training.numbers.precision,
+        hardware=machine.hardware(threads=threads),
+        phases=count_phases(training.methods, dataset, steps=steps, pace=pace),
+        **names,
+    )
+
+
 def plan_run(
     recipe: Recipe,
     *,
@@ -70,54 +151,90 @@ def plan_run(
     documents: Documents | None = None,
     start: Start | None = None,
 ) -> RunRecord:
-    """Return the record of a run on this machine; `documents` govern it, and it begins with the model of `start`.
+    """Return the record of a run on this machine.
+
+    Args:
+        recipe: what it trains and how.
+        sweep: the sweep that it belongs to.
+        baseline: the recipe that others of the sweep are compared with.
+        tuning: how the baseline was tuned; None: it was not.
+        ssr: the budget, as a scale-schedule ratio.
+        seed: of every random draw.
+        threads: of torch.
+        data: the directory of data sets.
+        documents: govern the run; None: none do.
+        start: the model that the run begins with; None: drawn weights.
 
     Raises `RecipeError` for a budget that leaves no step, or too many, and for governed methods without documents;
-    `ProvenanceError` for documents or examples that are not to be believed.
+    `ProvenanceError` for documents or examples that cannot be trusted.
     """
     dataset = load(recipe.dataset, data)
     pace, steps = length(recipe, recipe.name, examples=len(dataset.train), ssr=ssr)
     check_methods(recipe, recipe.name, dataset, steps=steps)
-    hardware = machine.hardware(threads=threads)
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
         "data": recipe.dataset.digest(data),
-        "hardware": dataclasses.asdict(hardware),
-        "versions": machine.versions(),
+        **surroundings(threads=threads),
     }
+    # Only what is there is in the identity: a run without documents keeps the name that it had before there were any.
     if documents is None:
         refuse_governed(recipe)
     else:
         common["governance"] = credentials_of(recipe, documents, data).identity
     common |= identity_of(start)
-    identity = {**common, "ssr": ssr, "seed": seed}
     model, source = recipe.model.name, recipe.dataset.name
-    return RunRecord(
-        run_id=f"{model}-{source}-{recipe.name}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
+    return run_record(
+        recipe,
+        dataset,
+        prefix=f"{model}-{source}-{recipe.name}",
+        common=common,
+        ssr=ssr,
+        seed=seed,
+        steps=steps,
+        pace=pace,
+        threads=threads,
         sweep=sweep,
         recipe=recipe.name,
         baseline=baseline,
         tuning=tuning,
-        identity=identity,
-        recipe_digest=digest(common),
         dataset=source,
         model=model,
-        methods=tuple(method.name for method in recipe.methods),
-        ssr=ssr,
-        seed=seed,
-        steps=steps,
-        batch_size=recipe.numbers.batch_size,
-        precision=recipe.numbers.precision,
-        hardware=hardware,
         quality=recipe.dataset.metrics[0],
-        phases=count_phases(recipe.methods, dataset, steps=steps, pace=pace),
     )
+
+
+def plan_again(
+    record: RunRecord, *, data: Path | None, documents: Documents | None = None, ssr: float | None = None
+) -> RunRecord:
+    """Return the record of the same run, planned again on this machine, at another budget if one is given."""
+    planned = plan_run(
+        recipe_of(record),
+        sweep=record.sweep,
+        baseline=record.baseline,
+        tuning=record.tuning,
+        ssr=record.ssr if ssr is None else ssr,
+        seed=record.seed,
+        threads=record.hardware.threads,
+        data=data,
+        documents=documents,
+        start=start_in(record),
+    )
+    # Whether a run is a control of another one changes nothing in its training, so no plan knows it.
+    return dataclasses.replace(planned, control=record.control, control_of=record.control_of)
+
+
+def recipe_of(record: RunRecord) -> Recipe:
+    """Return the recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its
+    name."""
+    if not record.run_id.endswith(digest(record.identity)[:8]):
+        raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
+    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
 
 
 def setting_of(
     training: Training, *, model: nn.Module, task: Task, batches: Batches, seed: int, steps: int, **more: Any
 ) -> Setting:
-    """Return what a loop trains and how, by these settings of training; `more` are further fields of `Setting`."""
+    """Return the setting of a loop that trains `model` by these settings; `more` are further fields of `Setting`."""
     return Setting(
         model=model,
         task=task,
@@ -133,8 +250,11 @@ def setting_of(
     )
 
 
+# --- methods ---
+
+
 def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
-    """Return what methods may know of a run before it starts."""
+    """Return the facts about a run that methods may know before it starts."""
     return Planned(
         task=dataset.task,
         example_shape=dataset.example_shape,
@@ -149,8 +269,7 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
 
 
 def warnings_of(training: Training, dataset: Dataset, model: nn.Module, *, steps: int) -> tuple[str, ...]:
-    """Return what the methods have to say of such a run on this model, each sentence with its method's name before
-    it."""
+    """Return the methods' warnings about such a run on this model, each with the name of its method."""
     planned = planned_of(training, dataset, steps=steps)
     return tuple(f"{method.name}: {words}" for method in training.methods for words in method.warnings(planned, model))
 
@@ -179,3 +298,218 @@ def count_phases(
 def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
     """Return the joint phase of all methods at one moment."""
     return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL
+
+
+# --- rehearsal ---
+
+FEW = 3  # phases of a method that are all tried
+NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+ROWS = 4  # of a step: enough for a method to drop half of them and for BatchNorm to find two
+CPU = torch.device("cpu")
+
+
+def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None = None) -> tuple[str, ...]:
+    """Try the recipe out, and return the warnings of its methods.
+
+    Raises `RecipeError` for a recipe that cannot be trained, naming the method and what it looked for, or the phase;
+    `ProvenanceError` for documents or examples that cannot be trusted.
+    """
+    dataset = load(recipe.dataset, data)
+    if documents is None:
+        refuse_governed(recipe)
+        model = _try_steps(recipe, dataset)
+    else:  # steps of a governed recipe would be written into a ledger: only its surgery is tried
+        model = _try_surgery(recipe, dataset, {Session: session_of(credentials_of(recipe, documents, data))})
+    steps = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
+    return warnings_of(recipe, dataset, model, steps=steps)
+
+
+def _try_surgery(recipe: Recipe, dataset: Dataset, resources: dict[type, Any]) -> nn.Module:
+    """Let the methods change the model, and return it."""
+    with torch_stream(CPU, 0, "rehearse"):  # a stream of its own, so that no other draw changes
+        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+    state = State(
+        seed=0,
+        total_steps=1,
+        batch_size=1,
+        classes=dataset.classes,
+        model=model,
+        resources=resources,
+        recompute=lambda: None,
+    )
+    for method in recipe.methods:
+        if "change_model" in used_hooks(type(method)):
+            method.change_model(state)
+    return state.model
+
+
+def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    """Make the most telling steps, and return the model."""
+    nominal = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
+    pace = pace_of(recipe, steps=nominal)
+    total = max(1, pace.steps(nominal * recipe.numbers.batch_size))
+    with torch_stream(CPU, 0, "rehearse"):
+        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+    device = machine.device()
+    setting = Setting(
+        model=model,
+        task=TASKS[dataset.task](classes=dataset.classes),
+        batches=Batches(
+            dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=device, pace=_few_rows(pace)
+        ),
+        optimizer=recipe.optimizer,
+        schedule=recipe.schedule,
+        seed=0,
+        total_steps=total,
+        full_steps=total,
+        precision=recipe.numbers.precision,
+    )
+    with torch.compiler.set_stance("force_eager"):  # compiling takes longer than the few steps
+        loop = Loop(setting, recipe.methods, Clock(device, warmup_steps=0, split=False))
+        loop.state.pace = pace  # methods see the progress that the real batch sizes will give
+        # Every step begins with the initial weights: a step that diverges has no effect on the next one.
+        initial = {name: tensor.clone() for name, tensor in loop.tensors().items()}
+        for step, phase in telling_steps(recipe, dataset, pace, total).items():
+            _try_step(recipe, loop, phase, Place(step=step, total_steps=total))
+            loop.restore(initial, step=0)
+    return loop.setting.model
+
+
+def _few_rows(pace: Pace) -> Pace:
+    """Return the pace with at most `ROWS` rows; never more than there will be, since a real batch may be too small for
+    BatchNorm, and that has to show."""
+    return Pace(tuple((step, min(ROWS, size)) for step, size in pace.stages))
+
+
+def telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> dict[int, str]:
+    """Return the steps to try, ascending, each with the name of its joint phase: the first, the last, and then those
+    with most unseen phases, until every phase that `_of_one` names has been seen."""
+
+    def at(step: int) -> Moment:
+        return Moment(step=step, total_steps=total, example_shape=dataset.example_shape, pace=pace)
+
+    first: dict[tuple[str, ...], int] = {}  # the phases of all methods at once, and the first step that has them
+    for step in range(total):
+        first.setdefault(tuple(method.phase(at(step)) for method in recipe.methods), step)
+    of_methods = list(zip(*first, strict=True))
+    left = {(method, phase) for method, phases in enumerate(of_methods) for phase in _of_one(phases)}
+    chosen = {0: next(iter(first)), total - 1: tuple(method.phase(at(total - 1)) for method in recipe.methods)}
+    for phases in chosen.values():
+        left -= set(enumerate(phases))
+    while left:  # a greedy set cover: the smallest one is not worth searching for
+        phases = max(first, key=lambda phases: len(left & set(enumerate(phases))))
+        chosen.setdefault(first[phases], phases)
+        left -= set(enumerate(phases))
+    return {step: phase_of(recipe.methods, at(step)) for step in sorted(chosen)}
+
+
+def _of_one(phases: Sequence[str]) -> set[str]:
+    """Return the phases of one method that are tried: all of a few; else the first, the last and the one of the largest
+    size, which is the product of the numbers in its name ("40x40 px")."""
+    distinct = list(dict.fromkeys(phases))
+    if len(distinct) <= FEW:
+        return set(distinct)
+    return {phases[0], phases[-1], max(distinct, key=lambda phase: math.prod(map(float, NUMBERS.findall(phase))))}
+
+
+def _try_step(recipe: Recipe, loop: Loop, phase: str, place: Place) -> None:
+    try:
+        time_steps(loop, place, count=1)
+    except ExplorerError as error:
+        raise RecipeError(f"recipe {recipe.name!r}: step {place.step + 1} ({phase}): {error}") from error
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:  # torch's errors for shapes and types
+        raise RecipeError(
+            f"recipe {recipe.name!r}: step {place.step + 1} ({phase}) cannot be made: {str(error).splitlines()[0]}"
+        ) from error
+
+
+# --- a single run from a recipe file ---
+
+SWEEP = "single"  # the directory that single runs share
+RECIPE_KEYS = ("task", "train", "methods")
+START = "start"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Single:
+    """Options of a recipe file, next to the recipe. The name becomes part of a directory's name."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+    budget: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    governance: Annotated[str, Field(min_length=1, max_length=4000)] | None = None  # a directory, relative to the file
+
+
+class PlannedRun(NamedTuple):
+    """A run, the documents that govern it, the model that it begins with, and the warnings of its methods."""
+
+    record: RunRecord
+    documents: Documents | None
+    start: ModelPlace | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def plan_single(
+    content: Any, *, name: str, where: str, data: Path | None, beside: Path, governance: Path | None, now: int
+) -> PlannedRun:
+    """Return the run that the content of a recipe file describes.
+
+    Args:
+        content: the parsed file.
+        name: of the run, if the file gives none.
+        where: the beginning of every `RecipeError`.
+        data: the directory of data sets.
+        beside: the directory of the file; paths in the file are relative to it.
+        governance: a directory of documents that replaces the file's.
+        now: the moment for which documents are judged, in seconds since 1970.
+
+    Raises `ProvenanceError` for documents that cannot be trusted.
+    """
+    keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)), START)
+    if not isinstance(content, Mapping):
+        raise RecipeError(f"{where}: found {type(content).__name__}, expected a mapping with {', '.join(keys)}")
+    for key in content:
+        if key not in keys:
+            raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
+    options = {key: value for key, value in content.items() if key not in (*RECIPE_KEYS, START)}
+    single = check(Single, {"name": name, **options}, where=where)
+    recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
+    if governance is None and single.governance is not None:
+        governance = beside / single.governance
+    try:
+        documents = documents_of(recipe, governance, now=now)
+        warned = rehearse(recipe, data=data, documents=documents)
+        place, start = _start(content.get(START), recipe, documents, data=data, beside=beside)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    record = plan_run(
+        recipe,
+        sweep=SWEEP,
+        baseline=single.name,
+        tuning=None,
+        ssr=single.budget,
+        seed=single.seed,
+        threads=single.threads,
+        data=data,
+        documents=documents,
+        start=start,
+    )
+    return PlannedRun(record=record, documents=documents, start=place, warnings=warned)
+
+
+def _start(
+    content: Any, recipe: Recipe, documents: Documents | None, *, data: Path | None, beside: Path
+) -> tuple[ModelPlace | None, Start | None]:
+    """Return the model that the run begins with, once it is trusted and built as the recipe's is."""
+    if content is None:
+        return None, None
+    asked = check(StartFrom, content, where=START)
+    if documents is None:
+        raise RecipeError(
+            f"{START}: only a trust file can vouch for a model, and there is none: expected 'governance: DIR'"
+        )
+    place = ModelPlace.of(beside / asked.model)
+    start = start_of(place, asked.admit, documents=documents, regions=sealed_of(recipe, documents, data))
+    check_fit(read_card(place.card), recipe, load(recipe.dataset, data), where=str(place.card))
+    return place, start

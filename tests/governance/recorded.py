@@ -16,9 +16,8 @@ from explorer.engine.optimizer import SGDSpec
 from explorer.engine.state import State
 from explorer.entries.kinds import Genesis
 from explorer.governance.contributions import Contributions
-from explorer.governance.digests import training_state
 from explorer.governance.journal import Journal
-from explorer.governance.recorder import Recorder
+from explorer.governance.recorder import Recorder, training_state
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.ledger.storage import LedgerDirectory

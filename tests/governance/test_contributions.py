@@ -17,8 +17,7 @@ from explorer.engine.state import State
 from explorer.entries.numbers import StepNumbers, share_terms
 from explorer.errors import RecipeError
 from explorer.governance import METHODS
-from explorer.governance.contributions import Contributions, chosen
-from explorer.governance.gram import lay_out, projections, sketch
+from explorer.governance.contributions import Contributions, chosen, lay_out, projections, sketch
 from explorer.governance.shared_state import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.sam import SAM

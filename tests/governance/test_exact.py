@@ -10,8 +10,8 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, NAdam, Optimizer
 
 from explorer.engine.optimizer import DecoupledSGD
 from explorer.errors import RecipeError
-from explorer.governance import exact
-from explorer.governance.exact import Parts, check_linear, split_update, whole
+from explorer.governance import contributions
+from explorer.governance.contributions import Parts, check_linear, split_update, whole
 
 K = 3
 STEPS = 500
@@ -91,11 +91,13 @@ def test_a_second_moment_of_each_class_does_not_add_up(monkeypatch: pytest.Monke
     """The control: Adam run on each class alone is not a split of Adam."""
     own = torch.zeros(1 + K, 4, 5, dtype=torch.float64)
 
-    def apart(parts: Parts, rows: Tensor, before: Tensor, group: exact.Values, state: exact.Values) -> Tensor:
+    def apart(
+        parts: Parts, rows: Tensor, before: Tensor, group: contributions.Values, state: contributions.Values
+    ) -> Tensor:
         own.mul_(group["betas"][1]).addcmul_(rows, rows, value=1 - group["betas"][1])
-        return exact._adam(parts, rows, before, group, {**state, "exp_avg_sq": own})
+        return contributions._adam(parts, rows, before, group, {**state, "exp_avg_sq": own})
 
-    monkeypatch.setitem(exact.RULES, AdamW, apart)
+    monkeypatch.setitem(contributions.RULES, AdamW, apart)
     assert residual(*train(OPTIMIZERS["adamw"], torch.float64, steps=50)[:2]) > 1e-2
 
 

@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from explorer.entries.numbers import share_terms
-from explorer.governance.gram import Layout, inner_products, lay_out, projections, signed_columns, sketch, step_numbers
+from explorer.governance.contributions import (
+    Layout,
+    inner_products,
+    lay_out,
+    projections,
+    signed_columns,
+    sketch,
+    step_numbers,
+)
 
 
 def layers() -> dict[str, dict[str, Tensor]]:

@@ -273,7 +273,7 @@ def test_a_checkpoint_that_the_ledger_does_not_know_is_refused(run: Path) -> Non
     with open_journal(run) as journal:
         with pytest.raises(LedgerError, match="records no state after 6 steps: it is another run's, or was rolled"):
             journal.begin(6, state(6))
-        with pytest.raises(LedgerError, match="training goes on from another state"):
+        with pytest.raises(LedgerError, match="training continues from another state"):
             journal.begin(3, state(3, salt=1))
 
 
@@ -283,7 +283,7 @@ def test_a_run_without_its_secrets_is_refused(run: Path) -> None:
     with pytest.raises(ProvenanceError, match=r"the secret of class 'open/mit' was destroyed"):
         open_journal(run)
     (run / rundir.SECRETS).unlink()
-    with pytest.raises(ProvenanceError, match="missing, and the ledger beside it was written with it"):
+    with pytest.raises(ProvenanceError, match="missing, and the ledger next to it was written with it"):
         open_journal(run)
 
 

@@ -20,10 +20,9 @@ from explorer.entries.heads import check_sequence, read_head
 from explorer.entries.kinds import Decision, End, Profile, State, Step, decode
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, RecipeError, TrainingError
-from explorer.governance.digests import tensor_leaf, training_state
 from explorer.governance.entropy import Entropy
 from explorer.governance.layers import governed_layers
-from explorer.governance.recorder import Recorder, updated
+from explorer.governance.recorder import Recorder, tensor_leaf, training_state, updated
 from explorer.governance.shared_state import DecisionNote, Session
 from explorer.ledger.storage import read_blob
 from explorer.methods.ema import EMA
@@ -323,7 +322,7 @@ def test_a_checkpoint_of_another_state_is_refused(tmp_path: Path) -> None:
     name = next(name for name in kept.tensors if name.startswith("model/"))
     kept.tensors[name].view(-1)[0] += 1
     loop.restore(kept.tensors, step=6)
-    with journal_of(run, governed()) as journal, pytest.raises(LedgerError, match="goes on from another state"):
+    with journal_of(run, governed()) as journal, pytest.raises(LedgerError, match="continues from another state"):
         loop.state.resource(Session).journal = journal
         loop.call("before_fit")
 

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations
 
 from explorer.engine.optimizer import AdamWSpec, Linear, SGDSpec
 from explorer.errors import RecipeError
-from explorer.governance.exact import check_linear
+from explorer.governance.contributions import check_linear
 from explorer.methods.muon import (
     Muon,
     MuonOptimizer,

@@ -11,7 +11,7 @@ from torch import nn
 from explorer.engine.method import Moment, Planned
 from explorer.engine.optimizer import AdamWSpec, Constant, Cosine, Linear, OptimizerSpec, Schedule, SGDSpec
 from explorer.errors import RecipeError
-from explorer.governance.exact import check_linear
+from explorer.governance.contributions import check_linear
 from explorer.methods.schedule_free import ScheduleFree, ScheduleFreeAdamW, ScheduleFreeSGD
 from tests.loop_for_tests import noise_loop, small_net
 

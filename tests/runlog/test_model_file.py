@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from explorer.errors import RunError
-from explorer.governance.digests import leaves_of
+from explorer.governance.recorder import leaves_of
 from explorer.runlog.model_file import ModelFile, differences, read_card
 
 TENSORS = {

@@ -11,7 +11,7 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass
 from explorer.runlog.documents import keep
 from explorer.training.demonstration import demonstrate
-from explorer.training.single import Planned, plan_single
+from explorer.training.run_plan import Planned, plan_single
 from explorer.yaml_document import Document, document_of
 
 CLASSES = ("simulated", "simulated/class-00", "simulated/class-01", "simulated/class-02")

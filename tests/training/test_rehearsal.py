@@ -10,8 +10,7 @@ from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
-from explorer.training.rehearsal import _of_one, rehearse, telling_steps
-from explorer.training.run_plan import pace_of, total_steps
+from explorer.training.run_plan import _of_one, pace_of, rehearse, telling_steps, total_steps
 from tests.recipes_for_tests import tiny_recipe
 
 
@@ -129,7 +128,7 @@ def test_steps_are_made_on_the_device_that_trains(monkeypatch: pytest.MonkeyPatc
         asked.append(device())
         return asked[-1]
 
-    monkeypatch.setattr("explorer.training.rehearsal.machine.device", watched)
+    monkeypatch.setattr("explorer.training.run_plan.machine.device", watched)
     rehearse(tiny_recipe(), data=None)
     assert asked == [device()]
 

@@ -22,7 +22,8 @@ from explorer.recipes import machine
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.training import run as module
 from explorer.training import watch
-from explorer.training.run import build_loop, execute, recipe_of
+from explorer.training.run import build_loop, execute
+from explorer.training.run_plan import recipe_of
 from tests.recipes_for_tests import machine_with, tiny_recipe, tiny_run, write_run
 
 

@@ -19,7 +19,7 @@ from explorer.run_files import RunRecord
 from explorer.runlog.run_ledger import RunLedger
 from explorer.training.replay import replay
 from explorer.training.run import build_loop, documents_in, execute
-from explorer.training.single import Planned, plan_single
+from explorer.training.run_plan import PlannedRun, plan_single
 from tests.governance import desk
 from tests.provenance.people import NOW, private
 from tests.recipes_for_tests import tiny_recipe
@@ -49,7 +49,7 @@ def content(model: Path, admit: dict[str, Any] | None = None, **change: Any) -> 
     return {**recipe, "seed": 5, "start": start, **change}
 
 
-def planned(base: Path, *, model: Path | None = None, admit: dict[str, Any] | None = None, **change: Any) -> Planned:
+def planned(base: Path, *, model: Path | None = None, admit: dict[str, Any] | None = None, **change: Any) -> PlannedRun:
     return plan_single(
         content(base / "model" if model is None else model, admit, **change),
         name="tuned",
