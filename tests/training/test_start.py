@@ -161,7 +161,7 @@ def test_who_is_not_let_in(base: Path, admit: dict[str, Any], message: str) -> N
 
 def test_a_model_without_documents_to_believe_it(base: Path) -> None:
     recipe = {**tiny_recipe([]).to_mapping(), "start": {"model": str(base / "model"), "admit": EVERYBODY}}
-    with pytest.raises(RecipeError, match="believed by a trust file, and there is none"):
+    with pytest.raises(RecipeError, match="only a trust file can vouch for a model, and there is none"):
         plan_single(recipe, name="t", where="r.yaml", data=None, beside=base, governance=None, now=NOW)
 
 
