@@ -1,15 +1,16 @@
-"""Evaluating a model with other weights than the trained ones: exchanging tensors, and batch statistics for them.
+"""Evaluation with other weights than the trained ones: swapping tensors, and fresh batch statistics for them.
 
-A model is its parameters and persistent buffers. Two modules may share a tensor, as a head that is tied to an embedding
-does: it is one value, so it is listed once, under its first name.
+A model is its parameters and persistent buffers. Two modules may share a tensor, as a tied head and embedding do. It is
+one value, so it is listed once, under its first name.
 
 Averaged weights (Izmailov et al. 2018, arXiv:1803.05407, section 3.2) and the evaluation point of schedule-free
-training have other activations than the weights that the running statistics of batch normalisation were collected
-under, so these statistics are taken again. In a custom loop:
+training produce other activations than the weights under which batch normalisation collected its running statistics,
+so these statistics are computed again. In a custom loop:
 
     refresh_statistics(model, (inputs for inputs, _ in loader))
 
-The passes are those of an evaluation in all but the statistics: fp32, no dropout, inputs of full size and not varied.
+Except for the statistics, the passes are those of an evaluation: fp32, no dropout, inputs at full size and not
+augmented.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from explorer.provenance.taxonomy import QUARANTINE
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and persistent buffers by name, each once, detached: writing into them changes the
+    """Return parameters and persistent buffers by name, each once. They are detached: writing to them changes the
     model."""
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -38,7 +39,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def exchange(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
-    """Exchange two sets of tensors of equal names in place, exactly."""
+    """Swap two sets of tensors of equal names in place, bit for bit."""
+    # Through a copy, not by sums and differences: rounding would leave both sides a little off.
     for name, tensor in one.items():
         kept = other[name].clone()
         other[name].copy_(tensor)
@@ -47,7 +49,7 @@ def exchange(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """What a model was, to be put back exactly after others' values stood in its place."""
+    """A copy of a model's values, with which to restore it exactly."""
 
     tensors: dict[str, Tensor]  # the model's own
     values: dict[str, Tensor]  # copies
@@ -60,15 +62,15 @@ class Held:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Make the model what it was."""
+        """Restore the model."""
         for name, tensor in self.tensors.items():
             tensor.copy_(self.values[name])
 
 
 # --- batch statistics ---
 
-EXAMPLES = 2048  # that are looked at, or as many as there are
-BATCH = 256
+EXAMPLES = 2048  # at most: enough for the mean of 8 batches, and a small part of an evaluation's time
+BATCH = 256  # large, so that the mean over batches of each batch's variance is close to the variance over all
 
 
 def with_statistics(model: nn.Module) -> list[_BatchNorm]:
@@ -77,9 +79,9 @@ def with_statistics(model: nn.Module) -> list[_BatchNorm]:
 
 
 def refresh_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Make the running statistics of every batch normalisation the mean over these batches, of equal size.
+    """Set the running statistics of every batch normalisation to the mean over these batches, of equal size.
 
-    Nothing else changes: not the counters of batches, the modes, parameters or other buffers. A model without batch
+    Nothing else changes: neither batch counters nor modes, parameters or other buffers. A model without batch
     normalisation is not run at all.
     """
     layers = with_statistics(model)
@@ -91,13 +93,15 @@ def refresh_statistics(model: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 def training_inputs(batches: Batches) -> Iterator[Tensor]:
-    """Inputs of training examples, drawn once for the whole run, in batches of equal size; a few may be left over.
+    """Yield inputs of training examples in batches of equal size. The draw is the same throughout a run; a few drawn
+    examples may be left over.
 
-    What is in quarantine is never read.
+    Examples in quarantine are never read.
     """
     kept_out = [code for code, name in batches.typing.names.items() if name == QUARANTINE]
     rows = np.flatnonzero(~np.isin(batches.typing.codes, kept_out))
     drawn = rows[stream(batches.seed, "statistics").permutation(len(rows))[:EXAMPLES]]
+    # Equal batches, since every batch has the same weight in the mean; rounding up keeps none larger than BATCH.
     count = -(-len(drawn) // BATCH)
     if count:
         for chosen in drawn[: len(drawn) // count * count].reshape(count, -1):
@@ -105,14 +109,14 @@ def training_inputs(batches: Batches) -> Iterator[Tensor]:
 
 
 def refresh_on_training_data(model: nn.Module, batches: Batches) -> None:
-    """The same on examples of the run's own training data."""
+    """Call `refresh_statistics` on examples of the run's own training data."""
     with torch_stream(batches.device, batches.seed, "statistics"):
         refresh_statistics(model, training_inputs(batches))
 
 
 @contextmanager
 def _collecting(model: nn.Module, layers: list[_BatchNorm]) -> Iterator[None]:
-    """Evaluation mode but for these layers, which begin a mean over batches."""
+    """Put the model in evaluation mode except for these layers, which start a mean over batches."""
     modes = {module: module.training for module in model.modules()}
     before = [(layer, layer.momentum, layer.num_batches_tracked) for layer in layers]
     try:

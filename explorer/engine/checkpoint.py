@@ -1,8 +1,8 @@
-"""Checkpoints: tensors as safetensors, the rest as JSON, nothing that could run code.
+"""Checkpoints: tensors as safetensors, the rest as JSON, and nothing that could execute code.
 
-A checkpoint is two files in `checkpoint/`, `step-00000042.safetensors` and then `step-00000042.json`, which holds the
-digest of the first and of itself. A checkpoint without its JSON does not exist; the newest two are kept, so one damaged
-file costs time and nothing else.
+A checkpoint is two files in `checkpoint/`: first `step-00000042.safetensors`, then `step-00000042.json`, which holds
+the digest of the first and of itself. Without its JSON a checkpoint does not exist. The newest two are kept, so that a
+damaged file costs only time.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """Everything that steps: `tensors` by unique name, `plain` JSON values."""
+    """The state of a run between two steps: `tensors` by unique name, `plain` JSON values."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -51,10 +51,9 @@ class _Record:
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, keep: int | None = KEEP) -> None:
-    """Write the checkpoint whole or not at all, then drop all but the newest `keep` up to its step; None keeps all.
-
-    One of a later step is there only if it could not be used.
-    """
+    """Write the checkpoint whole or not at all, then delete all but the newest `keep` up to its step; None keeps
+    all."""
+    # Tensors first: a crash between the two writes leaves a file without JSON, which no reader takes for a checkpoint.
     content = save({name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()})
     name = directory / f"step-{checkpoint.step:08d}"
     rundir.write_bytes(name.with_suffix(".safetensors"), content)
@@ -67,14 +66,15 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
     run_files.write(name.with_suffix(".json"), record.sealed())
     if keep is None:
         return
+    # A checkpoint of a later step is there only because it could not be used: the run resumed from an earlier one.
     kept = [path for path in _records(directory) if path.stem <= name.name][:keep]
     for path in set(_records(directory)) - set(kept):
         remove_checkpoint(path)
 
 
 def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
-    """Return the newest checkpoint that is whole, or None if there is none. A damaged one is reported and passed over:
-    the steps since the one before it are trained again, with the same result."""
+    """Return the newest intact checkpoint, or None if there is none. A damaged one is logged and skipped: the steps
+    since the checkpoint before it are trained again, with the same result."""
     for record in _records(directory):
         try:
             return load_checkpoint(record, run_id=run_id)
@@ -93,6 +93,7 @@ def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
         raise CheckpointError(f"checkpoint {record.stem}: {error}") from error
     if not whole:
         raise CheckpointError(f"checkpoint {record}: damaged: it does not have the digest that it names")
+    # Run directories get copied: the checkpoint of another run would load, and train on without a sign of it.
     if stored.run_id != run_id:
         raise CheckpointError(f"checkpoint {record}: of run {stored.run_id}, not of {run_id}")
     if hashlib.sha256(content).hexdigest() != stored.sha256:
@@ -104,7 +105,7 @@ def load_checkpoint(record: Path, *, run_id: str) -> Checkpoint:
 
 
 def remove_checkpoint(record: Path) -> None:
-    """Delete a checkpoint, its JSON first."""
+    """Delete a checkpoint, its JSON first: a crash in between leaves no half of it that readers would accept."""
     record.unlink(missing_ok=True)
     record.with_suffix(".safetensors").unlink(missing_ok=True)
 

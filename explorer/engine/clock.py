@@ -1,8 +1,8 @@
-"""Where the time of a step goes.
+"""The clock of a run: how many seconds each part of a step takes.
 
-Seconds are added to the part that has just ended: `clock.lap("forward")` counts everything since the last lap as
-forward. On a GPU the device runs behind the program, so a split is only true if the device is synchronised at every
-lap, which slows the step down: profiles do that, ordinary runs synchronise once a step.
+A lap names the part that has just ended: `clock.lap("forward")` counts the time since the last lap as forward. A GPU
+runs behind the program, so that a split by part is true only if the device is synchronised at every lap, which slows
+the step down. Profiles do that; ordinary runs synchronise once a step.
 """
 
 import time
@@ -13,8 +13,8 @@ from explorer.run_files import Timings
 
 
 class Clock:
-    """Sums of seconds by part. Steps below `warmup_steps` are counted as warm-up, whatever their parts, and a step that
-    was set aside as what it was set aside for."""
+    """Sums of seconds by part. The first `warmup_steps` steps count as warm-up as a whole, and a step that was set
+    aside counts as a whole as the part that it was set aside for."""
 
     def __init__(self, device: torch.device, *, warmup_steps: int, split: bool) -> None:
         self._cuda = device.type == "cuda"
@@ -47,7 +47,7 @@ class Clock:
             self._count(part, self._step)
 
     def end_step(self) -> None:
-        """Count what is left of a step. Without a split, that is all of it."""
+        """Count the rest of a step. Without a split, that is all of it."""
         self._count("other", self._step)
         self.timed_steps += self._aside is None
         for part, seconds in self._step.items():

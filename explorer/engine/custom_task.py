@@ -1,6 +1,7 @@
-"""A task of one's own, in three functions: `batch` gives examples by number, `loss` says how wrong the model is on
-each, `metrics` how good it is in the end. With them any `nn.Module` trains in the loop of this package, under its
-methods, exact, resumable and measured.
+"""Custom tasks in three functions: `batch` returns examples by number, `loss` the loss of each, `metrics` the quality
+of the model.
+
+With them any `nn.Module` trains in the loop of this package, with its methods: reproducible, resumable and measured.
 
 Shapes: B examples.
 """
@@ -23,17 +24,17 @@ from explorer.engine.task import Task
 from explorer.errors import DataError, TrainingError
 from explorer.run_files import FRACTION, METRICS, Metric
 
-LOOKED_AT = 2048  # examples whose labels are checked before training; the others as they are read
+LOOKED_AT = 2048  # examples whose labels are checked before training; the others are checked as they are read
 
 
 class OwnTask(Protocol):
-    """Task of a custom run, next to its model. Any object with these three functions is one."""
+    """The task of a custom run: any object with these three functions."""
 
     def batch(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the training examples of these numbers (B, int64, from 0), a row each.
+        """Return inputs and targets of the training examples with these numbers (B, int64, from 0), a row each.
 
-        The same numbers give the same rows, whenever they are asked for. Inputs are what the model takes; targets are
-        what `loss` takes: indices (int64) where a method is to smooth or mix them, -100 for what the loss ignores.
+        The same numbers always give the same rows. Inputs are what the model takes. Targets are what `loss` takes:
+        indices (int64) if a method is to smooth or mix them, -100 for places that the loss ignores.
         """
         ...
 
@@ -43,19 +44,19 @@ class OwnTask(Protocol):
         ...
 
     def metrics(self, model: nn.Module) -> dict[str, float]:
-        """Return how good the model is, by name; the first is the quality of the run. The model is in evaluation mode,
-        and no gradients are taken.
+        """Return the metrics by name; the first is the quality of the run. The model is in evaluation mode, without
+        gradients.
 
-        Names that `records.METRICS` has mean what they mean there. Others are declared in the optional attribute
+        A name in `run_files.METRICS` has the meaning that it has there. Others are declared in the optional attribute
         `declared_metrics`: `[Metric(name="my_f1", unit="fraction", higher_is_better=True, format=".3f")]`."""
         ...
 
 
 def declared_metrics(task: OwnTask) -> tuple[Metric, ...]:
-    """Return the metrics that the task declares in `declared_metrics`, in their order; none without that attribute.
+    """Return the metrics that the task declares in `declared_metrics`, in order; none without that attribute.
 
-    Raises `TrainingError` for what is no `Metric`, for a field that cannot be, for a name declared twice, and for one
-    that means something else in `records.METRICS`.
+    Raises `TrainingError` for values other than `Metric`, for an invalid field, for a name declared twice, and for one
+    with another meaning in `run_files.METRICS`.
     """
     declared = getattr(task, "declared_metrics", ())
     if not isinstance(declared, list | tuple) or not all(isinstance(metric, Metric) for metric in declared):
@@ -80,8 +81,8 @@ def _checked(metric: Metric) -> Metric:
 
 
 def function_digests(task: OwnTask) -> dict[str, str]:
-    """Return a digest of the source of each of the three functions, by name, without its comments and blank lines. A
-    function whose source is not known has none; what a function calls is not looked at."""
+    """Return a digest of the source of each of the three functions, by name, without comments and blank lines. A
+    function without known source has none. Functions that these call are not part of it."""
     digests = {}
     for name in ("batch", "loss", "metrics"):
         try:
@@ -94,21 +95,21 @@ def function_digests(task: OwnTask) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OwnExamples(Dataset):
-    """Examples that only their task can give: shapes and numbers, and no content here."""
+    """Placeholder for examples that only the task can produce: shapes and types without content."""
 
-    modality: ClassVar[Modality] = "image"  # asked of sources in recipes only; see `modality_of`
+    modality: ClassVar[Modality] = "image"  # read of sources in recipes only; see `modality_of`
     task: ClassVar[TaskName] = "classification"
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """To the device, in the type that `batch` gives."""
+        """Return a function that moves inputs to the device, in the type that `batch` returns."""
         kind = self.train.inputs.dtype
         return lambda inputs: inputs.to(where, kind, non_blocking=True)
 
 
 class OwnBatches(Batches):
-    """The batches of a task of one's own: the same order as ever, the content from `batch`."""
+    """Batches of a custom task: the usual order of examples, with content from `batch`."""
 
-    rows_apart: ClassVar[bool] = False  # `batch` may pad its rows to the longest of them
+    rows_apart: ClassVar[bool] = False  # `batch` may pad its rows to the longest one
 
     def __init__(
         self,
@@ -123,33 +124,34 @@ class OwnBatches(Batches):
         self._task = task
         self.labels_for: str | None = None  # a method that makes distributions of class numbers; None: none does
         first, label = self._first()
-        # Without content: a read from the dataset that does not go through the task fails, and returns no nonsense.
+        # Meta tensors have no content: a read of the dataset that bypasses the task fails instead of returning
+        # nonsense.
         inputs = torch.empty(examples, *first.shape[1:], dtype=first.dtype, device="meta")
         labels = torch.empty(examples, *label.shape[1:], dtype=label.dtype, device="meta")
         dataset = OwnExamples(
             train=Split(inputs=inputs, labels=labels),
             test=Split(inputs=inputs[:0], labels=labels[:0]),
-            classes=0,  # said by the model, see `training.custom`
+            classes=0,  # follows from the model; see `training.custom`
         )
         super().__init__(dataset, batch_size=batch_size, seed=seed, device=device, pace=pace)
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return what the task gives for these numbers. Raises `DataError` for a label that `labels_for` cannot work
-        on."""
+        """Return the task's rows for these numbers. Raises `DataError` for a label that the method `labels_for` cannot
+        work on."""
         inputs, labels = self._rows(examples)
         if self.labels_for is not None:
             check_labels(labels, examples, classes=self.dataset.classes, method=self.labels_for)
         return inputs, labels
 
     def look_through(self) -> None:
-        """Read up to `LOOKED_AT` examples, evenly over all: a label that cannot be shows before the training."""
+        """Read up to `LOOKED_AT` examples, spread evenly: invalid labels are reported before training starts."""
         count = len(self.dataset.train)
         numbers = np.unique(np.linspace(0, count - 1, min(count, LOOKED_AT)).round().astype(np.int64))
         for start in range(0, len(numbers), self.batch_size):
             self.read(numbers[start : start + self.batch_size])
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
-        """Return the batch on the training device, targets as the task gave them."""
+        """Return the batch on the training device, with the task's targets."""
         labels = labels.to(self.device, non_blocking=True)
         return Batch(
             inputs=self.prepare(inputs),
@@ -160,7 +162,8 @@ class OwnBatches(Batches):
         )
 
     def _first(self) -> tuple[Tensor, Tensor]:
-        """Return the first example, asked for twice: what comes out differently could never be trained on again."""
+        """Return the first example, read twice and compared."""
+        # A `batch` that answers differently the second time could be neither resumed nor replayed.
         once, again = (self._rows(np.zeros(1, np.int64)) for _ in range(2))
         for one, other in zip(once, again, strict=True):
             if one.dtype != other.dtype or not torch.equal(one.nan_to_num(), other.nan_to_num()):
@@ -178,14 +181,15 @@ class OwnBatches(Batches):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnLoss(Task):
-    """The other two functions, as the loop asks for them."""
+    """The task's `loss` and `metrics`, checked, in the form that the loop calls."""
 
     own: OwnTask
-    quality: str | None = None  # the metric that every evaluation has to give; None: any
+    quality: str | None = None  # the metric that every evaluation has to return; None: any
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the task's loss, checked to be one value an example: methods rank, weigh and drop examples."""
+        """Return the task's loss, checked."""
         losses = self.own.loss(outputs, targets)
+        # One value an example, not their mean: methods rank, weigh and drop examples.
         if not isinstance(losses, Tensor) or losses.shape != (len(outputs),):
             shown = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise TrainingError(
@@ -216,7 +220,7 @@ class OwnLoss(Task):
 
 
 def check_numbers(numbers: Mapping[str, float], declared: Sequence[Metric]) -> None:
-    """Check that every declared metric is there and that each fraction is one. Raises `TrainingError`."""
+    """Check that every declared metric is there and that fractions lie in [0, 1]. Raises `TrainingError`."""
     known = {**METRICS, **{metric.name: metric for metric in declared}}
     for metric in declared:
         if metric.name not in numbers:
@@ -237,7 +241,7 @@ def _number(value: object, name: object) -> float:
 
 
 def modality_of(inputs: Tensor) -> Modality | None:
-    """Return what kind of data rows of such a shape and type are, as methods ask for it; None: neither of the three."""
+    """Return the modality of inputs of this shape and type, which decides what methods apply; None if unknown."""
     if inputs.is_floating_point():
         return {4: "image", 5: "volume"}.get(inputs.ndim)  # pyright: ignore[reportReturnType]
     return "text" if inputs.ndim == 2 else None

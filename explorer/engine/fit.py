@@ -1,9 +1,9 @@
 """Training a run from its newest checkpoint to its end: steps, metrics, checkpoints, evaluation, interruption.
 
-The files on the disk are always enough: a run that is killed at any moment continues from its newest checkpoint,
-repeats the steps behind it, and ends with the same bits as a run that was never interrupted.
+The files on disk are always enough: a run that is killed at any moment continues from its newest checkpoint, repeats
+the steps after it, and ends with the same bits as an uninterrupted run.
 
-Measurements are lines of `metrics.jsonl`, appended while the run trains and cut back to the checkpoint on resume:
+Measurements are lines of `metrics.jsonl`, appended while the run trains, and truncated to the checkpoint on resume:
 
     {"step": 12, "metric": "train_loss", "value": 1.9459}
 """
@@ -29,10 +29,10 @@ from explorer.engine.method import Saving
 from explorer.errors import RunError, TrainingError
 from explorer.run_files import Timings, from_json, record, to_json
 
-MODEL = "model/"  # before the names of parameters and buffers in `Loop.tensors`
-CHECKPOINT_SECONDS = 10.0  # at most this much work is lost; runs shorter than that never write one
+MODEL = "model/"  # prefix of parameters and buffers in `Loop.tensors`
+CHECKPOINT_SECONDS = 10.0  # the most work that can be lost; shorter runs never write a checkpoint
 LOSS_POINTS = 200  # lines of training loss in `metrics.jsonl`, about
-FLUSH_POINTS = 50  # as many losses stay on the device at most: reading one makes the program wait for it
+FLUSH_POINTS = 50  # losses kept on the device before they are read: each read makes the program wait for the device
 
 Progress = Callable[[int, int], None]  # (steps done, total steps)
 Stop = Callable[[], bool]
@@ -45,7 +45,7 @@ class MetricsWriter:
     """The only writer of a run's metrics. Use as a context manager."""
 
     def __init__(self, path: Path, *, offset: int) -> None:
-        """Open the file and drop what lies behind `offset`: bytes that were written after the checkpoint."""
+        """Open the file and drop everything after `offset`: bytes that were written after the checkpoint."""
         self._path = path
         with self._reported():
             self._file = path.open("ab")
@@ -73,7 +73,7 @@ class MetricsWriter:
             self._file.write(line.encode() + b"\n")
 
     def flush(self) -> int:
-        """Bring what was written to the disk; return the file's length in bytes."""
+        """Sync the file to disk; return its length in bytes."""
         with self._reported():
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -92,18 +92,18 @@ class MetricsWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
-    """What came out of training."""
+    """The result of training."""
 
     metrics: dict[str, float]
     timings: Timings
-    timed_steps: int
-    resumed: int
-    state_digest: str
+    timed_steps: int  # steps that are neither warm-up nor set aside
+    resumed: int  # how often
+    state_digest: str  # of the final model, see `state_digest`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitOptions:
-    """How the run is watched and saved; none of it changes its result."""
+    """Options for watching and saving a run; none of them changes its result."""
 
     directory: Path
     run_id: str
@@ -114,7 +114,7 @@ class FitOptions:
 
 
 def fit(loop: Loop, options: FitOptions) -> Fitted:
-    """Train to the end. Raises `TrainingError` when a loss is not finite and KeyboardInterrupt when told to stop."""
+    """Train to the end. Raises `TrainingError` when a loss is not finite, and KeyboardInterrupt when asked to stop."""
     before = _resume(loop, options)
     loop.call("before_fit")
     with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:
@@ -122,7 +122,7 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         session.train()
         metrics = session.finish()
     return Fitted(
-        metrics=metrics | _found_out(loop),
+        metrics=metrics | _method_metrics(loop),
         timings=loop.clock.timings(before.timings),
         timed_steps=before.timed_steps + loop.clock.timed_steps,
         resumed=before.resumed,
@@ -130,21 +130,22 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
     )
 
 
-def _found_out(loop: Loop) -> dict[str, float]:
-    """Return what the methods say about the whole run."""
+def _method_metrics(loop: Loop) -> dict[str, float]:
+    """Return the metrics that methods report about the whole run."""
     return {name: value for method in loop.methods for name, value in method.metrics(loop.state).items()}
 
 
 def state_digest(loop: Loop) -> str:
-    """SHA-256 over the model's parameters and buffers: names, types, shapes and bytes, in the order of names."""
+    """Return the SHA-256 over the model's parameters and buffers: names, types, shapes and bytes, sorted by name."""
     return model_digest({name: tensor for name, tensor in loop.tensors().items() if name.startswith(MODEL)})
 
 
 def model_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the same of these tensors, whose names begin with `model/`."""
+    """Return the SHA-256 of `state_digest` for these tensors, whose names begin with `model/`."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         plain = tensor.cpu().contiguous()
+        # The header has the length in bytes, so no two lists of tensors give the same stream.
         header = f"{name}|{plain.dtype}|{tuple(plain.shape)}|{plain.numel() * plain.element_size()}\n"
         total.update(header.encode())
         total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
@@ -152,13 +153,13 @@ def model_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def metrics_bytes(checkpoint: Checkpoint) -> int:
-    """Return how much of `metrics.jsonl` was written when the checkpoint was. Raises `RunError` for a damaged one."""
+    """Return the length of `metrics.jsonl` at the checkpoint. Raises `RunError` for a damaged one."""
     return from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}").offset
 
 
 @record
 class _Before:
-    """State of earlier processes of this run that is no tensor: `plain` in a checkpoint."""
+    """State of earlier processes of this run other than tensors: `plain` in a checkpoint."""
 
     offset: int = 0  # bytes of `metrics.jsonl`
     timings: Timings = field(default_factory=Timings)
@@ -198,7 +199,7 @@ class _Session:
             self._after_step(loop.state.step, lr, loss)
 
     def finish(self) -> dict[str, float]:
-        """Return the final weights and their metrics."""
+        """Evaluate the final weights; return their metrics."""
         self._flush_losses()
         self.loop.call("after_fit")
         metrics = self._evaluate()
@@ -207,6 +208,7 @@ class _Session:
         return metrics
 
     def _after_step(self, step: int, lr: float, loss: Tensor) -> None:
+        # Measure.
         if step % self._every == 0 or step == 1:
             self._pending.append((step, lr, loss))
         if len(self._pending) >= FLUSH_POINTS:
@@ -214,6 +216,8 @@ class _Session:
         if step in self._evaluate_at:
             self._flush_losses()
             self._evaluate()
+        # Save. One method that cannot save now forbids it, even while the run is stopping: a ledger's segment is whole
+        # or not there. The run then resumes from an earlier checkpoint.
         answers = [method.saving(self.loop.state) for method in self.loop.methods]
         saving = Saving.NOT_NOW if Saving.NOT_NOW in answers else max(answers, default=Saving.ALLOWED)
         if saving is Saving.KEPT:
@@ -245,12 +249,13 @@ class _Session:
         self._flush_losses()
         tensors = self.loop.tensors()
         check_finite(tensors, step=self.loop.state.step)
-        standing = _Before(
+        # The metrics are on disk before the checkpoint that counts on them: `flush` syncs.
+        before = _Before(
             offset=self.writer.flush(),
             timings=self.loop.clock.timings(self.before.timings),
             timed_steps=self.before.timed_steps + self.loop.clock.timed_steps,
             resumed=self.before.resumed,
         )
-        checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(standing))
+        checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(before))
         save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
         self.loop.clock.end("checkpoint")

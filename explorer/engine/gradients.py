@@ -1,11 +1,11 @@
-"""Gradients of a model, one share of a step after the other; and the place where a loss stopped being finite.
+"""Gradients of a model, share by share within a step; and a diagnosis of losses that are not finite.
 
-Autograd sees the parameters that a share may change and no others: for the rest it neither saves nor computes
-anything. What a share may not change does not change in its passes either (engine/guard.py). What no share reaches
-keeps `None` for a gradient, since with a zero an optimiser would still move it.
+Autograd sees only the parameters that a share may change: for the rest it neither saves nor computes anything. The
+guard keeps everything else unchanged during the share's passes (engine/guard.py). A parameter that no share reaches
+keeps `None` for a gradient: with zeros, momentum and weight decay would still move it.
 
-A step whose loss is not finite is not made: weights and momenta are those of the step before, and checkpoints stay,
-where the run was long enough to have any. The message names the step, the class and the first layer at fault.
+A step whose loss is not finite is not taken: weights and momenta are those of the step before, and existing checkpoints
+stay. The message names the step, the class and the first layer at fault.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,12 +20,12 @@ from explorer.errors import TrainingError
 
 
 class Gradients:
-    """The parameters of one model, by name, and the way from losses to `.grad`."""
+    """Parameters of one model, by name, and the way from losses to `.grad`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.guard = Guard(model)
         self.parameters = self.guard.parameters
-        self._summed: set[str] = set()  # whose `.grad` is a tensor of its own, and no share's
+        self._summed: set[str] = set()  # parameters whose `.grad` is a tensor of its own rather than a share's
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -50,8 +50,9 @@ class Gradients:
                 parameter.requires_grad_(name in names)
 
     def guarding(self, share: Share) -> AbstractContextManager[None]:
-        """Around the share's forward and backward passes, which hold on to buffers: what it may not change is put
-        back at the end. Raises `TrainingError` for a parameter that changed."""
+        """Guard the share's forward and backward passes: buffers that it may not change are restored at the end.
+        Raises `TrainingError` for a parameter that changed."""
+        # Both passes, since the backward pass needs the buffers as the forward pass left them.
         may = Open(share.parameters, share.buffers, strict=bool(share.name))
         return self.guard.passing(share.name, may)
 
@@ -85,7 +86,7 @@ class Gradients:
 
 
 def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
-    """Return the gradient with the parameter's strides: fused optimisers walk both in memory order."""
+    """Return the gradient with the parameter's strides: fused optimisers read both in memory order."""
     if gradient.stride() == parameter.stride():
         return gradient
     return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
@@ -95,8 +96,8 @@ def _in_layout_of(parameter: nn.Parameter, gradient: Tensor) -> Tensor:
 
 
 def diverged(state: State, modes: AbstractContextManager[object]) -> str:
-    """Return what to say of a step whose loss is not finite: the same rows once more, layer by layer. `modes` are those
-    of the training pass."""
+    """Return the message for a step whose loss is not finite, from another pass of the same rows, layer by layer.
+    `modes` are those of the training pass."""
     assert state.loss is not None and state.rows is not None and state.share is not None
     of = f", class {state.share.name}" if state.share.name else ""
     return (
@@ -121,7 +122,8 @@ def _cause(state: State, modes: AbstractContextManager[object]) -> str:
 @torch.no_grad()
 def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextManager[object]) -> str | None:
     """Return the name of the innermost module that first gives a number that is not finite, in the order of execution;
-    None if all are finite. A module without a name is the model itself. The model's buffers are left as they were."""
+    None if all are finite. The empty name is the model itself. The model's buffers are restored."""
+    # Forward hooks of inner modules run before those of the modules around them, so the first one is innermost.
     layers: list[str] = []
     names = {module: name for name, module in model.named_modules()}
 
@@ -143,7 +145,7 @@ def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextMan
 
 
 def check_finite(tensors: Mapping[str, Tensor], *, step: int) -> None:
-    """Raise `TrainingError` if what a checkpoint would hold is not finite: an earlier one is worth more."""
+    """Raise `TrainingError` if a checkpoint would hold a value that is not finite: an earlier one is worth more."""
     for name, tensor in tensors.items():
         if name.startswith("model/") and not _finite(tensor):
             raise TrainingError(f"training diverged: {name.removeprefix('model/')!r} is not finite after step {step}")

@@ -1,16 +1,15 @@
-"""What a pass may not change does not change: parameters, buffers and plain attributes of a model's modules.
+"""Protection of a model in passes that may not change all of it: parameters, buffers and modules' plain attributes.
 
 A forward pass can write to a model without any gradient: an embedding with `max_norm` shortens the rows that it looks
-up, a normalised transformer projects its weights, a running mean is assigned again. The guard wraps the passes
-of one share:
+up, a normalised transformer projects its weights, a running mean is assigned. The guard wraps the passes of one share:
 
-- buffers and plain attributes that the share may not change are put back, the objects as well as their values;
-- a parameter that the share may not change stops the run, with its name: it is not known which values would be right.
+- buffers and plain attributes that the share may not change are restored, the objects as well as their values;
+- a changed parameter stops the run with an error that names it, since its right values are unknown.
 
-Writes to parameters show in torch's version counters, which takes some 40 microseconds a pass. Writes through `.data`
-and by code outside torch do not show there. So in the first pass of each class, and in every 50th after it, the values
-themselves are compared, with a copy of the closed parameters for as long as the pass takes. What even that does not
-see, the digests at a segment's end do (governance/recorder.py).
+Writes to parameters show in torch's version counters, at a cost of about 40 microseconds a pass. Writes through `.data`
+and by code outside torch do not. So in the first pass of each class, and in every 50th after it, the values are
+compared too, with a copy of the closed parameters that lives as long as the pass. The digests at the end of a segment
+detect whatever escapes this (governance/recorder.py).
 """
 
 from collections import Counter
@@ -23,26 +22,26 @@ from torch import Tensor, nn
 
 from explorer.errors import TrainingError
 
-CLOSELY_EVERY = 50  # passes of one class that may change the same: so often values are compared too
+CLOSELY_EVERY = 50  # values are compared in one of so many passes of a class with the same permissions
 _ABSENT = object()
-_OURS = ("torch.", "explorer.")  # packages whose modules keep nothing outside of parameters and buffers
-_PLAIN = (Tensor, int, float, type(None))  # attributes that are put back
+_OURS = ("torch.", "explorer.")  # packages whose modules keep all state in parameters and buffers
+_PLAIN = (Tensor, int, float, type(None))  # types of attributes that are restored
 
 
 class Written(TrainingError):
-    """A parameter changed that may not. There is no right state to go on with: the run is over."""
+    """Error for a parameter that changed without permission. The run cannot continue: its right values are unknown."""
 
 
 class Open(NamedTuple):
-    """What a pass may change, by full name."""
+    """The tensors that a pass may change, by full name."""
 
     parameters: frozenset[str]
     buffers: frozenset[str]
-    strict: bool = True  # what never trains is closed as well, and so are attributes; False: only what trains otherwise
+    strict: bool = True  # protect attributes and parameters that never train too; False: only parameters that train
 
 
 class _Slot(NamedTuple):
-    """A place in a module that holds a parameter. One that is tied has several."""
+    """A place in a module that holds a parameter. A tied parameter has several."""
 
     module: nn.Module
     key: str
@@ -51,10 +50,10 @@ class _Slot(NamedTuple):
 
 
 class _Closed(NamedTuple):
-    """What a pass may not change."""
+    """The tensors and modules that a pass may not change."""
 
     names: frozenset[str]  # of parameters
-    modules: frozenset[nn.Module]  # whose attributes, and buffers that are registered in the pass, are put back
+    modules: frozenset[nn.Module]  # their attributes are restored, and buffers registered in the pass removed
 
 
 class Guard:
@@ -84,7 +83,7 @@ class Guard:
         }
         self._scanned = [module for module in self._modules if _keeps_attributes(module)]
         self._known: dict[Open, _Closed] = {}
-        self._passes = Counter[tuple[str, frozenset[str]]]()  # by who, and what is closed to it
+        self._passes = Counter[tuple[str, frozenset[str]]]()  # by who passes, and the parameters closed to it
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -93,8 +92,8 @@ class Guard:
 
     @contextmanager
     def passing(self, who: str, may: Open) -> Iterator[None]:
-        """Around a forward and its backward pass of `who`, which may change so much. Put back what can be; raises
-        `TrainingError` for a parameter that changed."""
+        """Guard a forward pass of `who` and its backward pass, which may change `may`. Restore buffers and attributes;
+        raise `TrainingError` for a parameter that changed."""
         closed = self._closed(may)
         closely = self._passes[who, closed.names] % CLOSELY_EVERY == 0
         self._passes[who, closed.names] += 1
@@ -110,7 +109,7 @@ class Guard:
 
     @contextmanager
     def keeping_buffers(self) -> Iterator[None]:
-        """At the end of the block all buffers are put back."""
+        """Restore all buffers at the end of the block."""
         undo = self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
         try:
             yield
@@ -119,7 +118,7 @@ class Guard:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Around a pass that only looks: at the end of the block everything is put back, parameters too."""
+        """Guard a pass that only observes: everything is restored at the end of the block, parameters too."""
         values = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
         undo = self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
         attributes = [_attributes(module) for module in self._scanned]
@@ -132,19 +131,21 @@ class Guard:
             with torch.no_grad():
                 for slot in self._slots:
                     slot.module._parameters[slot.key] = slot.parameter
+                # Only where values differ, so that an unchanged parameter keeps its version counter.
                 for name, parameter in self.parameters.items():
                     if not same_bits(parameter.detach(), values[name]):
                         _put(parameter, values[name])
 
     @contextmanager
     def watching(self, names: Collection[str], when: Callable[[], str], *, closely: bool = False) -> Iterator[None]:
-        """Raises `TrainingError` at the end of the block if one of these parameters was written to in it, or if any
-        parameter of the model was replaced by another one. `closely`: compare the values too."""
+        """Raise `TrainingError` at the end of the block if one of these parameters was written to, or if any parameter
+        of the model was replaced by another. `closely`: compare the values too."""
         before = [(s, s.parameter._version, s.parameter.data_ptr()) for s in self._slots if s.name in names]
         copies = [(slot, slot.parameter.detach().clone()) for slot, _, _ in before] if closely else []
         try:
             yield
         finally:
+            # Replacement first: the version counter of a tensor that the module has dropped says nothing.
             for slot in self._slots:
                 if slot.module._parameters.get(slot.key) is not slot.parameter:
                     raise Written(_replaced(slot, when()))
@@ -156,12 +157,13 @@ class Guard:
                     raise Written(_written(slot, when()))
 
     def _closed(self, may: Open) -> _Closed:
-        """Return what a pass may not change that may change so much."""
+        """Return the complement of `may`, which the pass may not change."""
         if may not in self._known:
-            if len(self._known) > 1000:  # methods that draw what is frozen
+            if len(self._known) > 1000:  # a method that draws at random what is frozen fills it
                 self._known.clear()
             closed = (self._trains - may.parameters) | (self.buffer_names - may.buffers)
-            whole = self._subtree[self.model]  # a module without tensors is the whole model's
+            # A module without tensors belongs to no layer: it is closed as soon as any tensor of the model is.
+            whole = self._subtree[self.model]
             modules = {module for module in self._modules if closed & (self._subtree[module] or whole)}
             self._known[may] = _Closed(
                 names=(frozenset(self.parameters) if may.strict else self._trains) - may.parameters,
@@ -170,7 +172,7 @@ class Guard:
         return self._known[may]
 
     def _buffers(self, may: Open, closed: _Closed) -> Callable[[], None]:
-        """Return what puts the buffers back that may not change, and takes away those that may not be registered."""
+        """Return a function that restores the closed buffers and removes those registered without permission."""
         kept: list[tuple[nn.Module, str, Tensor | None, Tensor | None]] = []
         had = {module: frozenset(module._buffers) for module in closed.modules}
         for module in self._modules:
@@ -204,8 +206,8 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _attributes(module: nn.Module) -> Callable[[], None]:
-    """Return what puts the module's plain attributes back: tensors and numbers, but for its mode. Lists and objects are
-    not looked into."""
+    """Return a function that restores the module's plain attributes: tensors and numbers, except for its mode. Lists
+    and objects are not searched."""
     before = module.__dict__.copy()
     values = {id(saved): saved.detach().clone() for saved in before.values() if isinstance(saved, Tensor)}
 
@@ -228,13 +230,14 @@ def _attributes(module: nn.Module) -> Callable[[], None]:
 
 
 def _keeps_attributes(module: nn.Module) -> bool:
-    """Return whether some class of the module is not torch's."""
+    """Return whether the module may keep state in attributes: one of its classes is neither torch's nor this
+    package's."""
     return any(not f"{kind.__module__}.".startswith((*_OURS, "builtins.")) for kind in type(module).__mro__)
 
 
 def _put(tensor: Tensor, values: Tensor) -> None:
-    """Give a tensor these values, and their shape if it was resized. Nothing is compared: that would wait for the
-    device in every pass."""
+    """Give a tensor these values, and their shape if it was resized."""
+    # Values are not compared first: that would wait for the device in every pass.
     if tensor.shape != values.shape:
         tensor.data = values
     elif not tensor.is_inference():

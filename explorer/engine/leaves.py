@@ -4,17 +4,17 @@ A layer is a module with parameters of its own, or with buffers that training mo
 as a class token, is a layer with the tensor's name. What a parametrisation adds (`torch.nn.utils.parametrizations`)
 belongs to the module that is parametrised.
 
-The order comes from watching operations, not modules: one forward pass runs as training runs it, and every operation
-that takes a parameter, or a view of one, counts as a use. So `nn.MultiheadAttention`, which never calls its `out_proj`,
-a parent that adds its own positions, and functional code are all seen. A view or an empty copy of a tensor is no use.
+The order is observed from operations, not from module calls: one forward pass runs as in training, and every operation
+that takes a parameter, or a view of one, counts as a use. This covers `nn.MultiheadAttention`, which never calls its
+`out_proj`, parents that add positions of their own, and functional code. Making a view or an empty copy is not a use.
 
 A tensor that several modules hold belongs to one layer: that of the module that runs when the tensor is first used. The
-names of the others are kept with it. A tensor that the pass does not use, such as an expert that no token chose,
-belongs to its module as well, which is placed next to its nearest relative: the layer with the longest common path of
+names of the other layers are kept with it. A tensor that the pass does not use, such as an expert that no token chose,
+belongs to its own module. That layer is placed next to its nearest relative: the layer with the longest common path of
 names, and among those the nearest in the order of definition.
 
-The pass leaves the model as it was: parameters, buffers, plain tensors and numbers that modules keep, gradients, modes
-and random generators.
+The pass changes nothing: parameters, buffers, plain tensors and numbers that modules keep, gradients, modes and random
+generators are all restored.
 """
 
 import random
@@ -35,11 +35,11 @@ from explorer.engine.guard import Guard
 
 PARAMETRISED = ".parametrizations."
 EMPTY = ("new_", "empty", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
-LOOKED_UP = ("embedding",)  # operations that read rows and multiply nothing
+LOOKED_UP = ("embedding",)  # operations that read rows without multiplying
 
 
 class Beside(nn.Module):
-    """Module that is attached to a layer and is no layer of the model: `leaves` leaves its tensors out."""
+    """A module that is attached to a layer without being a layer of the model: `leaves` omits its tensors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Leaf:
 
     name: str  # the module's; of a tensor of the model itself, the tensor's
     module: nn.Module
-    parameters: tuple[str, ...]  # full names; none: buffers that training moves are all it has
+    parameters: tuple[str, ...]  # full names; none: it has only buffers that training changes
     buffers: tuple[str, ...]  # full names
     cost: int  # multiply-adds of one example's forward pass, to first order
     also: tuple[str, ...] = ()  # other names of the layers that hold one of its tensors
@@ -56,10 +56,10 @@ class Leaf:
 
 
 def leaves(model: nn.Module, inputs: Tensor) -> tuple[Leaf, ...]:
-    """Return the layers in the order of first use, in training mode. The model is left as it was.
+    """Return the layers in the order of first use, in training mode. The model is restored.
 
-    `inputs` are a few blank examples, at least two where the model normalises over a batch: what a layer is called and
-    how deep it lies then depends on the model only, and on no data.
+    `inputs` are a few blank examples, at least two if the model normalises over a batch: the names and depths of layers
+    then depend only on the model, not on data.
     """
     modes = {module: module.training for module in model.modules()}
     try:
@@ -71,12 +71,12 @@ def leaves(model: nn.Module, inputs: Tensor) -> tuple[Leaf, ...]:
 
 
 def leaves_met(model: nn.Module, forward: Callable[[], object], *, rows: int) -> tuple[Leaf, ...]:
-    """Return the same for one call of `forward`, which runs the model on `rows` examples in the modes that it is in;
+    """Return the layers that one call of `forward` uses, which runs the model on `rows` examples in its present modes;
     none if it uses no tensor of the model."""
     owners = _Owners(model)
     uses = _Uses(owners, rows=rows)
     before = {name: buffer.clone() for name, buffer in owners.buffers.items()}
-    meta = any(tensor.is_meta for tensor in owners.parameters.values())  # no values, nothing to put back
+    meta = any(tensor.is_meta for tensor in owners.parameters.values())  # no values, so nothing to restore
     with nullcontext() if meta else Guard(model).untouched(), _undrawn(model):
         with uses.watching(model), _eager(), torch.enable_grad():
             forward()
@@ -86,7 +86,7 @@ def leaves_met(model: nn.Module, forward: Callable[[], object], *, rows: int) ->
 
 
 class _Owners:
-    """Who holds each tensor of a model: names, modules and the order of definition."""
+    """The holders of each tensor of a model: layers by name, their modules and the order of definition."""
 
     def __init__(self, model: nn.Module) -> None:
         self.modules = dict(model.named_modules())  # each once, under its first name
@@ -95,6 +95,8 @@ class _Owners:
         beside = [name for name, module in self.all_modules.items() if isinstance(module, Beside)]
         self.parameters: dict[str, Tensor] = _without(dict(model.named_parameters()), beside)
         self.buffers: dict[str, Tensor] = _without(dict(model.named_buffers()), beside)
+        # Tied tensors: one value under several names. It is listed under its first name, with every layer that holds
+        # it.
         first = {id(tensor): name for name, tensor in (self.parameters | self.buffers).items()}
         self.holders: dict[str, list[str]] = {name: [] for name in first.values()}  # by tensor: names of layers
         self.of_holder: dict[str, nn.Module] = {}
@@ -117,7 +119,7 @@ class _Owners:
 
 
 class _Uses(TorchDispatchMode):
-    """Watches a forward pass: which tensor is used when, and by which module."""
+    """Dispatch mode that records which tensor a forward pass uses when, and in which module."""
 
     def __init__(self, owners: _Owners, *, rows: int) -> None:
         super().__init__()
@@ -125,19 +127,19 @@ class _Uses(TorchDispatchMode):
         self._named = owners.parameters | owners.buffers
         self._by_storage: dict[int, list[tuple[int, int, str]]] = {}
         for name, tensor in self._named.items():
-            if (found := _extent(tensor)) is not None:
-                storage, start, end = found
+            if (extent := _extent(tensor)) is not None:
+                storage, start, end = extent
                 self._by_storage.setdefault(storage, []).append((start, end, name))
         self._running: list[nn.Module] = []
         self.places: dict[str, int] = {}  # by tensor: when it was first used
         self.users: dict[str, str] = {}  # by tensor: the name of the layer that used it then
-        self._used_by: dict[nn.Module, list[str]] = {}  # the parameters that the module of a layer was first to use
+        self._used_by: dict[nn.Module, list[str]] = {}  # by a layer's module: the parameters that it was first to use
         self.called: set[nn.Module] = set()
-        self.costs: dict[str, int] = {}  # by parameter: by what its module returns, or by its first operation
+        self.costs: dict[str, int] = {}  # by parameter: from its module's output, or else its first operation's
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
-        """Within the block the mode is on, and modules say when they run."""
+        """Switch the mode on within the block, with hooks that record which modules are running."""
         handles = []
         for module in self._owners.names:
             handles.append(module.register_forward_pre_hook(self._enter))
@@ -157,6 +159,8 @@ class _Uses(TorchDispatchMode):
         if module in self.called:
             return
         self.called.add(module)
+        # A module's output measures its places better than its first operation does, which under autocast is a cast.
+        # The model's own output is no measure: it has the places of its last layer.
         if isinstance(output, Tensor) and module is not self._owners.modules[""]:
             for name in self._used_by.get(module, ()):
                 if self.costs[name]:
@@ -179,7 +183,7 @@ class _Uses(TorchDispatchMode):
         return output
 
     def _which(self, tensor: Tensor) -> str | None:
-        """Return the tensor of the model that this one is, or a view of."""
+        """Return the name of the model's tensor that this is, or is a view of."""
         extent = _extent(tensor)
         if extent is None:
             return None
@@ -187,7 +191,7 @@ class _Uses(TorchDispatchMode):
         return next((name for low, high, name in self._by_storage.get(storage, ()) if low <= start < high), None)
 
     def _user(self, tensor: str) -> str:
-        """Return the layer whose module is the innermost that runs, or else the first that holds the tensor."""
+        """Return the layer with the innermost running module among the tensor's holders, or else its first holder."""
         holders = self._owners.holders[tensor]
         if len(holders) > 1:
             by_module = {self._owners.of_holder[name]: name for name in reversed(holders)}
@@ -197,15 +201,16 @@ class _Uses(TorchDispatchMode):
         return holders[0]
 
     def _cost(self, name: str, output: Tensor) -> int:
-        """Return how often a parameter's numbers are multiplied for an output of this size: a filter once for each
-        place, a matrix row for each token."""
+        """Return the multiply-adds of a parameter for an output of this size: its numbers, once for each place (of an
+        image) or token."""
+        # An output has one channel for each row of the parameter, so the rest of its size is places.
         parameter = self._owners.parameters[name]
         places = output.numel() // self._rows // max(1, len(parameter) if parameter.ndim else 1)
         return parameter.numel() * max(1, places)
 
 
 def _assembled(owners: _Owners, uses: _Uses, moved: frozenset[str]) -> Iterator[Leaf]:
-    """Yield the leaves in order: those that were used, and next to them those that were not."""
+    """Yield the leaves in order, unused ones next to their nearest relatives."""
     parameters, buffers = _by_layer(owners, uses, owners.parameters), _by_layer(owners, uses, owners.buffers)
     names = list(parameters) + [name for name in buffers if name not in parameters and moved & {*buffers[name]}]
     order = _order(owners, uses, {name: [*parameters.get(name, ()), *buffers.get(name, ())] for name in names})
@@ -236,7 +241,7 @@ def _by_layer(owners: _Owners, uses: _Uses, tensors: Mapping[str, Tensor]) -> di
 
 
 def _order(owners: _Owners, uses: _Uses, layers: Mapping[str, Sequence[str]]) -> list[str]:
-    """By first use; what was not used directly behind, or before, the nearest relative that was."""
+    """Return the names by first use. An unused layer follows, or precedes, its nearest relative that was used."""
     used = {
         name: min(uses.places[tensor] for tensor in tensors if tensor in uses.places)
         for name, tensors in layers.items()
@@ -248,6 +253,7 @@ def _order(owners: _Owners, uses: _Uses, layers: Mapping[str, Sequence[str]]) ->
             return used[name], 0, 0
         here = owners.defined[name]
 
+        # The longest common path first, then the shortest distance in the order of definition.
         def kinship(other: str) -> tuple[int, int]:
             return _common(name, other), -abs(owners.defined[other] - here)
 
@@ -260,7 +266,7 @@ def _order(owners: _Owners, uses: _Uses, layers: Mapping[str, Sequence[str]]) ->
 
 
 def _common(one: str, other: str) -> int:
-    """Return how many segments two names begin with alike."""
+    """Return the number of leading segments that two names share."""
     pairs = zip(one.split("."), other.split("."), strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(one.count("."), other.count(".")) + 1)
 
@@ -280,7 +286,7 @@ def _without(tensors: dict[str, Any], modules: Sequence[str]) -> dict[str, Any]:
 
 
 def _extent(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Storage, and the first byte in it and the one behind the last; None for a tensor without memory of its own."""
+    """Return a tensor's storage, its first byte in it and the one after its last; None for a tensor without memory."""
     try:
         storage, start = tensor.untyped_storage()._cdata, int(tensor.storage_offset()) * tensor.element_size()
     except (RuntimeError, NotImplementedError):  # sparse tensors, wrappers
@@ -292,18 +298,18 @@ def _extent(tensor: Tensor) -> tuple[int, int, int] | None:
 
 
 def _moved(before: Tensor, after: Tensor) -> bool:
-    """Return whether a buffer was changed and not only built: a cache that grows changes its shape."""
+    """Return whether a buffer changed its values. A changed shape does not count: that is a cache that was built."""
     return before.shape == after.shape and not before.is_meta and not torch.equal(before, after.to(before))
 
 
 def _eager() -> Any:
-    """Return what is compiled runs uncompiled: operations inside of a compiled graph are not seen."""
+    """Return a context in which compiled code runs uncompiled: a dispatch mode does not see inside compiled graphs."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 @contextmanager
 def _undrawn(model: nn.Module) -> Iterator[None]:
-    """What the block draws is drawn from a stream of its own; at its end all generators are as they were."""
+    """Give the block's random draws a stream of their own; restore all generators at its end."""
     device = next((parameter.device for parameter in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     python, numpy = random.getstate(), np.random.get_state()
     try:

@@ -24,14 +24,14 @@
     after_evaluation
     after_run
 
-`change_model` precedes the optimisers; `before_fit` runs in each process of the run, after a resume too. Shares are
-read and varied before `change_examples`, each is on the device before `change_batch`; the model runs between
-`before_forward` and `after_forward`, the loss is taken between `before_loss` and `after_loss`, the gradients between
-`before_backward` and `after_backward`, and the optimisers step between `before_update` and `after_update`. A share
-that may change nothing is not read at all. A method may ask for the share's microbatches once more in
-`change_gradients` (`state.recompute`); after it the share's gradients are weighted and added to those of the shares
-before it. A run may evaluate between steps too; then the two hooks around an evaluation run there as well.
-`after_run` is the last of all, when the final metrics are known.
+`change_model` runs before the optimisers are built; `before_fit` runs in each process of the run, so again after a
+resume. Shares are read and augmented before `change_examples`, and are on the device before `change_batch`. The model
+runs between `before_forward` and `after_forward`, the loss is computed between `before_loss` and `after_loss`, the
+gradients between `before_backward` and `after_backward`, and the optimisers step between `before_update` and
+`after_update`. A share that may change nothing is not read at all. In `change_gradients` a method may run the share's
+microbatches again (`state.recompute`); then the share's gradients are weighted and added to those of the shares before
+it. Where a run evaluates between steps, the two hooks around an evaluation run there too. `after_run` comes last, when
+the final metrics are known.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,13 +60,13 @@ from explorer.errors import CheckpointError, RecipeError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
-BLANK = 2  # examples to meet the layers with: what normalises over a batch takes no fewer
+BLANK = 2  # examples with which to discover the layers: normalisation over a batch needs two
 OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit", "after_run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What the loop trains and how: everything but the methods."""
+    """The model, data and settings of a run: everything except the methods."""
 
     model: nn.Module
     task: Task
@@ -79,13 +79,13 @@ class Setting:
     precision: Precision = "fp32"
     microbatch_size: int | None = None  # rows of one pass; None: the whole share
     resources: Mapping[type, Any] = field(default_factory=dict)  # for the methods: see `State.resources`
-    draw: bool = True  # initial weights by seed and name; False: the model comes with its own
-    begin: Callable[[nn.Module], None] = lambda model: None  # gives the changed model other values than drawn ones
+    draw: bool = True  # draw initial weights by seed and name; False: keep the model's own
+    begin: Callable[[nn.Module], None] = lambda model: None  # loads initial values into the changed model
 
 
 @dataclass(slots=True)
 class Loop:
-    """A run in memory. `step()` does one optimiser step; saving, logging and stopping are its caller's."""
+    """A run in memory. `step()` takes one optimiser step; saving, logging and stopping are the caller's."""
 
     setting: Setting
     methods: Sequence[Method]  # in acting order
@@ -103,7 +103,7 @@ class Loop:
         setting = self.setting
         self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
         self._modes = autocast(setting.batches.device, setting.precision)
-        # The model: drawn before surgery, so that a method's surgery does not move the draws of what was there.
+        # Weights are drawn before surgery, so that surgery does not change the draws of modules that were there before.
         if setting.draw:
             initialise(setting.model, seed=setting.seed)
         setting.model.to(setting.batches.device)
@@ -119,8 +119,8 @@ class Loop:
             recompute=self._recompute,
         )
         self.call("change_model")
-        setting.begin(setting.model)  # after surgery: the values that it gives are those of the changed model
-        # Everything below counts parameters and layers, so it follows the last change of the model.
+        setting.begin(setting.model)  # after surgery: its values are those of the changed model
+        # Everything below depends on parameters and layers, so it follows the last change of the model.
         self._gradients = Gradients(setting.model)
         self.state.resources[Guard] = self._gradients.guard
         self._trainable = frozenset(name for name, p in self._gradients.parameters.items() if p.requires_grad)
@@ -151,7 +151,7 @@ class Loop:
         }
 
     def _optimizers(self, parameters: dict[str, nn.Parameter]) -> tuple[Optimizer, ...]:
-        """Return those of the method that owns the update rule, or the recipe's own."""
+        """Return the optimisers of the method that owns the update rule, or else the recipe's own."""
         for method in self.methods:
             built = method.build_optimizers(parameters, self.setting.optimizer, state=self.state)
             if built is not None:
@@ -173,7 +173,7 @@ class Loop:
     # --- one step ---
 
     def step(self) -> Tensor:
-        """Return one optimiser step, `state.step` included; returns the training loss, a scalar on the device."""
+        """Take one optimiser step, and advance `state.step`; return the training loss, a scalar on the device."""
         self.prepare_step()
         loss = self._passes()
         self._update()
@@ -186,7 +186,7 @@ class Loop:
 
     def prepare_step(self) -> None:
         """Plan the step: everything before the first share is read."""
-        if not self.setting.model.training:  # asked first: switching walks through every module
+        if not self.setting.model.training:  # checked first, since `train` visits every module
             self.setting.model.train()
         self._set_learning_rate()
         state, names = self.state, self.setting.batches.typing.names
@@ -201,19 +201,20 @@ class Loop:
         self.clock.lap("other")
 
     def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
-        """Return the share of a class that may change everything; of the quarantine, which never trains, nothing."""
+        """Return the share of a class, which may change everything; the quarantine never trains and may change
+        nothing."""
         everything = frozenset() if name == QUARANTINE else self._trainable
         return Share(
             name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
         )
 
     def _passes(self) -> Tensor:
-        """Return all shares of the step: their gradients, weighted, summed in order into `.grad`; the first one
-        assigns."""
+        """Run the passes of all shares; sum their weighted gradients in order into `.grad`. Return the step's loss."""
         self._gradients.clear()
         total: Tensor | None = None
         shares = [share for share in self.state.shares if share.parameters]  # the others may change nothing: not read
-        # All rows are read at once, unless the task pads a share's rows to their longest: then share by share.
+        # All rows are read at once, unless the task pads rows to the longest: then a share's rows would depend on
+        # others.
         for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
             for share, rows in zip(part, self._read(part), strict=True):
                 self._begin(share, *rows)
@@ -241,8 +242,8 @@ class Loop:
         self._begin(share, *self._read([share])[0])
 
     def _read(self, shares: Sequence[Share]) -> list[tuple[Tensor, Tensor]]:
-        """Return the raw rows of each of these shares, varied at random: inputs and labels. They are read together:
-        many small reads take far longer than a large one."""
+        """Return the augmented raw rows of each of these shares: inputs and labels. They are read together, since many
+        small reads take far longer than a large one."""
         state, batches = self.state, self.setting.batches
         slots = np.concatenate([share.slots for share in shares])
         inputs, labels = batches.read(state.examples[slots])
@@ -258,7 +259,7 @@ class Loop:
         state.share, state.raw = share, raw
         self.call("change_examples")
         clock.lap("preprocess")
-        # To the device by itself: what a model gets is a tensor of its own, wherever its rows were in the batch.
+        # Transferred separately: the model gets a tensor of its own, not a view whose place depends on other shares.
         state.batch = self.setting.batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
         clock.lap("transfer")
         state.parts = () if share.divide is None else share.divide(state)
@@ -282,9 +283,9 @@ class Loop:
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _take_parts(self, share: Share) -> Tensor:
-        """Return the same of a share whose rows may change different things: passes of each part, weighted and summed.
-        What no row of it may change is not passed. A share remains one class, so what is done with its gradients is
-        too."""
+        """Write the gradients of a share whose rows may change different tensors: each part has passes of its own,
+        which are weighted and summed. Parts that may change nothing are skipped. The share is still one class, so the
+        methods see one set of gradients."""
         state, batch, state.passed = self.state, self.state.batch, []
         assert batch is not None
         losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
@@ -305,7 +306,7 @@ class Loop:
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
 
     def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:
-        """Return one forward and backward pass; returns the detached loss."""
+        """Run one forward and backward pass; return the detached loss."""
         state, setting, clock = self.state, self.setting, self.clock
         assert state.batch is not None
         whole = isinstance(rows, slice) and rows == slice(0, len(state.batch))
@@ -313,7 +314,7 @@ class Loop:
         self.call("before_forward")
         clock.lap("other")
         with self._gradients.guarding(share):
-            # Draws are keyed by share and microbatch: a class that is absent does not move those of the others.
+            # Draws are keyed by share and microbatch: the absence of a class does not shift the draws of the others.
             draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
             with draws, self._modes:
                 outputs = self._outputs(state.rows.inputs)
@@ -323,12 +324,12 @@ class Loop:
             self.call("after_forward")
             state.loss_targets = state.rows.targets
             self.call("before_loss")
-            # A sum over the constant batch size, so that microbatches and shares add up to the loss of the whole batch,
-            # however many rows take part.
+            # Divided by the constant batch size, not by the number of rows, so that microbatches and shares add up to
+            # the loss of the whole batch.
             state.loss = _weighted(setting.task.loss(state.outputs, state.loss_targets).sum(), state.rows.weight)
             state.loss = state.loss / state.batch_size
             self.call("after_loss")
-            if not torch.isfinite(state.loss):  # before the gradients: weights stay those of the last good step
+            if not torch.isfinite(state.loss):  # before the gradients, so that weights stay those of the last good step
                 raise TrainingError(diverged(state, self._modes))
             clock.lap("forward")
             self.call("before_backward")
@@ -338,8 +339,8 @@ class Loop:
         return state.loss.detach()
 
     def _outputs(self, inputs: Tensor) -> object:
-        """Return what the model makes of these inputs. Raises `TrainingError` for a model that cannot take the size
-        that a method gives them, such as one with learned positions."""
+        """Return the model's outputs. Raises `TrainingError` for a model that cannot take inputs of the size that a
+        method gives them, such as one with learned positions."""
         try:
             return (self.state.forward or self.setting.model)(inputs)
         except (RuntimeError, ValueError, IndexError) as error:
@@ -353,8 +354,8 @@ class Loop:
             ) from error
 
     def _recompute(self) -> None:
-        """The share's passes again, on identical rows and draws; buffers such as BatchNorm's statistics stay as they
-        are."""
+        """Run the share's passes again, on identical rows and draws. Buffers stay: BatchNorm's statistics would count
+        the batch twice."""
         assert self.state.share is not None
         with self._gradients.guard.keeping_buffers():
             self._take_gradients(self.state.share)
@@ -362,7 +363,7 @@ class Loop:
     # --- the learning rate ---
 
     def learning_rate(self) -> float:
-        """Return the learning rate of the coming step, of parameters that have no peak of their own."""
+        """Return the learning rate of the coming step, for parameters without a peak of their own."""
         return self.setting.optimizer.lr * self._factor()
 
     def _set_learning_rate(self) -> None:
@@ -374,8 +375,8 @@ class Loop:
                     group["lr"] = factor * group.get("peak", self.setting.optimizer.lr)
 
     def _factor(self) -> float:
-        """Return the factor on the peak learning rates: the schedule's, by consumed examples, as the methods change
-        it."""
+        """Return the factor on the peak learning rates: the schedule's, as the methods change it."""
+        # By consumed examples, in units of the nominal batch: a schedule keeps its shape where batch sizes vary.
         setting, state, nominal = self.setting, self.state, self.setting.batches.batch_size
         pace = setting.batches.pace
         factor = setting.schedule.factor(
@@ -408,7 +409,8 @@ class Loop:
         return self.state.metrics
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that steps, by unique name: parameters, buffers, optimiser states, the methods' memory."""
+        """Return all state that steps change, by unique name: parameters, buffers, optimiser states, methods'
+        memory."""
         tensors = {f"model/{name}": tensor for name, tensor in self._model_tensors()}
         for prefix, optimizer, parameter in self._stepped():
             values = optimizer.state.get(parameter, {})
@@ -427,8 +429,8 @@ class Loop:
         for prefix, optimizer, parameter in self._stepped():
             for name in [name for name in tensors if name.startswith(prefix)]:
                 like = parameter if tensors[name].shape == parameter.shape else tensors[name]
-                # In the parameter's layout, not the file's, and on its device: fused optimisers walk both in memory
-                # order, and keep their step counters on the same device.
+                # In the parameter's layout, not the file's, and on its device: fused optimisers read both in memory
+                # order and keep their step counters on the same device.
                 value = torch.empty_like(like, dtype=tensors[name].dtype, device=parameter.device, requires_grad=False)
                 optimizer.state[parameter][name.removeprefix(prefix)] = value.copy_(tensors[name])
         for method, memory in self.state.memory.items():
@@ -441,7 +443,7 @@ class Loop:
         yield from self._gradients.buffers.items()
 
     def _stepped(self) -> Iterator[tuple[str, Optimizer, nn.Parameter]]:
-        """Every parameter with the optimiser that steps it and the prefix of its state's names."""
+        """Yield every parameter with its optimiser and the prefix of its state's names."""
         names = {id(parameter): name for name, parameter in self._gradients.parameters.items()}
         for region in self.state.regions.values():
             for index, optimizer in enumerate(region.optimizers):
@@ -450,7 +452,7 @@ class Loop:
 
 
 def _weighted(total: Tensor, weight: float) -> Tensor:
-    """Multiply by the weight; the weight of ordinary rows, 1, changes no bit and costs no kernel."""
+    """Multiply by the weight; a weight of 1, that of ordinary rows, costs no kernel."""
     return total if weight == 1.0 else total * weight
 
 
@@ -464,6 +466,6 @@ def _taken(tensors: dict[str, Tensor], name: str, *, like: Tensor) -> Tensor:
 
 
 def _cut(size: int, microbatch_size: int | None) -> list[slice]:
-    """Return consecutive rows, `microbatch_size` at a time."""
+    """Return slices of consecutive rows, `microbatch_size` at a time."""
     length = microbatch_size or size
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]

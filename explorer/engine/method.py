@@ -29,34 +29,34 @@ from explorer.errors import RecipeError
 
 
 class Kind(IntEnum):
-    """Where a method acts. Hooks run in this order: a mixed example has no loss to rank, so SELECT precedes MIX."""
+    """The place of a method in the acting order, which is that of these numbers."""
 
-    SURGERY = 0  # changes the model before there is an optimiser
+    SURGERY = 0  # changes the model before the optimisers are built
     OPTIMIZER = 1  # owns the update rule
     PLAN = 2  # decides who may change what in a step, or how large steps are
     EXAMPLE = 3  # changes examples one by one, as they were read
     SHAPE = 4  # changes the shape of the whole batch
-    SELECT = 5  # drops examples
+    SELECT = 5  # drops examples; before MIX, since a mixed example has no loss of its own to rank
     MIX = 6  # mixes examples
-    TARGET = 7  # changes loss targets alone
-    LAYOUT = 8  # memory format and execution, after all that changes shapes
+    TARGET = 7  # changes only loss targets
+    LAYOUT = 8  # memory format and execution, after all changes of shape
     RECOMPUTE = 9  # takes gradients at other parameters
     GRADIENT = 10  # changes the summed gradient
     AVERAGE = 11  # averages weights after the update
-    RECORD = 12  # observes and writes down; changes nothing
+    RECORD = 12  # observes and records; changes nothing
 
 
 class Saving(IntEnum):
-    """Whether a checkpoint may be written between two steps."""
+    """A method's answer whether a checkpoint may be written between two steps."""
 
     NOT_NOW = 0
     ALLOWED = 1
-    KEPT = 2  # one is written now, and stays when the run is done
+    KEPT = 2  # one is written now, and kept after the run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moment:
-    """A point of a planned run, enough for a schedule."""
+    """A step of a planned run: all that a schedule depends on."""
 
     step: int
     total_steps: int
@@ -65,13 +65,13 @@ class Moment:
 
     @property
     def progress(self) -> float:
-        """Share of the planned examples that the steps before it take, in [0, 1); with equal batches, of the steps."""
+        """The share of the planned examples that earlier steps take, in [0, 1); with equal batches, of the steps."""
         return progress(self.pace, self.step, self.total_steps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """What a run will be, enough for a method to refuse it before it starts."""
+    """A planned run, as far as a method needs it to refuse the run before it starts."""
 
     task: TaskName
     example_shape: tuple[int, ...]  # C H W, C D H W, or T
@@ -86,16 +86,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a parameter is counted in, for people: `Annotated[float, Field(...), Unit("pixels")]`."""
+    """The unit of a parameter, for display: `Annotated[float, Field(...), Unit("pixels")]`."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Method(ABC):
-    """A training method. Hooks do nothing unless a subclass defines them; the loop in `engine.loop` says when they run.
+    """A training method. Hooks do nothing unless a subclass defines them; `engine.loop` documents when they run.
 
-    `before_*` and `change_*` hooks run in order, `after_*` hooks in reverse order; observers (RECORD) always last.
+    `before_*` and `change_*` hooks run in acting order, `after_*` hooks in reverse; observers (RECORD) always last.
     """
 
     name: ClassVar[str]
@@ -108,37 +108,36 @@ class Method(ABC):
     routing: ClassVar[str]  # how it behaves under a routing policy; empty if it conflicts with one
     before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
-    conflicts_with: ClassVar[dict[str, str]] = {}  # method name: why they cannot be combined
-    mixes: ClassVar[bool] = False  # a row that it leaves may hold content of other rows of its class
+    conflicts_with: ClassVar[dict[str, str]] = {}  # method name: reason why they cannot be combined
+    mixes: ClassVar[bool] = False  # a row of its output may hold content of other rows of its class
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
 
     makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes
-    traits: ClassVar[Traits] = Traits()  # what a reader of the run's ledger has to know of it
+    traits: ClassVar[Traits] = Traits()  # what readers of the run's ledger need to know about it
 
     def neutral(self) -> Self | None:
-        """Return the same method at zero strength, bit-identical to leaving it out; None where no such thing exists."""
+        """Return the method at zero strength, bit-identical to leaving it out; None where there is no such setting."""
         return None
 
     def twin(self) -> "Method | None":
-        """Return of a method that drops examples, the one that drops as many at random and does nothing else: its
-        control."""
+        """Return the control of a method that drops examples: one that drops as many at random. None for others."""
         return None
 
     def check(self, planned: Planned) -> None:
-        """Raise `RecipeError` for a run that it cannot serve, without its own name, which the caller puts before it.
-        Asked when a run is planned, before anything starts."""
+        """Raise `RecipeError` for a run that the method does not support. The caller adds the method's name. Called
+        when a run is planned, before anything starts."""
 
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
-        """Say what a user should know of such a run on this model, which surgery has changed: nothing that stops it, in
-        whole sentences without the method's name."""
+        """Return warnings about such a run on this model, which surgery has changed: whole sentences, without the
+        method's name."""
         return []
 
     def pace(self, *, batch_size: int, examples: int) -> Pace | None:
-        """Return the batch sizes of a run of so many examples, if this method decides them."""
+        """Return the batch sizes of a run of `examples` examples, if this method decides them."""
         return None
 
     def learning_rate(self, factor: float, moment: Moment) -> float:
-        """Return the factor on the peak learning rate, given the schedule's."""
+        """Return the factor on the peak learning rate, given that of the schedule and of earlier methods."""
         return factor
 
     def build_optimizers(
@@ -146,18 +145,18 @@ class Method(ABC):
     ) -> tuple[Optimizer, ...] | None:
         """Return the optimisers of one region, by parameter name, if this method owns the update rule (kind OPTIMIZER).
 
-        A parameter group with a key `peak` has that for its peak learning rate, others `spec.lr`. What steps is in
-        `optimizer.state[parameter]` as tensors: the engine saves and restores those.
+        The peak learning rate of a parameter group is its key `peak`, or else `spec.lr`. State is kept as tensors in
+        `optimizer.state[parameter]`, which the engine saves and restores.
         """
         return None
 
     def phase(self, moment: Moment) -> str:
-        """Return a name for the speed of this step, such as "size 16"; "" if the method never changes the speed of a
-        step."""
+        """Return a name for the phase that this step's speed belongs to, such as "size 16"; "" if the method never
+        changes the speed of steps."""
         return ""
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        """Return the running state at step 0, made after the optimisers. Later it is in `state.memory[name]`."""
+        """Return the running state at step 0, made after the optimisers. It lives in `state.memory[name]`."""
         return {}
 
     def saving(self, state: State) -> Saving:
@@ -165,7 +164,7 @@ class Method(ABC):
         return Saving.ALLOWED
 
     def metrics(self, state: State) -> dict[str, float]:
-        """Return what it found out about the whole run, by name in `run_files.METRICS`; asked once, at its end."""
+        """Return metrics about the whole run, by name in `run_files.METRICS`; called once, at its end."""
         return {}
 
     def change_model(self, state: State) -> None: ...
@@ -237,17 +236,18 @@ def ordered(methods: Iterable[Method]) -> tuple[Method, ...]:
 
 
 def acting(hook: str, methods: Iterable[Method]) -> list[Method]:
-    """Of methods in acting order, those that define a hook, in the order in which it runs."""
+    """Return the methods that define a hook, in the order in which it runs. `methods` are in acting order."""
     users = [method for method in methods if getattr(type(method), hook) is not getattr(Method, hook)]
     if not hook.startswith("after_"):
         return users
+    # `after_*` hooks unwind in reverse, like nested blocks; observers stay last, to see what the others have left.
     observers = [method for method in users if method.kind is Kind.RECORD]
     return [method for method in reversed(users) if method.kind is not Kind.RECORD] + observers
 
 
 def _refuse_conflict(one: Method, other: Method) -> None:
     if one.name == other.name:
-        raise RecipeError(f"method {one.name!r} is given twice: each method may stand once in a recipe")
+        raise RecipeError(f"method {one.name!r} is given twice: expected each method at most once")
     if one.kind is other.kind and one.kind in EXCLUSIVE:
         raise RecipeError(f"methods {one.name!r} and {other.name!r} cannot be combined: {EXCLUSIVE[one.kind]}")
     reason = one.conflicts_with.get(other.name) or other.conflicts_with.get(one.name)
@@ -256,7 +256,7 @@ def _refuse_conflict(one: Method, other: Method) -> None:
 
 
 def _within(methods: list[Method]) -> list[Method]:
-    """Methods of one kind, already alphabetical, by their declarations."""
+    """Return methods of one kind, given in alphabetical order, in the order of their declarations."""
     by_name = {method.name: method for method in methods}
     earlier: dict[str, set[str]] = {name: set() for name in by_name}
     for method in methods:
@@ -269,6 +269,7 @@ def _within(methods: list[Method]) -> list[Method]:
         sorter.prepare()
     except CycleError as error:
         raise RecipeError(f"methods declare a circular order: {' -> '.join(error.args[1])}") from error
+    # The first by alphabet of all that are ready: the order depends on nothing but the set of methods.
     result: list[Method] = []
     ready: set[str] = set()
     while sorter.is_active():

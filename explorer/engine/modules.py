@@ -1,13 +1,13 @@
-"""Changing a model's modules, in place: what surgical methods share.
+"""In-place changes of a model's modules, which surgical methods share.
 
-    replace_modules    puts other modules in the place of some
-    change_modules     changes some where they are, mostly by `mix_in`
-    lower              normalises in the number format of autocast, by a behaviour that is mixed in
+    replace_modules    replaces modules by others
+    change_modules     changes modules where they are, mostly by `mix_in`
+    lower              makes layers normalise in the number format of autocast
     initialise         draws initial weights by (run seed, module name)
 
-A behaviour is a class that is mixed into a module's own: it overrides `forward`, or what that calls, and calls
-`super()`. The module stays what it was (parameters, buffers, hooks, children, mode, names), every reference to it meets
-the new behaviour, and several behaviours of one module all act. torch's parametrisations work in the same way.
+A behaviour is a class that is mixed into a module's own class: it overrides `forward`, or a method that `forward`
+calls, and calls `super()`. The module keeps its parameters, buffers, hooks, children, mode and names, every reference
+to it sees the new behaviour, and several behaviours of one module all act. torch's parametrisations work in this way.
 """
 
 from abc import abstractmethod
@@ -27,15 +27,15 @@ Replace = Callable[[nn.Module, str], nn.Module | None]  # of a module and its fu
 
 
 def replace_modules(model: nn.Module, replace: Replace, *, method: str, target: str) -> list[str]:
-    """Put `replace(module, name)` in the place of every module for which it is not None; return their names.
+    """Replace every module by `replace(module, name)` where that is not None; return their names.
 
-    A module that is shared stays shared. Raises `RecipeError` if nothing matched: surgery that changes nothing is a
-    mistake in the recipe. `target` says in the message what was looked for.
+    A shared module stays shared. Raises `RecipeError` if nothing matched, since surgery that changes nothing is a
+    mistake in the recipe; the message names `target` as what was expected.
     """
     made: dict[nn.Module, nn.Module] = {}
     names = []
     for parent_name, parent in list(model.named_modules()):
-        for name, child in list(parent._modules.items()):  # named_children leaves out the second name of a module
+        for name, child in list(parent._modules.items()):  # `named_children` omits the second name of a shared module
             if child is None:
                 continue
             full = f"{parent_name}.{name}".lstrip(".")
@@ -57,10 +57,10 @@ Change = Callable[[nn.Module, str], bool]  # of a module and its full name: whet
 
 
 def change_modules(model: nn.Module, change: Change, *, method: str, target: str) -> list[str]:
-    """Ask `change(module, name)` of every module, the model itself included; return the names of those it changed.
+    """Call `change(module, name)` for every module, the model included; return the names of those that it changed.
 
-    Raises `RecipeError` if there were none: surgery that changes nothing is a mistake in the recipe. `target` says in
-    the message what was looked for.
+    Raises `RecipeError` if there were none, since surgery that changes nothing is a mistake in the recipe; the message
+    names `target` as what was expected.
     """
     names = [name for name, module in list(model.named_modules()) if change(module, name)]
     if not names:
@@ -69,7 +69,7 @@ def change_modules(model: nn.Module, change: Change, *, method: str, target: str
 
 
 def mix_in(behaviour: type, module: nn.Module) -> None:
-    """Put a behaviour before what the module does already.
+    """Give the module a behaviour, on top of those that it has.
 
     >>> class Doubled:
     ...     def forward(self, input):
@@ -91,12 +91,12 @@ def _mixed(behaviour: type, kind: type) -> type:
 
 
 class LowPrecision(nn.Module):
-    """A behaviour for normalisation layers; a subclass says how that kind of layer normalises.
+    """Behaviour of normalisation layers in low precision; a subclass defines how its kind of layer normalises.
 
-    Autocast on GPUs runs normalisation in fp32 and hands fp32 on. Here input, gain and shift are rounded to the format
-    of autocast first and the result stays in it; the kernel's own sums are fp32 either way. Where autocast is off, as
-    in every evaluation, nothing changes. On CPUs autocast leaves bf16 input to such a layer in bf16 by itself, so only
-    fp32 input is new there, and no time is saved.
+    On GPUs, autocast runs normalisation in fp32 and returns fp32. Here input, gain and shift are rounded to the format
+    of autocast first, and the result stays in it; the kernel's own sums are fp32 either way. Where autocast is off, as
+    in every evaluation, nothing changes. On CPUs, autocast already leaves bf16 input of such a layer in bf16, so only
+    fp32 input changes there, and no time is saved.
     """
 
     weight: Tensor | None
@@ -116,9 +116,9 @@ class LowPrecision(nn.Module):
 
 
 def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, method: str, target: str) -> list[str]:
-    """Mix `by` into every layer of that kind, in place; return the names of those changed.
+    """Mix `by` into every layer of type `kind`, in place; return their names.
 
-    Raises `RecipeError` if there is none.
+    `method` and `target` name the method and the expected layers in the `RecipeError` raised if there are none.
     """
 
     def change(module: nn.Module, name: str) -> bool:
@@ -131,7 +131,7 @@ def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, me
 
 
 def check_precision(planned: Planned) -> None:
-    """Raise `RecipeError` for a run in fp32, in which nothing would change."""
+    """Raise `RecipeError` for a run in fp32, where low precision would change nothing."""
     if planned.precision != "bf16":
         raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16")
 
@@ -142,9 +142,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def initialise(model: nn.Module, *, seed: int, prefix: str = "") -> None:
-    """Draw the parameters of every module that knows how (`reset_parameters`) from a stream of its own name.
+    """Draw the parameters of every module that defines `reset_parameters` from a stream keyed by its name.
 
-    `prefix` is the name of `model` where it is a part of a larger one, as what surgery puts in is.
+    `prefix` is the name of `model` within a larger model, such as that of a module that surgery adds.
     """
     for name, module in model.named_modules(prefix=prefix):
         reset = getattr(module, "reset_parameters", None)
@@ -154,10 +154,10 @@ def initialise(model: nn.Module, *, seed: int, prefix: str = "") -> None:
 
 
 def initialised(build: Callable[[], Module], *, seed: int, name: str, like: Tensor) -> Module:
-    """Return what `build` makes, with weights drawn by (seed, name), of the type of `like` and on its device.
-
-    Built and drawn on the CPU, wherever it goes, so that the numbers are the same; the global generator stays.
-    """
+    """Return the module that `build` makes, with weights drawn by (seed, name), of the type and on the device of
+    `like`."""
+    # Built and drawn on the CPU, whatever its device, so that the numbers are the same everywhere. The build has a
+    # stream of its own, since constructors draw too.
     with torch_stream(torch.device("cpu"), seed, "build", name), torch.device("cpu"):
         module = build()
         initialise(module, seed=seed, prefix=name)

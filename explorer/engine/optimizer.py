@@ -32,7 +32,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerSpec(ABC):
-    """An optimiser by name and parameters; `lr` is the peak that the schedule multiplies."""
+    """An optimiser by name and parameters; `lr` is the peak, which the schedule multiplies."""
 
     name: ClassVar[str]
 
@@ -77,7 +77,7 @@ class AdamWSpec(OptimizerSpec):
 
 
 class DecoupledSGD(SGD):
-    """SGD whose groups carry `decoupled`: decay applied to the weights, not to the gradient."""
+    """SGD with decoupled weight decay: the key `decoupled` of a group decays its weights, not their gradient."""
 
     def __init__(self, groups: list[dict], *, lr: float, momentum: float, nesterov: bool) -> None:
         super().__init__(groups, lr=lr, momentum=momentum, nesterov=nesterov, fused=True)
@@ -88,9 +88,11 @@ class DecoupledSGD(SGD):
             updated = [p for p in group["params"] if p.grad is not None]
             if group["decoupled"] and updated:
                 torch._foreach_mul_(updated, 1 - group["lr"] * group["decoupled"])  # pyright: ignore[reportPrivateImportUsage]
+        # torch's fused kernel takes the momenta of a call to be all new or all old. Where some parameters have their
+        # first gradient now, it is called twice, each time with the gradients of the other parameters hidden.
         updated = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         old, new = [p for p in updated if self.state.get(p)], [p for p in updated if not self.state.get(p)]
-        for apart in (new, old) if old and new else ([],):  # torch's kernel takes all momenta as new, or none
+        for apart in (new, old) if old and new else ([],):
             gradients = [p.grad for p in apart]
             for p in apart:
                 p.grad = None
@@ -108,7 +110,7 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
 
 
 def decay_groups(parameters: Iterable[nn.Parameter], *, weight_decay: float) -> list[dict]:
-    """Parameter groups with a key `decoupled`, their decay: matrices that have it, and vectors that have none."""
+    """Return parameter groups with their decay under the key `decoupled`: matrices decay, vectors do not."""
     everything = list(parameters)
     matrices = [p for p in everything if p.ndim >= 2]
     vectors = [p for p in everything if p.ndim < 2]
@@ -128,24 +130,22 @@ class Schedule(ABC):
     name: ClassVar[str]
 
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the full schedule's steps
-    scale_warmup: bool = False  # whether a smaller budget shortens the warm-up too
+    scale_warmup: bool = False  # a smaller budget shortens the warm-up too
 
     @abstractmethod
     def decay(self, progress: float) -> float:
-        """Return the factor after warm-up, for the share of the remaining steps that is done, in [0, 1)."""
+        """Return the factor after warm-up. `progress` is the share of the remaining steps that is done, in [0, 1)."""
 
     def warmup_steps(self, steps: float) -> int:
-        """Return the length of the warm-up for a schedule of `steps`: rounded half up, at least 1 unless there is
-        none."""
+        """Return the warm-up steps of a schedule of `steps`: rounded half up, and at least 1 if there is a warm-up."""
         return max(1, int(self.warmup * steps + 0.5)) if self.warmup else 0
 
     def factor(self, step: float, *, total_steps: float, full_steps: int) -> float:
         """Return the factor on the peak learning rate at `step` of `total_steps`; `full_steps` is the full schedule's
         length.
 
-        Steps of the nominal batch: where a schedule of batch sizes takes smaller ones, they are fractions of these.
-        The first step of a warm-up of n steps has factor 1/n, so it is not wasted. A warm-up that fills the whole
-        budget never decays.
+        Steps are those of the nominal batch: a step with a smaller batch counts as a fraction. The first step of a
+        warm-up of n steps has factor 1/n, so it is not wasted. A warm-up that fills the whole budget never decays.
         """
         warm = self.warmup_steps(total_steps if self.scale_warmup else full_steps)
         if step < warm:

@@ -12,17 +12,17 @@ Precision = Literal["fp32", "bf16"]
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """The context in which the forward pass runs."""
+    """Return the context in which the forward pass runs."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 def autocast_type(device: torch.device) -> torch.dtype | None:
-    """Return the number format that autocast computes in on that kind of device now; None where it is off."""
+    """Return autocast's present number format for this kind of device; None where autocast is off."""
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
 
 
 def native_bf16(device: torch.device) -> bool:
-    """Return whether the hardware multiplies in bf16 itself. Where it does not, bf16 is right but slower than fp32."""
+    """Return whether the hardware multiplies in bf16. Where it does not, bf16 is correct but slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

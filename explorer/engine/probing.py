@@ -1,4 +1,4 @@
-"""Looking at a model without a trace: what scores examples, or probes layers, changes nothing by it."""
+"""Evaluation of a model during training without side effects: for scores of examples and probes of layers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +15,11 @@ NOTHING = Open(frozenset(), frozenset())
 
 @contextmanager
 def undisturbed(state: State) -> Iterator[None]:
-    """Within the block the model is in evaluation mode and nothing has a gradient; at its end every module's mode, and
-    torch's generator, are as they were. Evaluation mode leaves BatchNorm's statistics and dropout alone; what a model
-    writes to itself all the same is put back, and `TrainingError` raised if it is a parameter."""
+    """Put the model in evaluation mode without gradients for the block; restore modules' modes and torch's generator.
+
+    Evaluation mode switches dropout off and keeps BatchNorm's statistics. Buffers that the model writes nevertheless
+    are restored; `TrainingError` is raised for a parameter.
+    """
     model, batches = state.model, state.resource(Batches)
     training = {module: module.training for module in model.modules()}
     try:

@@ -1,9 +1,9 @@
-"""What a run knows about itself while it trains. Each field says who writes it and when; nothing else writes it.
+"""The state of a run while it trains. Each field says who writes it and when; nothing else writes it.
 
 A step works on *shares*: the rows of one provenance class, the tensors that they may change and how strongly. An
-ordinary step is one share of all rows that may change everything in the one region there is; freezing and routing
-narrow the shares, gradient accumulation cuts each of them into microbatches. No computation works on two shares at
-once, so a share's numbers do not depend on any other's content.
+ordinary step is one share of all rows that may change everything in the only region; freezing and routing narrow the
+shares, gradient accumulation cuts each of them into microbatches. No computation works on two shares at once, so a
+share's numbers do not depend on any other's content.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ def progress(pace: Pace | None, step: int, total_steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Region:
-    """Parameters that are stepped together, and apart from all others."""
+    """Parameters with optimisers of their own."""
 
     name: str
     parameters: dict[str, nn.Parameter]
@@ -43,7 +43,7 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
-    """Rows of a share that may change less than the share may: passes of their own."""
+    """Rows of a share that may change less than the share may, and so have passes of their own."""
 
     slots: np.ndarray  # int64, ascending: of the share's
     parameters: frozenset[str]
@@ -59,7 +59,7 @@ class Share:
     code: int
     slots: np.ndarray  # int64, ascending: their places in the nominal batch
     parameters: frozenset[str]  # gradients for these only; none: not read, no forward, no backward
-    buffers: frozenset[str]  # that its forward passes may change; the others are put back
+    buffers: frozenset[str]  # that its forward passes may change; the others are restored
     weights: Mapping[str, float] = field(default_factory=dict)  # factor on a parameter's gradient; absent: 1
     regions: frozenset[str] = frozenset()  # the sealed regions that take part in its forward
     divide: "Callable[[State], tuple[Part, ...]] | None" = None  # tells its rows apart once they are read; None: alike
@@ -76,14 +76,14 @@ class State:
     model: nn.Module
     pace: Pace | None = None  # batch sizes by step; None: all equal
     modes: AbstractContextManager[object] = field(default_factory=nullcontext)  # number formats of a forward pass
-    resources: dict[type, Any] = field(default_factory=dict)  # what the run was given next to its recipe, by type
+    resources: dict[type, Any] = field(default_factory=dict)  # objects given to the run besides its recipe, by type
 
     # Written by the engine before `before_step`: the size of this step's batch. Every loss is divided by it, however
     # many rows take part.
     batch_size: int
 
-    # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name; and what runs
-    # the model in training passes. All other passes run the model itself.
+    # Written by methods in `change_model`: the sealed region of each parameter that is in one, by name; and a function
+    # that runs the model in training passes, such as a compiled one. All other passes run the model itself.
     sealed: dict[str, str] = field(default_factory=dict)
     forward: Callable[[Tensor], Tensor] | None = None
 
@@ -97,9 +97,9 @@ class State:
     step: int = 0
     examples: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
-    # Written by the engine before `change_plan`; replaced by the methods that say who may change what. `admission` has
-    # the codes of the classes that the policy lets change a parameter now, whether they are in the batch or not and
-    # whatever is decided about them; empty: everybody everything.
+    # Written by the engine before `change_plan`; replaced by the methods that freeze and route. `admission` has, by
+    # parameter, the codes of the classes that the policy admits to it now, whether or not they are in this batch;
+    # empty: every class is admitted everywhere.
     shares: tuple[Share, ...] = ()
     admission: dict[str, frozenset[int]] = field(default_factory=dict)
 
@@ -108,7 +108,7 @@ class State:
     raw: Tensor | None = None  # its examples as they were read (uint8), before `change_examples`; replaced there
     batch: Batch | None = None  # its rows, before `change_batch`; replaced by the methods that change the batch
     parts: tuple[Part, ...] = ()  # of a share that is divided, before `change_batch`; none: its rows are all alike
-    passed: list[Part] = field(default_factory=list)  # what passes of parts took, before `change_gradients`
+    passed: list[Part] = field(default_factory=list)  # the parts as they were passed, before `change_gradients`
     gradients: dict[str, Tensor] = field(default_factory=dict)  # unweighted sums, before `change_gradients`; likewise
 
     # Written by the engine for each microbatch of the share, in this order.
@@ -121,8 +121,8 @@ class State:
     # that broadcasts to the parameter's; absent: 1.
     scales: dict[str, Tensor] = field(default_factory=dict)
 
-    # Written by the methods that compile in the course of a step, whose time is then that of no other step; taken back
-    # by the engine at its end.
+    # Written by the methods that compile during a step, whose time then says nothing about other steps; reset by the
+    # engine at its end.
     compiled: bool = False
 
     # Written by the engine after each evaluation, before `after_evaluation`.
@@ -137,7 +137,7 @@ class State:
         return progress(self.pace, self.step, self.total_steps)
 
     def resource(self, kind: type[Resource]) -> Resource:
-        """Return what the run was given of this type. Raises `RecipeError` if it was not."""
+        """Return the run's resource of this type. Raises `RecipeError` if it has none."""
         if kind not in self.resources:
             raise RecipeError(f"this run was given no {kind.__name__.lower()}: expected 'governance:' in the recipe")
         return self.resources[kind]
@@ -146,8 +146,8 @@ class State:
 def deny(share: Share, layers: Iterable[Leaf]) -> Share:
     """Return the share without these layers' parameters and buffers: the mechanism of freezing and routing.
 
-    A layer that is denied to a share gets no gradient from it, and its buffers are as they were after its passes.
-    Freezing is denying a layer to every share.
+    A layer that is denied to a share gets no gradient from it, and its buffers are restored after the share's passes.
+    Freezing denies a layer to every share.
     """
     denied = list(layers)
     parameters = {name for leaf in denied for name in leaf.parameters}

@@ -1,4 +1,4 @@
-"""Timing single steps of a loop without training it to its end: what a profile is made of."""
+"""Timing of single steps of a loop, from which profiles are made."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 def time_steps(loop: Loop, place: Place, *, count: int) -> float:
-    """Mean seconds of `count` executions of that step, the device synchronised around them.
+    """Return the mean seconds of `count` executions of that step, with the device synchronised around them.
 
     The parameters move, the step number does not: data, sizes and frozen layers are those of that step.
     """
@@ -38,7 +38,7 @@ def time_steps(loop: Loop, place: Place, *, count: int) -> float:
 
 
 def time_window(loop: Loop, place: Place, *, count: int) -> Window:
-    """Return the same, with the processor time of all threads of this process over wall time."""
+    """Time `count` executions like `time_steps`, and the processor time of all threads of this process meanwhile."""
     _synchronise(loop)
     processor, start = time.process_time(), time.perf_counter()
     for _ in range(count):
@@ -49,7 +49,7 @@ def time_window(loop: Loop, place: Place, *, count: int) -> Window:
 
 
 def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
-    """Mean seconds of that step by part (the fields of `Timings` that are not zero), synchronised at every part."""
+    """Return the mean seconds of that step by part (nonzero fields of `Timings`), synchronised at every part."""
     loop.clock = Clock(loop.setting.batches.device, warmup_steps=0, split=True)
     for _ in range(count):
         loop.clock.start_step(0)
@@ -60,7 +60,7 @@ def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
 
 @torch.no_grad()
 def time_inference(loop: Loop, *, examples: int, count: int) -> float:
-    """Mean seconds for one example in evaluation mode, fp32, in batches of `examples`."""
+    """Return the mean seconds for one example in evaluation mode, fp32, in batches of `examples`."""
     batches = loop.setting.batches
     inputs = batches.prepare(batches.dataset.test.inputs[:examples])
     loop.setting.model.eval()

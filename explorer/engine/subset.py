@@ -1,12 +1,12 @@
-"""Training on a part of each batch: when, on how many, on which, and what that does to the loss.
+"""Training on a subset of each batch: when, on how many rows, which ones, and with what loss.
 
-The rows that are kept count as if they were all: their loss is the mean over them, so the length of a step does not
-depend on how many were dropped. Every slot of the nominal batch draws a number of its own, whether its example is here
-or not, so leaving a class out changes nothing for the others.
+The loss is the mean over the rows that are kept, so the length of a step does not depend on how many were dropped.
+Every slot of the nominal batch draws a number of its own, whether or not its example is present, so that leaving a
+class out changes nothing for the others.
 
-Rows are drawn one after the other without replacement, with probabilities in proportion to weights w. Who divides an
-exponential number by the weight of each row, and takes the smallest quotients, has drawn just so: the minimum falls to
-a row with probability w over the sum of all w, and what is left of the others after it is exponential again.
+Rows are drawn one by one without replacement, with probabilities in proportion to weights w. An equivalent draw divides
+an exponential number by the weight of each row and takes the smallest quotients: a row has the minimum with probability
+w over the sum of all w, and what remains of the other numbers after it is exponential again (memoryless).
 Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006.
 
 Shapes: N rows of a share, B slots of the nominal batch.
@@ -31,20 +31,21 @@ CHOSEN = "each method chooses the examples of a step: the second would choose am
 
 
 def kept(rows: int, *, keep: float) -> int:
-    """Return how many of so many rows train: their share `keep`, rounded down, and one at least."""
-    return max(1, int(rows * keep + 1e-9))  # 0.29 * 100 is just below 29
+    """Return how many of these rows train: the share `keep`, rounded down, at least one."""
+    return max(1, int(rows * keep + 1e-9))  # 0.29 * 100 is just below 29 in binary
 
 
 def race(log_weights_N: Tensor, numbers_N: Tensor, *, count: int) -> Tensor:
-    """Return the `count` rows, ascending, that are drawn without replacement in proportion to weights, given by their
-    logarithms; `numbers_N` are exponential."""
+    """Return `count` rows, ascending, drawn without replacement in proportion to weights, which are given as
+    logarithms. `numbers_N` are exponential."""
+    # In logarithms, where no weight under- or overflows; stable, so that equal times keep the order of rows everywhere.
     times = numbers_N.log() - log_weights_N
     return times.sort(stable=True).indices[:count].sort().values
 
 
 def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) -> Tensor:
-    """Return an exponential number for every row, N, float64, on the device of `slots`: that of its slot. Rows of one
-    slot, as pieces of a long text are, have one each."""
+    """Return the exponential number of each row's slot, N, float64, on the device of `slots`. Rows of one slot, such as
+    pieces of a long text, have one each."""
     order = slots.sort(stable=True)
     earlier = torch.empty_like(slots)  # how many rows of its slot come before a row
     earlier[order.indices] = torch.arange(len(slots), device=slots.device) - torch.searchsorted(
@@ -55,13 +56,13 @@ def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) ->
 
 
 def train_on(batch: Batch, rows: Tensor) -> Batch:
-    """Return the batch with these rows only, weighted so that they stand for all."""
+    """Return the batch with these rows only, weighted so that they represent all."""
     return replace(batch.rows(rows), weight=batch.weight * len(batch) / len(rows))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subset(Method):
-    """A method that drops examples: from `start` to `end` of training, except in every `interrupt`-th step."""
+    """Method that drops examples from `start` to `end` of training, except in every `interrupt`-th step."""
 
     kind: ClassVar[Kind] = Kind.SELECT
 

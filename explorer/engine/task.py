@@ -1,4 +1,4 @@
-"""Tasks: the loss and the metrics that training needs to know next to the model.
+"""Tasks: the losses and metrics with which models are trained and evaluated.
 
 Shapes: B examples, T tokens, H rows, W columns, K classes.
 """
@@ -23,16 +23,16 @@ EVALUATION_PIXELS = 2**19  # of images with a class for each pixel
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task(ABC):
-    """A loss of each example, and metrics on the test side."""
+    """A loss for each example, and metrics on the test side."""
 
     classes: int
 
-    axis: ClassVar[int | None] = None  # of the outputs, along which their classes are; None: the outputs are no logits
+    axis: ClassVar[int | None] = None  # the class axis of the outputs; None: the outputs are not logits
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the entropy of the prediction for each example in nats, mean over places or tokens, B.
 
-        Raises `RecipeError` for a task whose outputs are no logits.
+        Raises `RecipeError` for a task whose outputs are not logits.
         """
         if self.axis is None:
             raise RecipeError(
@@ -48,17 +48,17 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        """Return the metrics on the test side: the model in evaluation mode, fp32, sums in float64."""
+        """Return the metrics on the test side, with the model in evaluation mode, fp32 and sums in float64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classification(Task):
-    """One label an example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
+    """One label for each example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
 
     axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """For outputs B K and targets as indices (B) or distributions (B K)."""
+        """Return the loss for outputs B K and targets as indices (B) or distributions (B K)."""
         return F.cross_entropy(outputs, targets, reduction="none")
 
     @torch.no_grad()
@@ -78,15 +78,15 @@ class Classification(Task):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageModelling(Task):
-    """The next token at every place: cross-entropy; bits per byte where tokens are bytes.
+    """The next token at every place: cross-entropy; bits per byte, since tokens are bytes.
 
-    A sequence's loss is its mean over all T places, so it is divided by the same T B whatever takes part in a step.
+    The loss of a sequence is its mean over all T places, so the sum is divided by the same T B in every step.
     """
 
     axis: ClassVar[int | None] = -1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """For outputs B T K and targets as indices (B T) or distributions (B T K)."""
+        """Return the loss for outputs B T K and targets as indices (B T) or distributions (B T K)."""
         flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(0, 1), reduction="none")
         return flat.view(outputs.shape[:2]).mean(1)
 
@@ -108,14 +108,15 @@ class LanguageModelling(Task):
 class Segmentation(Task):
     """A class for each pixel: cross-entropy; mean intersection over union and accuracy, over all pixels.
 
-    An example's loss is its mean over all its pixels. A class that is neither in the test side nor predicted has no
-    part in the mean intersection over union.
+    The loss of an example is the mean over its pixels. The mean intersection over union leaves out classes that are
+    neither on the test side nor predicted.
     """
 
     axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """For outputs B K H W and targets as indices (B H W) or distributions (B H W K); likewise with depth."""
+        """Return the loss for outputs B K H W and targets as indices (B H W) or distributions (B H W K); with depth
+        likewise."""
         flat = targets.flatten(1, -2).flatten(0, 1) if targets.is_floating_point() else targets.flatten()
         losses = F.cross_entropy(outputs.movedim(1, -1).flatten(0, -2), flat, reduction="none")
         return losses.view(len(outputs), -1).mean(1)
