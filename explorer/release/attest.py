@@ -1,14 +1,14 @@
-"""Making a finished run's model one that carries its record: `<run>/model/` is then what one ships.
+"""The shipped form of a finished run's model: `<run>/model/`, the directory that carries its signed record.
 
     model.safetensors  parameters and buffers, under their names in the ledger
     model.json         how to build the module that they belong to
-    attestation.json   what went into it, signed (`explorer.provenance.model_attestation`)
-    taxonomy.json      the signed documents that the attestation speaks of
+    attestation.json   the signed claims about its training (`explorer.provenance.model_attestation`)
+    taxonomy.json      the signed documents that the attestation names
     policy.json
-    parents/           attestations of the models that this one continues, each by the digest of its payload
-    observations/      what others have said about it since
+    parents/           attestations of the models that this one continues, each named by the digest of its payload
+    observations/      signed observations that others have added since
 
-Nothing private is in it, and nothing in it is code.
+It contains nothing private and no code.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.tensors import owner_of, read_ended
 
 OBSERVATIONS = "observations"
-DAYS = 365
+DAYS = 365  # that an attestation or observation is valid
 
 
 def attest(
@@ -46,10 +46,17 @@ def attest(
     now: int,
     expires: str | None = None,
 ) -> Envelope:
-    """Sign for the model of a finished run; by default the attestation holds for a year.
+    """Sign the attestation of a finished run's model.
 
     Raises `LedgerError` for a run that is unfinished, does not verify or lacks cosignatures, and for a model that is
-    not what its ledger ends with; `ProvenanceError` for what is not believed and for a key that may not sign.
+    not the one its ledger ends with; `ProvenanceError` for documents that are not believed and keys that may not sign.
+
+    Args:
+        run: the run, whose model is in `<run>/model/`.
+        keys: the trainer's private keys.
+        trust: the authorities that count.
+        now: the time of issue, in seconds since 1970.
+        expires: the end of validity; None: a year from now.
     """
     value = claims(
         run,
@@ -74,20 +81,25 @@ def attest(
         now=now,
         where=str(place),
     )
+    # Read the attestation back as a recipient would: one that its own trainer could not verify is not written. This
+    # also refuses the key of a trainer who did not sign the ledger.
     signed = open_model(envelope.content, trust=trust, now=now, where=str(place))
-    check_ledger(signed, trust=trust, now=now, where=str(place))  # its trainer's, and no other's
+    check_ledger(signed, trust=trust, now=now, where=str(place))
     return envelope
 
 
 def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
-    """Write the attestation next to the model, after what it speaks of; return its path."""
+    """Write the attestation next to the model; return its path.
+
+    It is written last, so that a crash leaves no attestation whose documents are missing.
+    """
     place, documents = run.run / rundir.MODEL, run.run / rundir.GOVERNANCE
     for name in (TAXONOMY_FILE, POLICY_FILE):
         content = read_bytes(documents / name, max_bytes=MAX_BYTES, error=ProvenanceError)
         write_envelope(place / name, parse_envelope(content, where=str(documents / name)))
     value = open_model(envelope.content, trust=trust, now=now, where=str(place / ATTESTATION)).value
-    for each in ancestors(value, documents / PARENTS, trust=trust):
-        write_envelope(place / PARENTS / f"{each.digest}.json", each.envelope)
+    for ancestor in ancestors(value, documents / PARENTS, trust=trust):
+        write_envelope(place / PARENTS / f"{ancestor.digest}.json", ancestor.envelope)
     write_envelope(place / ATTESTATION, envelope)
     return place / ATTESTATION
 
@@ -95,29 +107,32 @@ def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
 def check_tensors(run: RunLedger, path: Path) -> None:
     """Raise `LedgerError` unless the model's tensors are those that the run ended with."""
     tensors = read_ended(run).tensors
-    found = list(differences(ModelFile(path).leaves(), {**tensors.parameters, **tensors.buffers}))
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise LedgerError(f"{path}: not the model that the ledger ends with: {found[0]}{more}")
+    faults = list(differences(ModelFile(path).leaves(), {**tensors.parameters, **tensors.buffers}))
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise LedgerError(f"{path}: not the model that the ledger ends with: {faults[0]}{more}")
 
 
 def check_card(run: RunLedger, path: Path) -> None:
-    """Raise `LedgerError` for a card of another run, with other sealed regions than policy and tensors have, and of
-    another model than the run's recipe, where that is here: with other heads, say, the same tensors make another model.
+    """Raise `LedgerError` for a card that does not match its run.
+
+    The run, the sealed regions and, where the run's recipe is here, the model have to agree: the same tensors make
+    another model with another number of heads, for example.
     """
     record, card = recorded_plan(run), read_card(path)
     if card.run != run.genesis.run:
-        raise LedgerError(f"{path}: of run {card.run}; the ledger is of {run.genesis.run}")
+        raise LedgerError(f"{path}: found the run {card.run}, expected {run.genesis.run}, which the ledger names")
     _check_regions(run, card, path)
+    # Only methods that change the module are in the card; the others in the recipe leave no trace in the model.
     if record is None:
         return
     match record.identity:
         case {"recipe": {"model": str(model), "methods": [*methods]}} if isinstance(record, LoopRecord):
-            changing = [each for each in methods if each in card.methods]
+            changing = [method for method in methods if method in card.methods]
             if (model, changing) != (card.own, [*card.methods]):
                 raise LedgerError(f"{path}: not the model of the loop that the ledger names: {model}")
         case {"recipe": {"task": {"model": model, "dataset": {**dataset}}, "methods": [*methods]}}:
-            changing = [each for each in methods if each in card.methods]
+            changing = [method for method in methods if method in card.methods]
             planned = model, changing, [*dataset]
             if planned != (card.model, [*card.methods], [card.dataset]):
                 raise LedgerError(f"{path}: not the model of the recipe that the ledger names: {model}, {dataset}")
@@ -126,17 +141,18 @@ def check_card(run: RunLedger, path: Path) -> None:
 
 
 def _check_regions(run: RunLedger, card: ModelCard, path: Path) -> None:
-    """A region of the policy whose tensors the run ended with is in the card; a module that was deleted is absent."""
+    """Raise `LedgerError` unless the card has the policy's regions: as sealed where the run ended with their tensors,
+    as absent where a module of their own was deleted."""
     policy = read_policy(run)
     regions = () if policy is None else policy.sealed
     kept = {owner_of(name, regions) for name in read_ended(run).tensors.parameters}
     sealed = [region for region in regions if region.name in kept]
     absent = [region for region in regions if region.name not in kept and region.module]
     if (sealed, absent) != ([*card.sealed], [*card.absent]):
-        names = [[each.name for each in listed] for listed in (sealed, absent, card.sealed, card.absent)]
+        names = [[region.name for region in regions] for regions in (sealed, absent, card.sealed, card.absent)]
         raise LedgerError(
-            f"{path}: sealed regions {names[2]}, absent {names[3]}, or other places of them; the policy and the tensors"
-            f" that the ledger ends with have {names[0]}, absent {names[1]}"
+            f"{path}: found sealed regions {names[2]}, absent {names[3]}, or these regions in other places; expected"
+            f" {names[0]}, absent {names[1]}, by the policy and the tensors that the ledger ends with"
         )
 
 
@@ -152,6 +168,6 @@ def check_certificate(run: RunLedger, model: str, *, trust: Trust, now: int) -> 
 
 
 def _card_digest(path: Path) -> str:
-    """SHA-256 of `model.json`, once it is one. Raises `RunError`."""
-    read_card(path)
+    """Return the SHA-256 of `model.json`. Raises `RunError` for a file that is not a card."""
+    read_card(path)  # so that no malformed card is ever signed
     return hashlib.sha256(read_bytes(path, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)).hexdigest()

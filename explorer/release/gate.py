@@ -1,11 +1,11 @@
-"""The deployment gate: what has to hold of a model before it may be deployed. A file of their own, in YAML.
+"""The deployment gate: a YAML file with the conditions that a model must meet before it is deployed.
 
     format: explorer/gate/v1
     name: customer-facing
     ledger: full                  # or checkpoint
-    policy: half-depth            # optional, like the next: a name, or a digest, that has to be the model's
+    policy: half-depth            # optional, like the next: the name or the digest that the model's must have
     taxonomy: licences
-    observers:                    # whose observations count, and how much; nobody else's do
+    observers:                    # the authorities whose observations count, with their weights; no others count
       - {name: example.com/evaluator, weight: 1}
     rules:
       - {deny: {branch: personal, depth: [0.5, 1]}}
@@ -15,28 +15,28 @@
       - {evaluated: {by: example.com/evaluator, metric: accuracy, at_least: 0.9}}
       - {conforms: true}          # or, where numbers were erased: {conforms_but_for: {erased: [personal/customer]}}
 
-`ledger: full` verifies the whole ledger and computes every claim of the attestation again; `checkpoint` takes them on
-the word of those who signed, and looks at the signed checkpoint and its quorum alone.
+`ledger: full` verifies the whole ledger and recomputes every claim of the attestation; `checkpoint` verifies only the
+signed checkpoint and its quorum, and takes the claims on the word of their signers.
 
-    deny       no class of the branch trained any layer there: in that interval of depth, that the names fit; both, or
-               everywhere. The adapter of a sealed region counts as a layer at its layer's depth.
+    deny       no class of the branch trained any layer in the depth interval, of the named layers, or in both; with
+               neither, no layer at all. The adapter of a sealed region counts as a layer at its layer's depth.
     absent     no example of the branch was in any batch, not even one that was denied
-    deletable  every class of the branch that trained anything can be deleted exactly, which is what G2 says: by
-               structure or by replay (`explorer.provenance.levels`). `at_most` bounds what that takes: a share of
-               training such as 1% of training, or steps such as 500 steps. Without it, training all over again counts
+    deletable  every class of the branch that trained anything can be deleted exactly (G2): by structure or by replay
+               (`explorer.provenance.levels`). `at_most` limits the cost: a share of training such as
+               1% of training, or steps such as 500 steps. Without it, repeating all of training is allowed.
     deleted    something of the branch, or all that an authority vouches for, was deleted exactly, and no class of the
                branch trains what is left
-    evaluated  a metric of the admitted observations, the mean of several observers' by their weights
-    conforms   the ledger keeps the conditions of a governed pipeline (`explorer conform`). Where that cannot be
-               told the rule fails
+    evaluated  a metric of the admitted observations; several observers' are averaged by their weights
+    conforms   the ledger keeps the conditions of a governed pipeline (`explorer conform`). The rule fails where that
+               cannot be determined.
     conforms_but_for
-               the same, and where it cannot be told the rule holds if all that could not be looked at is of branches
-               that it names: under `erased` what was erased on record, under `sealed` what is confidential
+               the same, except that numbers of the named branches may be unavailable: under `erased` those that were
+               erased on record, under `sealed` those that are confidential
 
-What trained what follows from what the ledger says of every step; that this agrees with the numbers, the policy and the
-tags is what `conforms` asks. A branch is its class and what lies below; examples that are tagged with a class above it,
-and no closer, are another class: who wants them to count names that one. A rule holds for the models that a model
-continues too. Whatever the gate speaks of and the model does not know makes it fail: a branch, a layer, an authority.
+Claims about which class trained which layer follow from the steps in the ledger; `conforms` checks that the steps agree
+with the numbers, the policy and the tags. A branch is its class with everything below it. Examples that are tagged only
+with a class above the branch belong to that other class: name it to include them. A rule must also hold for every model
+that the model continues. A branch, layer or authority that the model does not know fails the rule that names it.
 """
 
 from pathlib import Path
@@ -64,7 +64,7 @@ Weight = Annotated[float, Ge(0), Le(1)]
 
 @record
 class Observer:
-    """Whose observations count; with weight 0 they are looked at and rejected."""
+    """An authority whose observations count; with weight 0 they are shown and rejected."""
 
     name: Name
     weight: Weight
@@ -109,15 +109,15 @@ Branches = Annotated[tuple[Branch, ...], Field(max_length=200)]
 
 @record
 class ButFor:
-    """Conforms, or cannot be told for nothing but numbers of these branches."""
+    """Conformance, with gaps allowed for the numbers of these branches."""
 
     erased: Branches = ()  # and the project's ledger says so
-    sealed: Branches = ()  # confidential, and anyone who judges has no key
+    sealed: Branches = ()  # confidential, and the reader who judges has no key
 
 
 @record
 class Rule:
-    """Exactly one of them."""
+    """A rule: exactly one of these fields is set."""
 
     deny: Deny | None = None
     absent: Absent | None = None
@@ -147,7 +147,7 @@ def read_gate(path: Path) -> Gate:
 
 
 def gate_of(document: Document) -> Gate:
-    """Return the gate that a document says; see `read_gate`."""
+    """Return the gate in a YAML document; see `read_gate`."""
     try:
         gate = from_json(Gate, document.value, where=document.where, error=SpecError)
         _check(gate, document.where)
@@ -159,7 +159,7 @@ def gate_of(document: Document) -> Gate:
 
 
 def kind_of(rule: Rule) -> str:
-    """Return which rule it is."""
+    """Return the kind of a rule, the name of its only field that is set."""
     return next(name for name in KINDS if getattr(rule, name) is not None)
 
 
@@ -168,10 +168,10 @@ KINDS = ("deny", "absent", "deletable", "deleted", "evaluated", *CONFORMS)
 
 
 def _check(gate: Gate, where: str) -> None:
-    names = [each.name for each in gate.observers]
+    names = [observer.name for observer in gate.observers]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise SpecError(f"{where}: observers[{index}].name: {name!r} stands twice")
+            raise SpecError(f"{where}: observers[{index}].name: {name!r} is listed twice")
     for index, rule in enumerate(gate.rules):
         _check_rule(rule, gate, f"{where}: rules[{index}]")
 
@@ -182,18 +182,19 @@ def _check_rule(rule: Rule, gate: Gate, where: str) -> None:
         raise SpecError(f"{where}: expected one of {', '.join(KINDS)}; found {', '.join(given) or 'none'}")
     if rule.deny is not None:
         check_interval(rule.deny.depth, f"{where}.deny.depth")
-    for name, each in (("deletable", rule.deletable), ("deleted", rule.deleted)):
-        if each is not None and each.at_least != EXACT:
+    # `at_least: G3` would read as a stronger demand, but G2 and G3 are equally exact: only the cost differs.
+    for name, deletion in (("deletable", rule.deletable), ("deleted", rule.deleted)):
+        if deletion is not None and deletion.at_least != EXACT:
             raise SpecError(
-                f"{where}.{name}.at_least: found {each.at_least}, which is as exact as {EXACT} and not above it:"
-                f" expected {EXACT}; what a deletion may take is limited by deletable.at_most: 1% of training"
+                f"{where}.{name}.at_least: found {deletion.at_least}, which is as exact as {EXACT} and not above it:"
+                f" expected {EXACT}; to limit what a deletion costs, write deletable.at_most: 1% of training"
             )
     if rule.deletable is not None and rule.deletable.at_most is not None:
         read_cost(rule.deletable.at_most, where=f"{where}.deletable.at_most")
     if rule.deleted is not None and (rule.deleted.branch is None) == (rule.deleted.authority is None):
         raise SpecError(f"{where}.deleted: expected a branch or an authority, one of the two")
     if given[0] in CONFORMS and gate.ledger != "full":
-        raise SpecError(f"{where}.{given[0]}: conformance is found out from a whole ledger: expected ledger: full")
+        raise SpecError(f"{where}.{given[0]}: conformance needs the full ledger: expected ledger: full")
     if (but := rule.conforms_but_for) is not None and not (but.erased or but.sealed):
         raise SpecError(f"{where}.conforms_but_for: expected branches under erased or sealed, found none")
     if rule.evaluated is not None:
@@ -202,11 +203,11 @@ def _check_rule(rule: Rule, gate: Gate, where: str) -> None:
             raise SpecError(f"{where}.evaluated: expected at_least or at_most, one of the two")
         if evaluated.by is not None and evaluated.by not in names_of(gate):
             raise SpecError(
-                f"{where}.evaluated.by: {evaluated.by!r} is none of the observers whose observations count: "
-                f"{', '.join(names_of(gate)) or 'nobody'}"
+                f"{where}.evaluated.by: {evaluated.by!r} is none of the observers with a weight above 0: "
+                f"{', '.join(names_of(gate)) or 'there is none'}"
             )
 
 
 def names_of(gate: Gate) -> tuple[str, ...]:
-    """Return the observers whose observations count for something."""
-    return tuple(each.name for each in gate.observers if each.weight > 0)
+    """Return the observers with a weight above 0."""
+    return tuple(observer.name for observer in gate.observers if observer.weight > 0)

@@ -1,14 +1,13 @@
-"""A run's family: the runs that it continues and that continue it, its model, and observations about that.
+"""A run's family: the runs that it continues and that continue it, its model, and the observations about the model.
 
-The first entry of every ledger names the runs that it continues, by the state of their ledgers; ties are made of that.
+The first entry of every ledger names the runs that it continues, by the state of their ledgers; ties follow from that.
 A tie is *certain* where the named ledger is here and has that state or has grown from it, or where a signature that the
-reader believes connects the two; any other rests on the word of the run that names it. Cycles are cut: each run is
+reader trusts connects the two; any other tie rests on the word of the run that names it. Cycles are cut: each run is
 visited once.
 
-Each member has a standing of its own. *Verified*: the reader's trust file believes it: a ledger that verifies whole, an
-attestation that is signed and about these files, an observation whose signer may make it. *Here*: it is present and no
-trust file was brought. *Refused*: the trust file does not believe it. Everything else is *claimed* by the run that
-names it.
+Each relative has a standing. *Verified*: by the reader's trust file, its ledger verifies in full, its attestation is
+signed and about these files, or the signer of the observation was entitled to make it. *Here*: it is present, and no
+trust file was given. *Refused*: it does not verify. Everything else is *claimed* by the run that names it.
 """
 
 from collections.abc import Iterator
@@ -37,8 +36,8 @@ from explorer.runlog.target import read_origin
 # --- members ---
 
 Standing = Literal["verified", "here", "refused", "claimed"]
-UNASKED = "nobody was asked who signed it"
-MOST_OBSERVATIONS = 1_000
+UNASKED = "signatures not checked: no trust file was given"
+MOST_OBSERVATIONS = 1_000  # files that are listed: anyone may add some to a shipped model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,28 +47,37 @@ class Relative:
     key: str
     what: Literal["run", "model", "observation"]
     name: str
-    digest: str  # root of the ledger, SHA-256 of the model's file, digest of the statement; "": not known here
+    digest: str  # root of the ledger, SHA-256 of the model's file, digest of the statement; "": unknown
     standing: Standing
     why: str  # in words
-    generation: int  # 0: the run itself; less: what it continues; more: what continues it
+    generation: int  # 0: the run itself; negative: ancestors; positive: descendants
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reader:
-    """Who asks: whom they believe, None: nobody; and when, in seconds since 1970."""
+    """The reader who asks for the family."""
 
-    trust: Trust | None
-    now: int
+    trust: Trust | None  # the authorities that count; None: signatures are not checked
+    now: int  # seconds since 1970
 
 
 def run_here(place: Path, origin: str, name: str, root: str, generation: int, reader: Reader) -> Relative:
-    """Return a run whose ledger is here, all of it verified where a trust file was brought."""
+    """Return a run whose ledger is here, verified in full where a trust file was given.
+
+    Args:
+        place: the run's directory.
+        origin: the name of its ledger, which is its key.
+        name: the run's id.
+        root: the root of its ledger, in hexadecimal.
+        generation: its distance from the run that was asked for.
+        reader: the reader who asks.
+    """
     standing, why = _sound(place, reader)
     return Relative(key=origin, what="run", name=name, digest=root, standing=standing, why=why, generation=generation)
 
 
 def run_named(named: LedgerState, generation: int) -> Relative:
-    """Return a run of which only the name is known here."""
+    """Return a run whose ledger is not here."""
     why = f"no ledger here has its {named.size:,} entries: its name is all that is known"
     key = f"{named.origin} {named.root}"
     return Relative(
@@ -78,7 +86,7 @@ def run_named(named: LedgerState, generation: int) -> Relative:
 
 
 def own_model(run: RunLedger, reader: Reader) -> tuple[Attested | None, Relative]:
-    """Return the model that a run carries with an attestation, and that attestation where it is believed."""
+    """Return a run's attested model, and its attestation where that is believed."""
     place = run.run / rundir.MODEL
     name, path = f"model of {run.genesis.run}", place / ATTESTATION
     if reader.trust is None:
@@ -91,12 +99,19 @@ def own_model(run: RunLedger, reader: Reader) -> tuple[Attested | None, Relative
 
 
 def first_model(run: Path, parent: Parent, judged: int, generation: int, reader: Reader) -> Relative:
-    """Return the model that a run began with, by the attestation of it that the run keeps; it was believed at
-    `judged`."""
+    """Return the model that a run began with, as attested in the copy that the run keeps.
+
+    Args:
+        run: the run's directory.
+        parent: the entry in its genesis that names the model.
+        judged: the time for which the run judged the attestation, in seconds since 1970.
+        generation: the model's distance from the run that was asked for.
+        reader: the reader who asks.
+    """
     name, model = f"model of {parent.ledger.origin}", parent.model or ""
     path = run / rundir.GOVERNANCE / PARENTS / f"{parent.attestation}.json"
     if parent.attestation is None or not path.exists():
-        return _model(name, model, "claimed", "no attestation of it is kept beside the run", generation)
+        return _model(name, model, "claimed", "the run keeps no attestation of it", generation)
     if reader.trust is None:
         return _model(name, model, "here", UNASKED, generation)
     try:
@@ -105,29 +120,32 @@ def first_model(run: Path, parent: Parent, judged: int, generation: int, reader:
     except ExplorerError as error:
         return _model(name, model, "refused", str(error), generation)
     if (opened.digest, opened.model) != (parent.attestation, model):
-        return _model(name, model, "refused", "the attestation beside the run is another one", generation)
+        return _model(name, model, "refused", "the attestation that the run keeps is of another model", generation)
     return _model(name, model, "verified", f"attested by {_names(opened)}, when the run began", generation)
 
 
 def observations(place: Path, attested: Attested | None, reader: Reader) -> Iterator[Relative]:
-    """Yield what lies next to a model that is believed, or not. No one's weight is asked for: that is for a gate to
-    say."""
+    """Yield the observations that are stored with a model.
+
+    They have no weight here: weights belong to a gate.
+    """
+    # Observations name the attestation they were made for. Without one that is believed, none can be checked.
     if attested is None or reader.trust is None:
         for path in sorted((place / OBSERVATIONS).glob("*.json"))[:MOST_OBSERVATIONS]:
             why = UNASKED if reader.trust is None else "of a model whose attestation is not believed"
             yield _observation(path.stem, "a statement", "here", why)
         return
-    for each in weigh(place, attested, (), trust=reader.trust, now=reader.now):
-        digest = each.file.removesuffix(".json")
-        if each.value is None or each.by is None:
-            yield _observation(digest, "a statement", "refused", each.why)
+    for weighed in weigh(place, attested, (), trust=reader.trust, now=reader.now):
+        digest = weighed.file.removesuffix(".json")
+        if weighed.value is None or weighed.by is None:
+            yield _observation(digest, "a statement", "refused", weighed.why)
         else:
-            yield _observation(digest, f"{each.by} as {each.value.role}", "verified", f"signed by {each.by}")
+            yield _observation(digest, f"{weighed.by} as {weighed.value.role}", "verified", f"signed by {weighed.by}")
 
 
-def told(entry: Observation) -> Relative:
-    """Return an observation that the project's ledger names and that is not next to the model."""
-    why = "the project's ledger names it; the statement is not here"
+def recorded_observation(entry: Observation) -> Relative:
+    """Return an observation that the project's ledger names and that is not stored with the model."""
+    why = "the project's ledger names it; its file is not here"
     return _observation(entry.statement, f"a statement as {entry.role}", "claimed", why)
 
 
@@ -135,16 +153,16 @@ def _sound(place: Path, reader: Reader) -> tuple[Standing, str]:
     if reader.trust is None:
         return "here", UNASKED
     try:
-        found = badge(RunLedger(place), trust=reader.trust, now=reader.now)
+        seal = badge(RunLedger(place), trust=reader.trust, now=reader.now)
     except ExplorerError as error:
         return "refused", str(error)
-    if found.findings:
-        return "refused", found.findings[0]
-    return "verified", f"its ledger verifies, signed by {', '.join(found.signed_by)}"
+    if seal.findings:
+        return "refused", seal.findings[0]
+    return "verified", f"its ledger verifies, signed by {', '.join(seal.signed_by)}"
 
 
 def _names(attested: Attested) -> str:
-    return ", ".join(one.name for one in attested.authorities)
+    return ", ".join(authority.name for authority in attested.authorities)
 
 
 def _model(name: str, sha256: str, standing: Standing, why: str, generation: int) -> Relative:
@@ -158,8 +176,8 @@ def _observation(digest: str, name: str, standing: Standing, why: str) -> Relati
 
 
 def _subject(path: Path) -> str:
-    """Return the model that an attestation speaks of, whether or not its signature is believed; nothing for what is no
-    attestation."""
+    """Return the SHA-256 of the model that an attestation names, without checking its signature; empty for a file that
+    is no attestation."""
     try:
         envelope = parse_envelope(read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
         return parse_statement(envelope.payload, predicate_type=PREDICATE_TYPE, where=str(path)).subjects[0].sha256
@@ -169,15 +187,15 @@ def _subject(path: Path) -> str:
 
 # --- ties ---
 
-MOST = 60  # relatives
+MOST = 60  # relatives: about what one drawing can show
 LOOKED = 2_000  # runs whose first entry is read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tie:
-    """From a relative to what came of it."""
+    """A tie from a relative to one that came from it."""
 
-    source: str  # keys
+    source: str  # the key of a relative, like target
     target: str
     words: str
     certain: bool
@@ -189,7 +207,7 @@ class Family:
 
     relatives: tuple[Relative, ...]
     ties: tuple[Tie, ...]
-    left_out: int  # relatives beyond those, as far as they were met
+    left_out: int  # relatives that the search met and had no room for
     remarks: tuple[str, ...]
 
 
@@ -203,15 +221,16 @@ class _Known:
 
 
 def family(run: RunLedger, *, trust: Trust | None, now: int) -> Family:
-    """Find the family of a run, the nearest first, at most `MOST`. `now` is in seconds since 1970.
+    """Return the family of a run, the nearest relatives first, at most `MOST`. `now` is in seconds since 1970.
 
     Raises `LedgerError` for a project's ledger that is damaged.
     """
     search = _Search(run, Reader(trust=trust, now=now))
+    # Ancestors first: what a model was made of matters most where the limit cuts.
     search.ancestors()
     search.model()
     search.descendants()
-    return search.found()
+    return search.family()
 
 
 class _Search:
@@ -229,11 +248,12 @@ class _Search:
         self._known[self._origin] = _Known(path=run.run, ledger=run.ledger, genesis=run.genesis)
         self._meet(self._origin, 0)
 
-    def found(self) -> Family:
-        shown = [tie for tie in self._ties.values() if {tie.source, tie.target} <= self._relatives.keys()]
+    def family(self) -> Family:
+        """Return what the search has collected, without ties to relatives that had no room."""
+        ties = [tie for tie in self._ties.values() if {tie.source, tie.target} <= self._relatives.keys()]
         return Family(
             relatives=tuple(self._relatives.values()),
-            ties=tuple(shown),
+            ties=tuple(ties),
             left_out=len(self._left_out),
             remarks=tuple(self._remarks),
         )
@@ -248,13 +268,13 @@ class _Search:
     def model(self) -> None:
         """Add the run's model, if it has an attestation, and the observations about it."""
         place = self._run.run / rundir.MODEL
-        recorded = (each.entry for each in read_project(runs_of(self._run.run)))
-        said = [one for one in recorded if isinstance(one, Observation) and one.ledger.origin == self._origin]
+        entries = (recorded.entry for recorded in read_project(runs_of(self._run.run)))
+        on_record = [entry for entry in entries if isinstance(entry, Observation)]
+        on_record = [entry for entry in on_record if entry.ledger.origin == self._origin]
         if not (place / ATTESTATION).exists():
-            if said:
-                self._remarks.append(
-                    f"{len(said)} observations of its model are on record; no attestation of it is here"
-                )
+            if on_record:
+                words = f"{len(on_record)} observations of its model are on record, but no attestation of it is here"
+                self._remarks.append(words)
             return
         attested, model = own_model(self._run, self._reader)
         key = self._add(model)
@@ -262,9 +282,10 @@ class _Search:
         # An observation both in the model's directory and on record is one relative: the file counts, since it can be
         # verified.
         here = list(observations(place, attested, self._reader))
-        known = {each.digest for each in here}
-        for each in (*here, *(told(entry) for entry in said if entry.statement not in known)):
-            self._tie(key, self._add(each), "observed", certain=each.standing == "verified")
+        known = {relative.digest for relative in here}
+        elsewhere = [recorded_observation(entry) for entry in on_record if entry.statement not in known]
+        for relative in (*here, *elsewhere):
+            self._tie(key, self._add(relative), "observed", certain=relative.standing == "verified")
 
     def descendants(self) -> None:
         """Add the runs below the directory of runs that continue this one, and those that continue them."""
@@ -272,7 +293,7 @@ class _Search:
         while waiting:
             source, generation = waiting.pop(0)
             for name, child in self._known.items():
-                parents = (each for each in child.genesis.parents if each.ledger.origin == source)
+                parents = (parent for parent in child.genesis.parents if parent.ledger.origin == source)
                 if name == source or (parent := next(parents, None)) is None:
                     continue
                 # A run that was met before is not searched again. One that was met as an ancestor would name this run
@@ -281,7 +302,7 @@ class _Search:
                 if met is None and self._meet(name, generation + 1 + (parent.kind == "model")):
                     waiting.append((name, self._relatives[name].generation))
                 elif met is not None and met.generation <= 0:
-                    self._remarks.append(f"{name} and {source} name each other: one of them is not what it says")
+                    self._remarks.append(f"{name} and {source} name each other as parent: at least one of them lies")
                 # A run that began with a model that is shown is tied to the model, not to the run that made it.
                 through = f"model {parent.model}"
                 begins = parent.kind == "model" and through in self._relatives
@@ -349,10 +370,13 @@ class _Search:
             return False
 
     def _read_known(self) -> dict[str, _Known]:
-        """Read the governed runs of the project, by the names of their ledgers; of two with one name the first counts,
-        in the order of their paths."""
+        """Read the governed runs of the project, by the names of their ledgers.
+
+        Of two with one name, the first in the order of their paths counts, so that the answer does not depend on the
+        file system.
+        """
         paths = sorted(runs_of(self._run.run).glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}"))
-        found: dict[str, _Known] = {}
+        known: dict[str, _Known] = {}
         unread = 0
         for path in paths[:LOOKED]:
             ledger = LedgerDirectory(path.parent)
@@ -362,12 +386,12 @@ class _Search:
                 unread += 1
                 continue
             if isinstance(first, Genesis):
-                found.setdefault(origin, _Known(path=path.parent.parent, ledger=ledger, genesis=first))
+                known.setdefault(origin, _Known(path=path.parent.parent, ledger=ledger, genesis=first))
         if unread:
-            self._remarks.append(f"{unread} ledgers here cannot be read: what they go on from is not known")
+            self._remarks.append(f"{unread} ledgers cannot be read: descendants may be missing")
         if len(paths) > LOOKED:
-            self._remarks.append(f"of {len(paths):,} runs here the first {LOOKED:,} were asked what they go on from")
-        return found
+            self._remarks.append(f"only the first {LOOKED:,} of {len(paths):,} runs were searched for descendants")
+        return known
 
 
 def _words(parent: Parent, child: Path) -> str:
@@ -377,5 +401,5 @@ def _words(parent: Parent, child: Path) -> str:
     try:
         origin = read_origin(child)
     except ExplorerError as error:
-        return f"by a deletion, of what cannot be told: {error}"
+        return f"by a deletion of unknown content: {error}"
     return "by a deletion" if origin is None else f"{origin.level} deletion of {origin.target.words}"

@@ -1,13 +1,13 @@
-"""The claims that can be made about a run's model, computed from the run's directory, for its attestation.
+"""The claims of a model's attestation, computed from the directory of its run.
 
 The trainer computes them to sign them; a reader with the directory computes them again and compares (`differences`).
 Two facts follow from no ledger: which checkpoints are still kept, and whether anything prevents a deletion
 (`deletable_here`). So the signed deletability is compared with the level and the least number of steps that the ledger
-gives (`deletable_at_best`); to claim less is no lie.
+gives (`deletable_at_best`); claiming less is allowed.
 
-A run that a deletion made has only the steps that were executed again; those before it are in the ledger that its first
-entry names. That ledger is looked for among the runs of the same project (`<runs>/<sweep>/<run id>`), verified like any
-other, and has to be the very one that is named.
+A run that a deletion made has only the steps that were executed again; the steps before them are in the ledger that its
+first entry names. That ledger is searched for among the runs of the same project (`<runs>/<sweep>/<run id>`), verified
+like any other, and has to be in the very state that is named.
 
 A class counts as having trained a layer in a step if it had examples in the batch, the table in force admitted it to
 the layer, and the layer was updated. No numbers are needed for that, so it can be counted where they are sealed or
@@ -32,7 +32,6 @@ from explorer.entries.kinds import Genesis, Parent
 from explorer.entries.numbers import share_terms
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.rebuild import Findings
-from explorer.ledger.trust_anchor import Anchor
 from explorer.ledger.verify import Verification, read_witnesses, verify
 from explorer.note import Note, with_signatures
 from explorer.project import runs_of
@@ -75,45 +74,51 @@ class Stretch:
 
 
 def deletion_of(run: RunLedger) -> Parent | None:
-    """Return what a run continues that a deletion made; None: it is a run of its own. Raises `LedgerError` for
-    several."""
-    found = [parent for parent in run.genesis.parents if parent.kind == "deletion"]
-    if len(found) > 1:
-        raise LedgerError(f"{run.run}: entry 0: goes on from {len(found)} runs at once")
-    if run.begins and not found:
+    """Return the parent from which a deletion made this run; None: no deletion made it.
+
+    Raises `LedgerError` for several, and for a run that begins after a step and names none.
+    """
+    parents = [parent for parent in run.genesis.parents if parent.kind == "deletion"]
+    if len(parents) > 1:
+        raise LedgerError(f"{run.run}: entry 0: continues {len(parents)} runs at once; expected at most one")
+    if run.begins and not parents:
         raise LedgerError(f"{run.run}: entry 0: begins after {run.begins} steps, and names no ledger that holds them")
-    return found[0] if found else None
+    return parents[0] if parents else None
 
 
 def before(run: RunLedger, *, trust: Trust, now: int) -> tuple[RunLedger, ...]:
-    """Return the runs that deletions made it of, the newest first. Raises `LedgerError` for one that is not here, does
-    not verify, or is not the one that is named."""
-    found: list[RunLedger] = []
-    while (parent := deletion_of(found[-1] if found else run)) is not None:
-        if len(found) == MOST:
+    """Return the runs from which deletions made this one, the newest first.
+
+    Raises `LedgerError` for one that is not here, does not verify, or is not in the state that is named.
+    """
+    older: list[RunLedger] = []
+    while (parent := deletion_of(older[-1] if older else run)) is not None:
+        if len(older) == MOST:
             raise LedgerError(f"{run.run}: more than {MOST} deletions in a row")
-        found.append(_open(run, parent.ledger, trust=trust, now=now))
-    return tuple(found)
+        older.append(_open(run, parent.ledger, trust=trust, now=now))
+    return tuple(older)
 
 
 def stretches(run: RunLedger, older: tuple[RunLedger, ...]) -> tuple[Stretch, ...]:
-    """Return which ledger holds which steps of the run, the newest first; none of those before it where it begins from
-    the start."""
-    found, stop = [Stretch(run=run, steps=range(run.begins, run.steps))], run.begins
-    for each in older:
-        _check_same(run, each)
-        if stop > each.steps:
-            raise LedgerError(f"{run.run}: takes over {stop} steps of {each.run.name}, which has {each.steps}")
-        first = min(each.begins, stop)
-        found.append(Stretch(run=each, steps=range(first, stop)))
+    """Return the steps of a run that each ledger holds, the newest ledger first.
+
+    A run that a deletion repeated from the start takes over no steps: its older ledgers have empty stretches.
+    """
+    spans, stop = [Stretch(run=run, steps=range(run.begins, run.steps))], run.begins
+    for other in older:
+        _check_same(run, other)
+        if stop > other.steps:
+            raise LedgerError(f"{run.run}: takes over {stop} steps of {other.run.name}, which has {other.steps}")
+        first = min(other.begins, stop)
+        spans.append(Stretch(run=other, steps=range(first, stop)))
         stop = first
-    return tuple(found)
+    return tuple(spans)
 
 
 def _check_same(run: RunLedger, other: RunLedger) -> None:
     for what in ("classes", "layers", "taxonomy", "policy"):
         if getattr(run.genesis, what) != getattr(other.genesis, what):
-            raise LedgerError(f"{run.run}: entry 0: other {what} than the run that it goes on from, {other.run}")
+            raise LedgerError(f"{run.run}: entry 0: the {what} differ from those of the run it continues, {other.run}")
 
 
 def _open(run: RunLedger, named: LedgerState, *, trust: Trust, now: int) -> RunLedger:
@@ -124,15 +129,16 @@ def _open(run: RunLedger, named: LedgerState, *, trust: Trust, now: int) -> RunL
         if (seal.origin, seal.size, seal.root) != (named.origin, named.size, named.root):
             continue
         if not seal.verified:
-            raise LedgerError(f"{place}: the run that {run.run.name} goes on from: {seal.findings[0]}")
+            raise LedgerError(f"{place}: the run that {run.run.name} continues: {seal.findings[0]}")
         return other
     raise LedgerError(
-        f"{run.run}: goes on from the ledger {named.origin}, which is not here: expected in {runs}/<sweep>/{name}"
+        f"{run.run}: continues the ledger {named.origin}, which is not here: expected in {runs}/<sweep>/{name}"
     )
 
 
 def _places(runs: Path, name: str) -> list[Path]:
-    """Return the directories of runs of this name; none for what is not a name."""
+    """Return the directories of runs of this name."""
+    # The name comes from a ledger, so from a stranger: it must not lead out of the directory of runs.
     if name in ("", ".", ".."):
         return []
     try:
@@ -143,25 +149,25 @@ def _places(runs: Path, name: str) -> list[Path]:
 
 # --- who trained what ---
 
-DIGITS = 6  # of a share: what is beyond them may differ between machines
+DIGITS = 6  # of a share: further digits may differ between machines, as sums are rounded in another order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Contributions:
     """Sums over all steps of a run. C classes and L layers of the genesis."""
 
-    batches: NDArray[np.int64]  # C: examples that stood in batches
-    steps: NDArray[np.int64]  # C L: in which the class trained the layer
-    examples: NDArray[np.int64]  # C L: of it, in these steps
+    batches: NDArray[np.int64]  # C: examples in batches, denied ones included
+    steps: NDArray[np.int64]  # C L: steps in which the class trained the layer
+    examples: NDArray[np.int64]  # C L: its examples in these steps
     shares: NDArray[np.float64] | None  # C L: of the layer's summed gradient; NaN where it had none
 
 
 def contributions(stretches: Sequence[Stretch], *, policy: RoutingPolicy) -> Contributions:
     """Count over all stretches of a run, the newest first.
 
-    Classes that it leaves out have no examples. That they have no numbers since they are left out, and that before
-    they trained nothing that was kept, is compared with the ledgers. Raises `LedgerError` where it is not so, and for a
-    ledger that is damaged.
+    Classes that the run leaves out count as having no examples. The ledgers have to bear that out: no numbers since
+    they are left out, and before that no training of anything that was kept. Raises `LedgerError` where they do not,
+    and for a damaged ledger.
     """
     newest = Presence(stretches[0].run)
     classes, layers = newest.run.genesis.classes, newest.run.genesis.layers
@@ -173,17 +179,19 @@ def contributions(stretches: Sequence[Stretch], *, policy: RoutingPolicy) -> Con
         presence = newest if stretch.run is newest.run else Presence(stretch.run)
         counts = _counts(stretch, presence)
         moved, of_them = _trained(stretch, presence, counts)
+        # The check comes first: it needs the rows that are then set to 0.
         _check_absent(stretch, moved[absent], absent, policy)
         counts[:, absent], moved[absent], of_them[absent] = 0, 0, 0
         batches += counts.sum(axis=0)
         steps += moved
         examples += of_them
+    # One confidential class withholds the shares of all: its own would follow from the others, as shares add up to 1.
     shares = None if any(map(policy.is_confidential, classes)) else _shares(stretches)
     return Contributions(batches=batches, steps=steps, examples=examples, shares=shares)
 
 
 def _counts(stretch: Stretch, presence: Presence) -> NDArray[np.int64]:
-    """Examples of each class in each step, S C; none of what the run leaves out by its own recipe."""
+    """Return the examples of each class in each step, S C; none of classes that the run's own recipe leaves out."""
     first = stretch.steps.start - stretch.run.begins
     return presence.examples[first : first + len(stretch.steps)].astype(np.int64)
 
@@ -191,16 +199,18 @@ def _counts(stretch: Stretch, presence: Presence) -> NDArray[np.int64]:
 def _trained(
     stretch: Stretch, presence: Presence, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return steps in which each class trained each layer, and its examples in them, C L."""
+    """Return the steps in which each class trained each layer, and its examples in them, both C L."""
     steps, examples = np.zeros((2, counts.shape[1], presence.updated.shape[1]), np.int64)
     covered, begins = 0, stretch.run.begins
-    for each in presence.stretches:
-        first = max(each.places.start + begins, stretch.steps.start)
-        stop = max(first, min(each.places.stop + begins, stretch.steps.stop))
+    # One table of weights is in force in each part of a run. Within a part, a product of matrices counts the steps
+    # in which a class had examples and a layer was updated; the table then drops the layers that denied the class.
+    for part in presence.stretches:
+        first = max(part.places.start + begins, stretch.steps.start)
+        stop = max(first, min(part.places.stop + begins, stretch.steps.stop))
         here = counts[first - stretch.steps.start : stop - stretch.steps.start]
         updated = presence.updated[first - begins : stop - begins].astype(np.int64)
-        steps += each.admitted * ((here > 0).astype(np.int64).T @ updated)
-        examples += each.admitted * (here.T @ updated)
+        steps += part.admitted * ((here > 0).astype(np.int64).T @ updated)
+        examples += part.admitted * (here.T @ updated)
         covered += stop - first
     if covered != len(stretch.steps):
         raise LedgerError(f"{stretch.run.run}: {len(stretch.steps) - covered} steps without a table of weights")
@@ -208,7 +218,7 @@ def _trained(
 
 
 def _check_gone(stretch: Stretch, absent: list[int]) -> None:
-    """A class whose places were empty has left no numbers."""
+    """Raise `LedgerError` for a class that is left out and has numbers in a step."""
     for placed in stretch.run.read_steps(stretch.steps) if absent else ():
         for index in absent:
             if placed.entry.numbers[index] is not None:
@@ -217,25 +227,29 @@ def _check_gone(stretch: Stretch, absent: list[int]) -> None:
 
 
 def _check_absent(stretch: Stretch, moved: NDArray[np.int64], absent: list[int], policy: RoutingPolicy) -> None:
-    """A class that was left out later trained, before that, at most its own region."""
+    """Raise `LedgerError` for a class that was left out later and had trained more than its own sealed region."""
     genesis = stretch.run.genesis
     for index, row in zip(absent, moved, strict=True):
         for at in np.flatnonzero(row):
             if region_of(policy.sealed, genesis.layers[at]) is None:
-                cell = f"{genesis.classes[index]} trained {genesis.layers[at]} in {row[at]} steps"
-                raise LedgerError(f"{stretch.run.run}: {cell} that were taken over, and is called deleted")
+                cell = f"{genesis.classes[index]} is left out as deleted, but trained {genesis.layers[at]}"
+                raise LedgerError(f"{stretch.run.run}: {cell} in {row[at]} steps that were taken over")
 
 
 def _shares(stretches: Iterable[Stretch]) -> NDArray[np.float64] | None:
-    """Numerators and denominators are added, and divided last. None where numbers are not here."""
+    """Return the shares of all steps, C L; None where numbers are missing.
+
+    Numerators and denominators are summed and divided last: a mean of the steps' shares would give a step with a tiny
+    gradient the weight of any other.
+    """
     total, whole = 0.0, 0.0
     for stretch in stretches:
         run = stretch.run
         for segment in run.segments(stretch.steps):
-            found = read_numbers(run, segment)
-            if found.missing:
+            recorded = read_numbers(run, segment)
+            if recorded.missing:
                 return None
-            for placed, numbers in found.by_step():
+            for placed, numbers in recorded.by_step():
                 if placed.entry.step in stretch.steps:
                     terms = np.zeros((len(run.genesis.classes), len(run.genesis.layers)))
                     terms[list(numbers.classes)], all_of_it = share_terms(numbers.gram)
@@ -255,23 +269,32 @@ Deletability = Callable[[Presence, Reach], Deletable]
 def claims(
     run: RunLedger, *, trust: Trust, now: int, issued: str, expires: str, deletability: Deletability
 ) -> ModelAttestation:
-    """Return all that is said of a run's model.
+    """Return the claims about a run's model.
 
-    Raises `LedgerError` for a run that is unfinished or whose ledger does not verify, a quorum that is not met
-    included, and `ProvenanceError` for documents that are not believed and for a run without a policy.
+    Raises `LedgerError` for a run that is unfinished or whose ledger does not verify (a missing quorum included), and
+    `ProvenanceError` for documents that are not believed and for a run without a policy.
+
+    Args:
+        run: the run.
+        trust: the authorities that count.
+        now: the time of the check, in seconds since 1970.
+        issued: the beginning of validity, for the claims themselves.
+        expires: the end of validity.
+        deletability: `deletable_here` to sign, `deletable_at_best` to compare.
     """
     if run.outline.end is None:
-        raise ProvenanceError(f"{run.run}: unfinished: its ledger has no end, so that nobody knows what came out")
+        raise ProvenanceError(f"{run.run}: unfinished: its ledger has no end, which would name the final model")
+    # The ledger is verified before anything is read from it, and so is each older ledger, by `before`.
     checkpoint, genesis = signed_checkpoint(run, trust=trust, now=now), run.genesis
     basis = read_basis(run.run, genesis, trust=trust)
     rules = read_rules(run.run, genesis, basis)
     if rules is None:
-        raise ProvenanceError(f"{run.run}: has no policy: which class trained what cannot be told")
+        raise ProvenanceError(f"{run.run}: has no policy, without which it is unknown which class trained what")
     older = before(run, trust=trust, now=now)
-    for each in (run, *older):
-        _check_entries(each, trust=trust, now=now)
+    for ledger in (run, *older):
+        _check_entries(ledger, trust=trust, now=now)
     policy = rules.routing.policy
-    found = contributions(stretches(run, older), policy=policy)
+    counted = contributions(stretches(run, older), policy=policy)
     return ModelAttestation(
         run=genesis.run,
         ledger=_ledger(run),
@@ -279,7 +302,7 @@ def claims(
         facts=_facts(genesis),
         steps=run.steps,
         layers=layer_depths(genesis.layers),
-        classes=tuple(_classes(run, policy, found, deletability)),
+        classes=tuple(_classes(run, policy, counted, deletability)),
         deletions=tuple(_deletions([run, *older], trust=trust, now=now)),
         parents=tuple(
             Ancestor(
@@ -297,49 +320,48 @@ def claims(
 
 
 def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:
-    """Return the run's checkpoint with the cosignatures of those whom the trust file knows, once the whole ledger
-    verifies.
+    """Verify the whole ledger and return its checkpoint with all cosignatures that the trust file counts.
 
-    Raises `LedgerError` with what does not hold; where cosignatures are missing, with how they come about.
+    Raises `LedgerError` with the first fault; where cosignatures are missing, with the command that adds them.
     """
     directory, origin = run.ledger.path, run.ledger.checkpoint().origin
     anchor = anchor_of_trust(trust, origin=origin)
-    found = verify(directory, anchor=anchor, now=now)
-    if not found.ok:
-        raise LedgerError(f"{directory}: {_fault(found, directory)}")
+    verification = verify(directory, anchor=anchor, now=now)
+    if not verification.ok:
+        raise LedgerError(f"{directory}: {_fault(verification, directory)}")
+    # Witnesses keep their cosignatures in files of their own. Collected into one note, they travel with the model.
     seen, _ = read_witnesses(directory, anchor=anchor, origin=origin, findings=Findings())
-    known = _cosigners(anchor)
+    known = {(witness.key.verifier.name, witness.key.verifier.key_id) for witness in anchor.witnesses}
     added = [
         signature
-        for each in seen
-        if each.note.text == found.note.text
-        for signature in each.note.signatures
+        for witnessed in seen
+        if witnessed.note.text == verification.note.text
+        for signature in witnessed.note.signatures
         if (signature.name, signature.key_id) in known
     ]
-    return with_signatures(found.note, added)
+    return with_signatures(verification.note, added)
 
 
 def layer_depths(names: tuple[str, ...]) -> tuple[LayerDepth, ...]:
-    """Return the layers of a run with their depths. Raises `LedgerError` for the adapter of a layer that is not
-    there."""
+    """Return the layers of a run with their depths. Raises `LedgerError` for the adapter of a missing layer."""
     try:
-        found = recorded_layers(names, {})
+        layers = recorded_layers(names, {})
     except ProvenanceError as error:
         raise LedgerError(f"entry 0: {error}") from error
-    return tuple(LayerDepth(name=layer.name, depth=layer.depth) for layer in found)
+    return tuple(LayerDepth(name=layer.name, depth=layer.depth) for layer in layers)
 
 
 def _check_entries(run: RunLedger, *, trust: Trust, now: int) -> None:
-    """Raise `LedgerError` for entries that cannot stand where they do, for any whose meaning is not known here, and for
-    blobs that are missing without an erasure on record."""
-    found = examine_contents(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now))
-    if found.order is None:
-        raise LedgerError(f"{run.ledger.path}: {found.fault or 'its entries are not those of a run'}")
-    if found.order.unknown:
-        what = f"{found.order.unknown} entries of kinds or versions that are not known here"
-        raise LedgerError(f"{run.ledger.path}: {what}: what they did cannot be told")
-    if found.blobs.missing:
-        raise LedgerError(f"{run.ledger.path}: {found.blobs.missing} blobs, the first {found.blobs.first[0]}")
+    """Raise `LedgerError` for entries in an impossible order or of unknown kinds, and for blobs that are missing
+    without an erasure on record."""
+    contents = examine_contents(run.ledger, erasures=read_withheld(run.ledger, trust=trust, now=now))
+    if contents.order is None:
+        raise LedgerError(f"{run.ledger.path}: {contents.fault or 'its entries are not those of a run'}")
+    if contents.order.unknown:
+        what = f"{contents.order.unknown} entries of kinds or versions that are not known here"
+        raise LedgerError(f"{run.ledger.path}: {what}: their effect on the model is unknown")
+    if contents.blobs.missing:
+        raise LedgerError(f"{run.ledger.path}: {contents.blobs.missing} blobs, the first {contents.blobs.first[0]}")
 
 
 def _ledger(run: RunLedger) -> LedgerName:
@@ -363,49 +385,49 @@ def _facts(genesis: Genesis) -> Facts:
 
 
 def deletable_here(presence: Presence, reached: Reach) -> Deletable:
-    """Return what a deletion takes in this directory, as `explorer delete plan` says it."""
+    """Return what a deletion takes in this directory, as `explorer delete plan` forecasts it."""
     route = route_of(presence.run, reached)
     level = None if obstacles(presence, reached, level=route.level) else route.level
     return Deletable(level=level, steps=route.steps)
 
 
 def deletable_at_best(presence: Presence, reached: Reach) -> Deletable:
-    """Return what a deletion takes where every state was kept and nothing is in its way."""
+    """Return what a deletion takes at best: every state was kept, and nothing prevents it."""
     if reached.structural:
         return Deletable(level="G2", steps=0)
     return Deletable(level="G3", steps=presence.run.steps - (reached.first or 0))
 
 
 def _classes(
-    run: RunLedger, policy: RoutingPolicy, found: Contributions, deletability: Deletability
+    run: RunLedger, policy: RoutingPolicy, counted: Contributions, deletability: Deletability
 ) -> Iterator[ClassClaim]:
     presence, names = Presence(run), run.genesis.layers
     for index, path in enumerate(run.genesis.classes):
         yield ClassClaim(
             path=path,
             confidential=policy.is_confidential(path),
-            examples=int(found.batches[index]),
+            examples=int(counted.batches[index]),
             trained=tuple(
                 Trained(
                     layer=name,
-                    steps=int(found.steps[index, at]),
-                    examples=int(found.examples[index, at]),
-                    share=_share(found, index, at),
+                    steps=int(counted.steps[index, at]),
+                    examples=int(counted.examples[index, at]),
+                    share=_share(counted, index, at),
                 )
                 for at, name in enumerate(names)
-                if found.steps[index, at]
+                if counted.steps[index, at]
             ),
             deletable=deletability(presence, reach_of(presence, Target(classes=(path,)))),
         )
 
 
-def _share(found: Contributions, index: int, layer: int) -> float | None:
-    share = None if found.shares is None else float(found.shares[index, layer])
-    return share if share is not None and math.isfinite(share) else None
+def _share(counted: Contributions, index: int, layer: int) -> float | None:
+    share = None if counted.shares is None else float(counted.shares[index, layer])
+    return share if share is not None and math.isfinite(share) else None  # JSON has no NaN
 
 
 def _deletions(runs: list[RunLedger], *, trust: Trust, now: int) -> Iterator[Deleted]:
-    """Yield the deletions that made this run, the newest first; each run has the certificate of its own."""
+    """Yield the deletions that made the newest of these runs, the newest first; each run keeps its own certificate."""
     for run in runs:
         if (parent := deletion_of(run)) is None:
             continue
@@ -414,7 +436,7 @@ def _deletions(runs: list[RunLedger], *, trust: Trust, now: int) -> Iterator[Del
         opened = open_certificate(content, trust=trust, now=now, where=str(path))
         value, old = opened.value, parent.ledger
         if value.new.ledger != _ledger(run) or to_json(value.old.ledger) != to_json(old):
-            raise ProvenanceError(f"{path}: the certificate of another deletion than the one that made this run")
+            raise ProvenanceError(f"{path}: certifies another deletion than the one that made this run")
         target = value.target
         yield Deleted(
             certificate=opened.digest,
@@ -426,15 +448,11 @@ def _deletions(runs: list[RunLedger], *, trust: Trust, now: int) -> Iterator[Del
         )
 
 
-def _cosigners(anchor: Anchor) -> set[tuple[str, bytes]]:
-    return {(each.key.verifier.name, each.key.verifier.key_id) for each in anchor.witnesses}
-
-
-def _fault(found: Verification, directory: object) -> str:
-    first = found.findings[0]
+def _fault(verification: Verification, directory: object) -> str:
+    first = verification.findings[0]
     words = f"{first.path}: {first.message}"
     if "the quorum is not met" in first.message:
-        words += f"; those who are missing: explorer ledger cosign {directory} --key KEY --trust TRUST, then attest"
+        words += f"; add cosignatures with explorer ledger cosign {directory} --key KEY --trust TRUST, then attest"
     return words
 
 
@@ -442,9 +460,9 @@ def _fault(found: Verification, directory: object) -> str:
 
 
 def differences(signed: ModelAttestation, computed: ModelAttestation) -> Iterator[str]:
-    """In words, what of the signed claims is not what was computed. Of the checkpoint its text alone is compared: more
-    of those who may cosign have done so since, perhaps."""
+    """Yield each signed claim that differs from the computed one, in words."""
     ours, theirs = to_json(computed), to_json(signed)
+    # Of the checkpoint only the text is compared: cosignatures may have been added since.
     for name in ours:
         if name == "checkpoint":
             ours[name], theirs[name] = (_text(value[name]) for value in (ours, theirs))
@@ -455,12 +473,12 @@ def differences(signed: ModelAttestation, computed: ModelAttestation) -> Iterato
 
 
 def _text(checkpoint: str) -> str:
-    """Return what is signed of a note, without its signatures."""
+    """Return the signed text of a note, without its signatures."""
     return checkpoint.rpartition("\n\n")[0]
 
 
 def _class_differences(signed: ModelAttestation, computed: ModelAttestation) -> Iterator[str]:
-    theirs, ours = [each.path for each in signed.classes], [each.path for each in computed.classes]
+    theirs, ours = [claim.path for claim in signed.classes], [claim.path for claim in computed.classes]
     if theirs != ours:
         yield f"classes: signed {theirs}, computed {ours}"
         return
@@ -471,11 +489,11 @@ def _class_differences(signed: ModelAttestation, computed: ModelAttestation) -> 
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in value.items() if name != "deletable"}
+    return {name: part for name, part in value.items() if name != "deletable"}
 
 
 def _too_much(signed: Deletable, computed: Deletable) -> str | None:
-    """Return why a claim about deletability says more than the ledger gives."""
+    """Return how a claim about deletability exceeds what the ledger gives; None: it does not."""
     if signed.level is not None and signed.level != computed.level:
         return f"signed {signed.level}, computed {computed.level or 'nothing exact'}"
     if signed.level == "G3" and signed.steps < computed.steps:
@@ -484,7 +502,7 @@ def _too_much(signed: Deletable, computed: Deletable) -> str | None:
 
 
 def _differences(where: str, signed: Any, computed: Any) -> Iterator[str]:
-    """Values that differ, by their place; shares that agree but for the last digit do not."""
+    """Yield the values that differ, by their place. Shares may differ in the last digit, by rounding."""
     if isinstance(signed, dict) and isinstance(computed, dict) and signed.keys() == computed.keys():
         for name in computed:
             yield from _differences(f"{where}.{name}", signed[name], computed[name])
@@ -495,6 +513,6 @@ def _differences(where: str, signed: Any, computed: Any) -> Iterator[str]:
         if not abs(signed - computed) < 2 * 10.0**-DIGITS:
             yield f"{where}: signed {signed}, computed {computed}"
     elif where.endswith(".share") and isinstance(signed, float) and computed is None:
-        yield f"{where}: signed {signed}, and cannot be told from the ledger: numbers are sealed, or were erased since"
+        yield f"{where}: signed {signed}, unknown from the ledger: numbers are sealed, or were erased since"
     elif signed != computed:
         yield f"{where}: signed {signed!r:.200}, computed {computed!r:.200}"

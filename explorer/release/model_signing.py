@@ -1,12 +1,12 @@
-"""The signature of a shipped model in the format of OpenSSF model signing 1.0, for those who check with that tool.
+"""The signature of a shipped model in the format of OpenSSF model signing 1.0, for readers who verify with that tool.
 
     model_signing verify key MODEL --signature MODEL/model.sig --public_key KEY.pub
 
 `model.sig` is a Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json) with a DSSE envelope over an in-toto
 statement of type https://model_signing/signature/v1.0: the SHA-256 of every file of the directory, the attestation
 among them, and as its subject the SHA-256 over these digests in the order of the file names. The format has no Ed25519:
-the key is an ECDSA one on P-256, P-384 or P-521, and whose it is a trust file does not say. What a signature is worth
-to Explorer's own gate, the attestation says alone; this one ties the same files to a key that other tools know.
+the key is ECDSA on P-256, P-384 or P-521, and no trust file names its owner. So this signature counts for nothing at
+Explorer's own gate, which reads the attestation; it ties the same files to a key that other tools know.
 """
 
 import base64
@@ -33,11 +33,11 @@ SIGNATURE = "model.sig"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PASSPHRASE = "EXPLORER_MODEL_SIGNING_PASSPHRASE"
-IGNORED = (SIGNATURE, OBSERVATIONS)  # what others say about the model arrives later, each signed by itself
+IGNORED = (SIGNATURE, OBSERVATIONS)  # observations arrive later, each with a signature of its own
 MAX_FILES = 10_000
 MAX_KEY = 10_000
 
-# By curve, the hash that Sigstore's specification of keys gives it.
+# The hash of each curve in Sigstore's specification of keys.
 _HASHES: dict[str, type[hashes.HashAlgorithm]] = {
     "secp256r1": hashes.SHA256,
     "secp384r1": hashes.SHA384,
@@ -46,7 +46,7 @@ _HASHES: dict[str, type[hashes.HashAlgorithm]] = {
 
 
 def read_signing_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read an ECDSA key in PEM, encrypted or not; its passphrase is in `EXPLORER_MODEL_SIGNING_PASSPHRASE`.
+    """Read an ECDSA key in PEM; its passphrase, if any, is in `EXPLORER_MODEL_SIGNING_PASSPHRASE`.
 
     Raises `ProvenanceError` for a file that others can read, a wrong or missing passphrase, and any other key or curve.
     """
@@ -54,7 +54,7 @@ def read_signing_key(path: Path) -> ec.EllipticCurvePrivateKey:
         content = file.read(MAX_KEY)
     passphrase = os.environ.get(PASSPHRASE) or None
     if b"ENCRYPTED" not in content:
-        passphrase = None
+        passphrase = None  # cryptography refuses a passphrase for a key that needs none
     elif passphrase is None:
         raise ProvenanceError(f"{path}: the key is encrypted: its passphrase is needed in {PASSPHRASE}")
     try:
@@ -63,31 +63,32 @@ def read_signing_key(path: Path) -> ec.EllipticCurvePrivateKey:
         fault = "no private key in PEM" if passphrase is None else "wrong passphrase, or a damaged file"
         raise ProvenanceError(f"{path}: {fault}; expected an ECDSA key") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name not in _HASHES:
-        found = getattr(getattr(key, "curve", None), "name", type(key).__name__.removesuffix("PrivateKey").lstrip("_"))
+        kind = getattr(getattr(key, "curve", None), "name", type(key).__name__.removesuffix("PrivateKey").lstrip("_"))
         raise ProvenanceError(
-            f"{path}: found a key of {found}; OpenSSF model signing takes ECDSA on {', '.join(_HASHES)}, such as"
-            " `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` makes"
+            f"{path}: found a key of {kind}; OpenSSF model signing takes ECDSA on {', '.join(_HASHES)}. Make one with"
+            " `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`"
         )
     return key
 
 
 def public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Its public key, as `model_signing verify key --public_key` reads it."""
+    """Return the public key in the form that `model_signing verify key --public_key` reads."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def sign_directory(directory: Path, key: ec.EllipticCurvePrivateKey) -> Path:
     """Write `model.sig` over all files of a shipped model; return its path.
 
-    Raises `ProvenanceError` for a directory without files, with a link or anything else that is no file, or with more
-    than 10,000 files.
+    Raises `ProvenanceError` for a directory without files, with a link or a special file, or with more than 10,000
+    files.
     """
+    # The statement: every file with its digest, and one digest over these as the subject.
     resources = [
         {"name": name, "algorithm": "sha256", "digest": _digest(directory / name)} for name in sorted(_files(directory))
     ]
     if not resources:
         raise ProvenanceError(f"{directory}: no file to sign")
-    subject = hashlib.sha256(b"".join(bytes.fromhex(each["digest"]) for each in resources)).hexdigest()
+    subject = hashlib.sha256(b"".join(bytes.fromhex(resource["digest"]) for resource in resources)).hexdigest()
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": directory.resolve().name, "digest": {"sha256": subject}}],
@@ -102,6 +103,7 @@ def sign_directory(directory: Path, key: ec.EllipticCurvePrivateKey) -> Path:
             "resources": resources,
         },
     }
+    # The signature, in a Sigstore bundle: no transparency log, and a key id that only names the public key.
     envelope = Envelope(payload=canonical(statement), payload_type=PAYLOAD_TYPE, signatures=())
     signature = key.sign(envelope.signed, ec.ECDSA(_HASHES[key.curve.name]()))
     bundle = {

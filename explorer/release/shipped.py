@@ -1,4 +1,4 @@
-"""A model as it was shipped: its directory, opened as far as signatures and digests go. No ledger is looked at here."""
+"""A shipped model: its directory, with every signature and digest checked. No ledger is read here."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from explorer.runlog.model_file import CARD, MODEL, read_card
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shipped:
-    """A model whose record is believed as far as its own directory goes."""
+    """A model whose record is believed, as far as its own directory shows."""
 
     directory: Path
     model: Path
@@ -33,20 +33,22 @@ class Shipped:
 
 
 def open_shipped(path: Path, *, trust: Trust, now: int) -> Shipped:
-    """Open a model's directory, or the file in it.
+    """Open a model's directory, or the model file in it.
 
-    Raises `ProvenanceError`, `LedgerError` or `RunError` with the first thing that does not hold: some party whom the
-    trust file believes has signed the attestation, it is about this file and this card, taxonomy and policy are those
-    that it names and are signed, the checkpoint in it is the ledger's and has its quorum, and so for its ancestors.
+    Raises `ProvenanceError`, `LedgerError` or `RunError` for the first failure: a trusted authority has to have signed
+    the attestation, which has to name this model file, this card, and the signed taxonomy and policy; the checkpoint
+    in it has to be the ledger's and have its quorum. The same holds for the models that it continues.
     """
     directory, model = (path, path / MODEL) if path.is_dir() else (path.parent, path)
     attested = read_attested(replace(ModelPlace.of(directory), model=model), trust=trust, now=now)
     read_card(directory / CARD)
     facts = attested.value.facts
+    # Documents are judged as of when the run began, as the run judged them: a policy that expired since does not undo
+    # a training that it governed. The policy is read with the taxonomy, whose classes it names.
     taxonomy = _open(directory / TAXONOMY_FILE, TAXONOMY, trust=trust, judged=facts.judged)
-    _same(directory / TAXONOMY_FILE, taxonomy.value.digest, facts.taxonomy)
+    _check_digest(directory / TAXONOMY_FILE, taxonomy.value.digest, facts.taxonomy)
     policy = _open(directory / POLICY_FILE, policy_for(taxonomy.value), trust=trust, judged=facts.judged)
-    _same(directory / POLICY_FILE, policy.value.digest, facts.policy)
+    _check_digest(directory / POLICY_FILE, policy.value.digest, facts.policy)
     return Shipped(
         directory=directory,
         model=model,
@@ -63,6 +65,6 @@ def _open(path: Path, kind: Kind[Any], *, trust: Trust, judged: int) -> Signed[A
     return open_document(content, kind, trust=trust, now=judged, where=str(path))
 
 
-def _same(path: Path, found: str, attested: str) -> None:
-    if found != attested:
-        raise ProvenanceError(f"{path}: has digest {found}; the attestation names {attested}")
+def _check_digest(path: Path, digest: str, attested: str) -> None:
+    if digest != attested:
+        raise ProvenanceError(f"{path}: found digest {digest}, expected {attested}, which the attestation names")

@@ -63,7 +63,7 @@ def test_from_the_run_to_the_gate(desk: Path) -> None:
     asked = ("verify", run / "model", "--gate", "gate.yaml", "--trust", "trust.json", "--ledger", run)
     done = explorer(*asked, cwd=desk)
     assert done.returncode == 1 and done.stdout == ""
-    assert "DOES NOT PASS" in done.stderr and "no admitted observation says its accuracy" in done.stderr
+    assert "DOES NOT PASS" in done.stderr and "no admitted observation gives its accuracy" in done.stderr
     said = ("--role", "evaluator", "--key", "evaluator.pem", "--metric", "accuracy=0.93", "--note", "May")
     done = explorer("observe", run / "model", *said, "--trust", "trust.json", "--project", "runs", cwd=desk)
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_json(desk: Path) -> None:
         (("--metric", "accuracy=nan"), "expected a name, '=' and a number"),
         (("--metric", "a=1", "--metric", "a=2"), "--metric: 'a' is given twice"),
         (("--admit", "personal=1"), "unknown class 'personal'"),
-        ((), "an observation says something"),
+        ((), "empty observation"),
         (("--metric", "a=1", "--project", "nowhere"), "the run that made the model is not here"),
     ],
 )

@@ -208,7 +208,7 @@ def test_of_a_confidential_class_only_what_everybody_sees_is_claimed(tmp_path: P
     ("change", "said"),
     [
         ({"sealed": ()}, r"sealed regions \[\], absent \[\]"),
-        ({"sealed": "elsewhere"}, "or other places of them"),
+        ({"sealed": "elsewhere"}, "or these regions in other places"),
         ({"absent": "own"}, r"absent \['news'\]"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_rule_that_is_none(rules: str, message: str) -> None:
         ("policy: Half Depth\n", r"policy"),
         ("observers: [{name: example.com/e}]\n", r"observers\[0\].weight: is missing"),
         ("observers: [{name: example.com/e, weight: 2}]\n", r"observers\[0\].weight"),
-        ("observers: [{name: e, weight: 1}, {name: e, weight: 0}]\n", r"observers\[1\].name: 'e' stands twice"),
+        ("observers: [{name: e, weight: 1}, {name: e, weight: 0}]\n", r"observers\[1\].name: 'e' is listed twice"),
         ("name: again\n", r"given twice"),
         ("extra: &anchor 1\n", r"anchors and aliases"),
     ],
@@ -107,5 +107,5 @@ def test_conformance_takes_the_whole_ledger() -> None:
 def test_an_observer_without_weight_is_not_asked() -> None:
     asked = "{evaluated: {by: example.com/e, metric: accuracy, at_least: 0.9}}"
     assert read(asked, more="observers: [{name: example.com/e, weight: 0.5}]\n").rules[0].evaluated.by
-    with pytest.raises(SpecError, match="none of the observers whose observations count: nobody"):
+    with pytest.raises(SpecError, match="none of the observers with a weight above 0: there is none"):
         read(asked, more="observers: [{name: example.com/e, weight: 0}]\n")

@@ -121,7 +121,7 @@ def test_a_class_that_trained_what_is_kept_is_not_called_deleted(tmp_path: Path)
     """By structure, where there was no structure: its region is dropped, and it had trained shared layers too."""
     old = write_old(tmp_path / "runs", USUAL)
     new = structural(old)
-    with pytest.raises(LedgerError, match=r"licensed/news trained body.1 in \d steps .*, and is called deleted"):
+    with pytest.raises(LedgerError, match=r"licensed/news is left out as deleted, but trained body.1 in \d steps"):
         release(new)
 
 

@@ -95,7 +95,7 @@ def test_an_observation_of_the_model_under_another_attestation(model: Path) -> N
     say(model)
     release(model.parent, now=NOW + 1)
     (found,) = judged(model, gate(observers=ALL), now=NOW + 1).observations
-    assert (found.verdict, found.why[:44]) == ("rejected", "made when the model had another attestation,")
+    assert (found.verdict, found.why[:42]) == ("rejected", "made for another attestation of the model,")
 
 
 def test_the_same_observation_twice(model: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_is_no_observation(model: Path, name: str) -> None:
     (model / "observations").mkdir()
     (model / "observations" / name).write_text("{}")
     found = weighed(model)
-    assert found.verdict == "rejected" and "not a file that is named for the digest" in found.why
+    assert found.verdict == "rejected" and "expected a file named DIGEST.json" in found.why
 
 
 def test_a_link_and_a_directory(model: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_changed_number(model: Path) -> None:
         ({"admitted": {"open/mitt": 1}}, "unknown class 'open/mitt'; did you mean 'open/mit'"),
         ({"admitted": {MIT: 1.5}}, "admitted"),
         ({"metrics": {"Accuracy": 1.0}}, "metrics.Accuracy"),
-        ({"metrics": {}}, "an observation says something"),
+        ({"metrics": {}}, "empty observation"),
         ({"note": "two\nlines"}, "note"),
     ],
 )

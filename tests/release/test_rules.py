@@ -16,7 +16,7 @@ from explorer.note import Algorithm, Signer
 from explorer.provenance.model_attestation import Ancestor, Attested, Deletable, Deleted, open_model
 from explorer.provenance.policy import Rule
 from explorer.provenance.spellings import LedgerName
-from explorer.release.rules import Evidence, Ruling, judge_rule
+from explorer.release.check_gate import Evidence, Ruling, judge_rule
 from explorer.release.shipped import Shipped, open_shipped
 from tests.audit.governed_run import MIT, NEWS, OPEN, policy, sign_again, write_governed_run
 from tests.provenance.people import GOVERNANCE, NOW, private
@@ -80,9 +80,9 @@ def test_deny(shipped: Shipped, rule: dict[str, Any], holds: bool, why: str) -> 
 @pytest.mark.parametrize(
     ("branch", "holds", "why"),
     [
-        ("personal", True, "none stood in any batch"),
-        (NEWS, False, "34 examples of licensed/news stood in batches"),
-        ("open", False, "29 examples of open stood"),
+        ("personal", True, "none was in any batch"),
+        (NEWS, False, "34 examples of licensed/news were in batches"),
+        ("open", False, "29 examples of open were"),
         ("licenced", False, "unknown branch 'licenced'; did you mean 'licensed'"),
     ],
 )
@@ -218,7 +218,7 @@ def evaluated(model: Path, bound: dict[str, float], *, by: str | None = EVALUATO
 
 
 def test_evaluated(model: Path) -> None:
-    assert "no admitted observation says its accuracy" in (evaluated(model, {"at_least": 0.9}) or "")
+    assert "no admitted observation gives its accuracy" in (evaluated(model, {"at_least": 0.9}) or "")
     say(model, metrics={"accuracy": 0.93})
     assert evaluated(model, {"at_least": 0.9}) is None and evaluated(model, {"at_least": 0.93}) is None
     assert "accuracy is 0.93" in (evaluated(model, {"at_least": 0.95}) or "")
@@ -284,7 +284,7 @@ def test_what_a_model_goes_on_from_is_judged_too(shipped: Shipped, tmp_path: Pat
     assert judged(model, gate(own)).passes
     for rule in ({"deny": {"branch": NEWS}}, {"deletable": {"branch": "licensed", "at_least": "G2"}}):
         (why,) = faults(judged(model, gate(rule)))
-        assert why.startswith(f"in run {shipped.attested.value.run}, whose model this one goes on from: ")
+        assert why.startswith(f"in run {shipped.attested.value.run}, whose model this one continues: ")
     assert judged(model, gate(own, ledger="full")).passes
 
 

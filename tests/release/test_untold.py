@@ -105,7 +105,7 @@ def test_erased_behind_the_attestation_the_shares_cannot_be_told(run: Path) -> N
     with Project.open(runs_of(run), key=private(TRAINER), name=TRAINER) as project:
         erase(ledger, of_classes(ledger, (NEWS,)), project=project)
     (why,) = faults(judged(model, gate(but_for(erased=[NEWS]), ledger="full")))
-    assert "cannot be told from the ledger: numbers are sealed, or were erased since" in why
+    assert "unknown from the ledger: numbers are sealed, or were erased since" in why
     assert passes(release(run), but_for(erased=[NEWS]))  # attested again, without the shares
 
 

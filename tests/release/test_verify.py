@@ -78,7 +78,7 @@ def test_the_ledger_may_be_named_as_the_run_or_as_itself(model: Path) -> None:
 
 
 def test_a_gate_that_asks_for_the_ledger_gets_it(model: Path, tmp_path: Path) -> None:
-    assert "say where with --ledger" in faults(judged(model, FULL, ledger=None))[0]
+    assert "directory with --ledger" in faults(judged(model, FULL, ledger=None))[0]
     assert "no governed run" in faults(judged(model, FULL, ledger=tmp_path))[0]
 
 
@@ -216,7 +216,7 @@ def test_another_policy_beside_it(model: Path) -> None:
     other = policy(Rule(classes=("*",), weight=1.0))
     envelope = sign_document(other, POLICY, [private(RISK)], trust=trust(), now=NOW, where="policy")
     write_envelope(model / "policy.json", envelope)
-    assert "policy.json: has digest" in faults(judged(model))[0]
+    assert "policy.json: found digest" in faults(judged(model))[0]
 
 
 @pytest.mark.parametrize("name", ["policy.json", "taxonomy.json", "model.json", "attestation.json"])
@@ -348,8 +348,8 @@ def test_documents_that_the_gate_names(model: Path) -> None:
     for asked in ("half-depth", used.digest):
         assert judged(model, gate(policy=asked, taxonomy=TAXONOMY.digest)).passes
     for asked in ("half-deep", "0" * 64):
-        assert f"asked for {asked}, found half-depth" in faults(judged(model, gate(policy=asked)))[0]
-    assert "asked for licenses" in faults(judged(model, gate(taxonomy="licenses")))[0]
+        assert f"expected {asked}, found half-depth" in faults(judged(model, gate(policy=asked)))[0]
+    assert "expected licenses" in faults(judged(model, gate(taxonomy="licenses")))[0]
 
 
 def test_classes_of_the_sample(model: Path) -> None:
