@@ -6,14 +6,13 @@ Texts in CSV and Markdown are made harmless (`plain_text`); Parquet has types, a
 import io
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet
 
 from explorer import rundir
 from explorer.errors import StoreError, unknown
 from explorer.store import queries
 from explorer.store.plain_text import csv_text, markdown_text
-from explorer.store.published import damaged, opened
+from explorer.store.published import opened
 
 FORMATS = ("csv", "md", "parquet")
 
@@ -52,10 +51,7 @@ def export(
 def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | None, every: bool) -> int:
     question = queries.results_question(sweep=sweep, metric=metric, every=every)
     with opened(database) as connection:
-        try:
-            table = connection.sql(question.sql, params=list(question.parameters)).to_arrow_table()
-        except duckdb.Error as error:
-            raise damaged(database, error) from error
+        table = connection.sql(question.sql, params=list(question.parameters)).to_arrow_table()
     if not table.num_rows:
         queries.check_names(database, sweep=sweep, metric=metric)
     content = io.BytesIO()

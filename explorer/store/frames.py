@@ -6,11 +6,10 @@ is NaN or None, and a column of truth values in which nothing is unknown is of t
 
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 
 from explorer.store import queries
-from explorer.store.published import damaged, opened
+from explorer.store.published import opened
 from explorer.store.queries import EVERYTHING, Filter, Question
 
 
@@ -122,10 +121,7 @@ def _of_run(database: Path, table: str, sweep: str | None, run_id: str | None) -
 def _frame(database: Path, asked: Question, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
     """The answer to a question. Raises `StoreError` where it has no rows because of a name that is not known."""
     with opened(database) as connection:
-        try:
-            frame = connection.execute(asked.sql, asked.parameters).df()
-        except duckdb.Error as error:
-            raise damaged(database, error) from error
+        frame = connection.execute(asked.sql, asked.parameters).df()
     if frame.empty:
         queries.check_names(database, sweep=sweep, metric=metric)
     return frame

@@ -7,10 +7,8 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from explorer.errors import StoreError, unknown
-from explorer.store.published import damaged, opened
+from explorer.store.published import opened
 
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
@@ -74,12 +72,9 @@ EVERYTHING = Filter()
 def select(database: Path, question: Question) -> Table:
     """Ask and close. Raises `StoreError` if the snapshot cannot be read."""
     with opened(database) as connection:
-        try:
-            answer = connection.execute(question.sql, question.parameters)
-            columns = tuple(column[0] for column in answer.description or ())
-            return Table(columns=columns, rows=tuple(answer.fetchall()))
-        except duckdb.Error as error:
-            raise damaged(database, error) from error
+        answer = connection.execute(question.sql, question.parameters)
+        columns = tuple(column[0] for column in answer.description or ())
+        return Table(columns=columns, rows=tuple(answer.fetchall()))
 
 
 def results(

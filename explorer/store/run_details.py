@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from explorer.run_files import Metric
-from explorer.store.published import damaged, opened
+from explorer.store.published import opened
 
 # By sweep: the tables are in the order of sweeps, so that DuckDB reads only the part of one that holds it.
 _RUNS = """
@@ -88,11 +88,8 @@ def run_details(database: Path, directories: Sequence[str]) -> dict[str, RunDeta
     """
     found = {}
     with opened(database) as connection:
-        try:
-            for sweep in dict.fromkeys(directory.partition("/")[0] for directory in directories):
-                found |= _of_sweep(connection, sweep, list(directories))
-        except duckdb.Error as error:
-            raise damaged(database, error) from error
+        for sweep in dict.fromkeys(directory.partition("/")[0] for directory in directories):
+            found |= _of_sweep(connection, sweep, list(directories))
     return found
 
 

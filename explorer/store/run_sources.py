@@ -10,11 +10,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from explorer import rundir
 from explorer.errors import RunError
-from explorer.store.published import damaged, database, opened
+from explorer.store.published import database, opened
 
 PROFILE_FILES = "[!.]*.json"
 
@@ -47,13 +45,10 @@ def gap_of(runs: Path) -> Gap:
     snapshot = database(runs)
     made = snapshot.stat().st_mtime_ns if snapshot.exists() else 0  # before it is read: a newer one may replace it
     with opened(snapshot) as connection:
-        try:
-            finished = {path for (path,) in connection.execute(_FINISHED).fetchall()}
-            problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
-            profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
-            plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
-        except duckdb.Error as error:
-            raise damaged(snapshot, error) from error
+        finished = {path for (path,) in connection.execute(_FINISHED).fetchall()}
+        problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
+        profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
+        plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
     present, missing, other = set[str](), 0, 0
     for sweep in sweeps(runs):
         for name in _run_names(sweep):

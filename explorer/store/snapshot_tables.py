@@ -26,7 +26,7 @@ from explorer.errors import StoreError
 from explorer.planned import Described, is_own, standings
 from explorer.run_files import APART
 from explorer.runlog.forecast import DRIFT
-from explorer.store.connect import connect_to_file
+from explorer.store.connect import connect_to_file, reading
 from explorer.store.published import VERSION, database
 
 STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that is supported can read it
@@ -583,7 +583,7 @@ def _mark(path: Path) -> tuple[object, ...] | None:
     if not path.exists():
         return None
     try:
-        with connect_to_file(path) as connection:
+        with reading(path) as connection:
             return connection.execute("FROM schema_version").fetchall()[0]
     except (duckdb.Error, IndexError):
         return None

@@ -1,6 +1,8 @@
 """A database from somebody else is data: what is in it reads no other file, writes none, and loads nothing."""
 
+import multiprocessing
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer.errors import ExplorerError, StoreError
-from explorer.store import frames, queries
-from explorer.store.connect import connect_in_memory, connect_to_file
+from explorer.store import connect, frames, queries
+from explorer.store.connect import connect_in_memory, connect_to_file, reading
 from explorer.store.export import export
 from explorer.store.ingest import ingest
 from explorer.store.published import database
@@ -170,3 +172,73 @@ def test_there_is_one_door() -> None:
     opens = re.compile(r"duckdb\s*\.\s*(connect|sql|query|execute|read_\w+|from_\w+)\(|from duckdb import")
     found = [path.relative_to(root).as_posix() for path in root.rglob("*.py") if opens.search(path.read_text())]
     assert found == ["store/connect.py"]
+
+
+class TestReading:
+    """A file that is read again is opened once, and never shown after another one has taken its place."""
+
+    @pytest.fixture
+    def opens(self, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+        opened: list[Path] = []
+
+        def counted(path: Path) -> duckdb.DuckDBPyConnection:
+            opened.append(path)
+            return connect_to_file(path)
+
+        monkeypatch.setattr(connect, "connect_to_file", counted)
+        return opened
+
+    @staticmethod
+    def write(path: Path, value: int) -> Path:
+        new = path.with_suffix(".new")
+        with duckdb.connect(new) as connection:
+            connection.execute("CREATE TABLE t AS SELECT ? AS value", [value])
+        return new.replace(path)
+
+    @staticmethod
+    def read(path: Path) -> int:
+        with reading(path) as connection:
+            return connection.execute("FROM t").fetchall()[0][0]
+
+    def test_a_file_is_opened_once_for_many_questions(self, tmp_path: Path, opens: list[Path]) -> None:
+        path = self.write(tmp_path / "a.duckdb", 1)
+        assert [self.read(path) for _ in range(3)] == [1, 1, 1]
+        assert opens == [path]
+
+    def test_another_file_in_its_place_is_read(self, tmp_path: Path, opens: list[Path]) -> None:
+        path = self.write(tmp_path / "a.duckdb", 1)
+        assert [self.read(self.write(path, value)) for value in range(3)] == [0, 1, 2]
+        assert opens == [path] * 3
+
+    def test_a_file_overwritten_in_place_is_read(self, tmp_path: Path) -> None:
+        path, other = self.write(tmp_path / "a.duckdb", 1), self.write(tmp_path / "b.duckdb", 2)
+        assert self.read(path) == 1
+        path.write_bytes(other.read_bytes())
+        assert self.read(path) == 2
+
+    def test_control_duckdb_gives_out_the_old_file_while_one_connection_is_open(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path / "a.duckdb", 1)
+        with connect_to_file(path), connect_to_file(self.write(path, 2)) as late:
+            assert late.execute("FROM t").fetchall() == [(1,)]
+
+    def test_a_reader_inside_a_reader_keeps_its_file(self, tmp_path: Path, opens: list[Path]) -> None:
+        path, other = self.write(tmp_path / "a.duckdb", 1), self.write(tmp_path / "b.duckdb", 2)
+        with reading(path) as outer:
+            assert self.read(other) == 2
+            assert outer.execute("FROM t").fetchall() == [(1,)]
+        assert self.read(self.write(path, 3)) == 3
+        assert opens == [path, other, path]
+
+    def test_a_forked_child_reads_with_a_connection_of_its_own(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path / "a.duckdb", 1)
+        assert self.read(path) == 1
+        child = multiprocessing.get_context("fork").Process(target=self.read, args=(path,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: this process has threads
+            child.start()
+        child.join(120)
+        assert child.exitcode == 0
+
+    def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(duckdb.IOException), reading(tmp_path / "none.duckdb"):
+            pass
