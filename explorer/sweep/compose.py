@@ -1,9 +1,9 @@
-"""Recipes that follow from others: methods alone, in pairs, in all subsets; a recipe with one method left out.
+"""Recipes composed from others: single methods, pairs, all subsets; a recipe with one method left out.
 
 `compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], powerset: {of: [ema, mixup, sam], up_to: 2},
 leave_one_out: fast}` adds to the baseline's methods, or takes from `fast`, and names the result after what was added
 or left out: `blurpool`, `mixup-sam`, `fast-without-ema`. `powerset: [ema, mixup, sam]` is every subset but the empty
-one. Methods that cannot be combined are no fault here: that combination is left out, and the plan says why.
+one. Methods that cannot be combined are not an error: the combination is left out, and the plan says why.
 """
 
 import itertools
@@ -21,26 +21,32 @@ from explorer.recipes.settings import METHODS
 from explorer.yaml_document import Document, Key, spell
 
 KEYS = ("each_of", "pairs_of", "powerset", "leave_one_out")
-MAX_NAME = 64
+MAX_NAME = 64  # characters; names become names of directories
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Composition:
-    """A recipe to be built: the methods, and the recipe whose task and training it shares."""
+    """A recipe to build: its methods, and the recipe whose task and training settings it shares."""
 
     name: str
     base: Recipe
     methods: list[Any]
-    key: Key  # where it was asked for
-    conflict: str | None = None  # why the methods cannot be combined
+    key: Key  # of the request, for messages
+    conflict: str | None = None  # why the methods cannot be combined; None: they can
 
 
 def composed(
     document: Document, asked: Any, *, recipes: Sequence[Recipe], baseline: str, most: int
 ) -> Iterator[Composition]:
-    """What `compose` asks for, in the order of the keys above.
+    """Yield the recipes that `compose` asks for, in the order of `KEYS`.
 
-    Raises `SpecError`, also for more than `most` recipes, which are counted before the first of them is made.
+    document  the specification, for messages
+    asked     the value of `compose`
+    recipes   the recipes that are written out in the specification
+    baseline  the name of the recipe that methods are added to
+    most      how many recipes the sweep has room for
+
+    Raises `SpecError`, also for more than `most` recipes.
     """
     if not isinstance(asked, dict):
         raise document.error(("compose",), f"found {asked!r:.80}, expected a mapping with {', '.join(KEYS)}")
@@ -48,6 +54,7 @@ def composed(
         if key not in KEYS:
             raise document.error(("compose", key), unknown("key", key, KEYS))
     base = next(recipe for recipe in recipes if recipe.name == baseline)
+    # Recipes are counted before the first is built: a powerset of 30 methods has a billion.
     groups = [_group(document, key, asked[key]) for key in KEYS[:-1] if key in asked]
     left_out = _left_out(document, ("compose", "leave_one_out"), asked.get("leave_one_out", []), recipes)
     room = most - sum(len(recipe.methods) for recipe in left_out)
@@ -56,9 +63,10 @@ def composed(
         if room < 0:
             raise document.error(
                 group.key,
-                f"the combinations of {len(group.methods)} methods are too many: with its budgets and seeds this sweep"
-                f" has room for {max(most, 0)} recipes more",
+                f"too many combinations of {len(group.methods)} methods: with its budgets and seeds, this sweep has"
+                f" room for {max(most, 0)} more recipes",
             )
+    # Then they are built, group by group.
     for group in groups:
         for methods in group.combinations():
             yield _added(base, methods, key=group.key)
@@ -67,7 +75,7 @@ def composed(
 
 
 def fitting(name: str) -> str:
-    """Return the name, or where it is longer than a name may be, its beginning and a digest of it.
+    """Return the name, cut to `MAX_NAME` characters where it is longer: its beginning, and a digest of all of it.
 
     >>> fitting("a" * 100)
     'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-9391a077'
@@ -77,19 +85,18 @@ def fitting(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """Methods that are combined with each other, so many at a time."""
+    """Methods to combine with each other, as many at a time as `sizes` says."""
 
     key: Key
     methods: list[Any]
     sizes: range
 
     def count(self, most: int) -> int:
-        """Return how many combinations there are; counting ends above `most`, before the numbers become too long to
-        handle."""
+        """Return the number of combinations; any number above `most` means too many."""
         count = 0
         for size in self.sizes:
             count += math.comb(len(self.methods), size)
-            if count > most:
+            if count > most:  # of thousands of methods, the exact number would have thousands of digits
                 break
         return count
 
@@ -114,7 +121,8 @@ def _group(document: Document, name: str, asked: Any) -> _Group:
     most = asked.get("up_to", len(methods))
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= len(methods):
         raise document.error(
-            (*key, "up_to"), f"found {most!r:.80}, expected a whole number from 1 to {len(methods)}, the methods given"
+            (*key, "up_to"),
+            f"found {most!r:.80}, expected a whole number from 1 to {len(methods)}, the number of methods given",
         )
     return _Group(key=key, methods=methods, sizes=range(1, most + 1))
 
@@ -133,7 +141,7 @@ def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[An
 
 
 def _added(base: Recipe, group: Sequence[Any], *, key: Key) -> Composition:
-    """Return the base with the group's methods; a method that the base has already is replaced."""
+    """Compose the base and the group's methods; a method that the base already has is replaced."""
     names = [method.name for method in group]
     methods = [*(method for method in base.methods if method.name not in names), *group]
     return Composition(
@@ -146,7 +154,7 @@ def _added(base: Recipe, group: Sequence[Any], *, key: Key) -> Composition:
 
 
 def conflict_of(methods: Sequence[Any]) -> str | None:
-    """Why the methods cannot be combined; None if they can."""
+    """Return why the methods cannot be combined; None if they can."""
     try:
         ordered(methods)
     except RecipeError as error:
@@ -163,7 +171,9 @@ def _left_out(document: Document, key: Key, asked: Any, recipes: Sequence[Recipe
         if not isinstance(name, str) or name not in known:
             raise document.error(key, unknown("recipe", str(name), known))
         if len(known[name].methods) < 2:
-            raise document.error(key, f"recipe {name!r} has fewer than two methods; nothing would be learnt")
+            raise document.error(
+                key, f"recipe {name!r} has fewer than two methods; expected a recipe with at least two to leave one out"
+            )
     return [known[name] for name in names]
 
 

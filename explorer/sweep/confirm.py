@@ -1,7 +1,7 @@
-"""The sweep that confirms a recipe of another: the baseline and the recipe alone, on seeds that neither has seen.
+"""Confirmation of a recipe: a sweep of only the baseline and that recipe, on seeds that neither has been run with.
 
-The best of many recipes was chosen by noise too, so it looks better than it is. Run once more on fresh seeds it is only
-as good as it is, and the fresh seeds alone are reported.
+The best of many recipes was chosen partly by noise, so its result is biased upwards (the winner's curse). A second run
+on fresh seeds removes that bias, so only the fresh seeds are reported.
 """
 
 import itertools
@@ -26,32 +26,36 @@ from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
 from explorer.training.run_plan import MAX_SEED
 
-SEEDS = 3
+SEEDS = 3  # unless the user asks for another number
 MAX_SEEDS = 1000
-KEPT = ("task", "train", "baseline", "tuning", "budgets", "threads")  # of the sweep's specification, as they are
+KEPT = ("task", "train", "baseline", "tuning", "budgets", "threads")  # keys copied from the sweep's specification
 _NAME = re.compile(r"[a-z][a-z_]*")
 _SEED = re.compile(r"-s(\d{1,10})-[0-9a-f]{8}\Z")  # in the name of a run directory
 
 
 def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> dict[str, Any]:
-    """Return the specification that confirms a recipe of a sweep which was started in `runs/<sweep>`.
+    """Return the specification that confirms a recipe of the sweep in `runs/<sweep>`.
 
-    Its seeds are the least that no run of the sweep has, nor any other run of the two recipes; those with which it was
-    started before are kept, so that it continues where it stopped. Raises `SweepError` for a sweep or a recipe that is
-    not there, and for a recipe with which there is nothing to confirm.
+    Its seeds are the smallest that no run of the sweep and no other run of the two recipes has. A confirmation that was
+    started before keeps its seeds, so that it continues where it stopped. Raises `SweepError` for an unknown sweep or
+    recipe, and for a recipe that cannot be confirmed: the baseline or a control.
     """
     if not 1 <= seeds <= MAX_SEEDS:
         raise SweepError(f"seeds: found {seeds}; expected a whole number from 1 to {MAX_SEEDS}")
     recorded = started(runs, sweep)
     spec = load_spec(recorded["spec"])
     chosen = _chosen(spec, recipe)
+    # Seeds of an earlier start come first; then the smallest free ones.
     name = fitting(f"{sweep}-confirm-{recipe}")
     used = _used(runs, sweep, _digests(recorded, (spec.baseline, recipe)), but=name)
     before = _before(runs / name)
     free = (seed for seed in itertools.count() if seed not in used and seed not in before)
     fresh = [*before, *itertools.islice(free, max(0, seeds - len(before)))]
     if max(fresh) > MAX_SEED or used & set(before):
-        raise SweepError(f"{runs / name}: its seeds are not fresh, or there is no seed left; rename or remove it")
+        raise SweepError(
+            f"{runs / name}: its seeds are no longer fresh, or no seed up to {MAX_SEED} is left; rename or remove it"
+        )
+    # The recipes are copied as their author wrote them, so that the confirmation trains the same thing.
     base = next(recipe_ for recipe_ in spec.recipes if recipe_.name == spec.baseline)
     content: dict[str, Any] = {"name": name}
     content |= {key: recorded["spec"][key] for key in KEPT if key in recorded["spec"]}
@@ -64,12 +68,12 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
 
 def written(content: Mapping[str, Any], *, recipe: str, of: str) -> str:
     """Return the specification as YAML."""
-    title = f"# {recipe} of {of} and its baseline once more, on seeds that had no part in choosing it.\n"
+    title = f"# {recipe} of {of} and its baseline again, on seeds that played no part in choosing it.\n"
     return title + yaml.dump(dict(content), Dumper=_Plain, sort_keys=False, allow_unicode=False, width=110)
 
 
 def started(runs: Path, sweep: str) -> dict[str, Any]:
-    """Return the plan with which a sweep was started. Raises `SweepError` that names the sweeps there are."""
+    """Return the plan that a sweep was started with. Raises `SweepError`, which names the known sweeps."""
     known = [path.parent.name for path in runs.glob(f"*/{rundir.SWEEP}")]
     if sweep not in known:
         raise SweepError(f"{runs}: {unknown('sweep', sweep, known)}")
@@ -82,9 +86,9 @@ def started(runs: Path, sweep: str) -> dict[str, Any]:
 
 
 def check_same(planned: Plan, recorded: Mapping[str, Any]) -> None:
-    """Refuse a plan whose recipes are not those that the sweep ran: of other code, data, documents or another machine.
+    """Refuse a plan whose recipes differ from those that the sweep ran: other code, data, documents or hardware.
 
-    Raises `SweepError` that names what is another.
+    Raises `SweepError`, which names what differs.
     """
     then = {run["recipe"]: run for run in recorded["runs"]}
     for record in (run.record for run in planned.runs):
@@ -92,14 +96,13 @@ def check_same(planned: Plan, recorded: Mapping[str, Any]) -> None:
         if earlier is None or earlier["recipe_digest"] != record.recipe_digest:
             directory = planned.directory.parent / recorded["name"] / (earlier["run_id"] if earlier else "")
             raise SweepError(
-                f"recipe {record.recipe!r}: not what it was in {recorded['name']}, so running it would confirm"
-                f" something else; {_other(directory, record)}"
+                f"recipe {record.recipe!r} is not what it was in {recorded['name']}, so running it would confirm"
+                f" something else; {_difference(directory, record)}"
             )
 
 
 def timed(planned: Plan, sweep: Path) -> Plan:
-    """Return the plan with the step times of the sweep that is confirmed, for runs about which nothing else is
-    known."""
+    """Return the plan with step times of the confirmed sweep, for runs that have no estimate of their own."""
     profiles = read_profiles(sweep)
 
     def known(run: PlannedRun) -> PlannedRun:
@@ -111,29 +114,30 @@ def timed(planned: Plan, sweep: Path) -> Plan:
     return replace(planned, runs=tuple(map(known, planned.runs)))
 
 
-def _other(directory: Path, record: RunRecord) -> str:
-    """Return what is another than in a run of the sweep, as far as that run says."""
+def _difference(directory: Path, record: RunRecord) -> str:
+    """Name the parts of the recipe's identity that have changed since the run in `directory`."""
     try:
         then = rundir.read_json(directory / rundir.RUN)["identity"]
+        # Budget and seed differ between any two runs of a recipe.
         names = [key for key in record.identity if key not in ("ssr", "seed") and record.identity[key] != then.get(key)]
     except (RunError, KeyError, TypeError, AttributeError):
-        return f"what is another cannot be told: {directory / rundir.RUN} is absent or damaged"
-    return f"another by now: {', '.join(names)}"
+        return f"the difference is unknown, because {directory / rundir.RUN} is absent or damaged"
+    return f"changed since then: {', '.join(names)}"
 
 
 def _chosen(spec: SweepSpec, name: str) -> Recipe:
     candidates = {recipe.name: recipe for recipe in spec.recipes if recipe.name not in spec.twins}
     if name in spec.twins:
-        raise SweepError(f"{name!r} is a control of {', '.join(spec.twins[name])}; a control is not confirmed")
+        raise SweepError(f"{name!r} is a control of {', '.join(spec.twins[name])}; controls cannot be confirmed")
     if name not in candidates:
         raise SweepError(unknown("recipe", name, candidates))
     if name == spec.baseline:
-        raise SweepError(f"{name!r} is the baseline, which recipes are compared with; there is nothing to confirm")
+        raise SweepError(f"{name!r} is the baseline, so there is nothing to confirm; name another recipe")
     return candidates[name]
 
 
 def _written(spec: Mapping[str, Any], recipe: Recipe) -> Any:
-    """Return the recipe as the specification has it; one that was composed in full."""
+    """Return the recipe as it is written in the specification; a composed one, which is not there, in full."""
     if recipe.name in spec["recipes"]:
         return spec["recipes"][recipe.name]
     whole = recipe.to_mapping()
@@ -141,13 +145,14 @@ def _written(spec: Mapping[str, Any], recipe: Recipe) -> Any:
 
 
 def _digests(plan: Mapping[str, Any], recipes: tuple[str, ...]) -> set[str]:
-    """Return what determines the results of these recipes but budget and seed, as the plan has recorded it."""
+    """Return the recorded digests of these recipes, which cover all that determines a result but budget and seed."""
     return {run["recipe_digest"] for run in plan["runs"] if run["recipe"] in recipes}
 
 
 def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
-    """Return the seeds of every run of the sweep, and of all runs of these recipes in other sweeps but one."""
-    used = {int(found[1]) for path in rundir.run_directories(runs / sweep) if (found := _SEED.search(path.name))}
+    """Return the seeds of every run of the sweep, and of runs of these recipes in all other sweeps except `but`."""
+    # Directories count too, because runs of earlier specifications are in no plan.
+    used = {int(match[1]) for path in rundir.run_directories(runs / sweep) if (match := _SEED.search(path.name))}
     for path in runs.glob(f"*/{rundir.SWEEP}"):
         if path.parent.name != but:
             used |= {
@@ -159,19 +164,19 @@ def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
 
 
 def _before(directory: Path) -> list[int]:
-    """Return the seeds with which the confirmation was started before, in order."""
+    """Return the seeds that the confirmation was started with before, in order."""
     if not (directory / rundir.SWEEP).exists():
         return []
     return list(dict.fromkeys(run["seed"] for run in read_plan(directory)["runs"]))
 
 
 def _seen_from(runs: Path, source: str, governance: str) -> str:
-    """Return the directory of documents as a specification in `runs` sees it, given how another one sees it."""
+    """Return the directory of documents, which `source` names from its own place, relative to `runs`."""
     return os.path.relpath(Path(source).parent / governance, runs)
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes texts so that `document` reads them as texts: in quotes, but for names that cannot be anything else."""
+    """Writer of strings that read back as strings: quoted, unless a plain name cannot be taken for anything else."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

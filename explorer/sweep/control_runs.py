@@ -1,15 +1,15 @@
-"""The controls of an honest comparison, which `controls:` adds to a sweep by one word.
+"""Controls of an honest comparison, which `controls:` adds to a sweep by one word.
 
-rescaled   for each recipe and each of its budgets the baseline at the budget that takes as much uncontended time: all
-           that a recipe gains over it, it gains by more than being given that time
-twin       for each recipe that drops examples, `<recipe>-random`, which drops as many at random: all that the recipe
-           gains over it, it gains by which examples it drops
+rescaled   for each recipe at each of its budgets, the baseline at the budget that takes as much uncontended time. A
+           recipe's gain over this control is not explained by the time it was given.
+twin       for each recipe that drops examples, `<recipe>-random`, which drops as many at random. A recipe's gain over
+           its twin is due to which examples it drops.
 all        both
 
-A rescaled baseline is a run of the baseline like any other, with a schedule that ends where its budget ends. Its budget
-follows from step times. A budget that the sweep has already, or had before its step times were measured again, is taken
-in the place of one that would take the same time; so the same profiles always give the same budgets, and profiles that
-hardly moved give the old ones.
+A rescaled baseline is an ordinary run of the baseline whose schedule ends where its budget ends. Its budget follows
+from step times. A budget that the sweep already has, or had before its step times were measured again, is preferred to
+a new one that would take the same time. So the same profiles always give the same budgets, and profiles that hardly
+moved give the old ones.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from explorer.sweep.compose import fitting
 
 
 class Chosen(NamedTuple):
-    """What a word adds."""
+    """The controls that a word adds."""
 
     rescaled: bool
     twins: bool
@@ -40,17 +40,16 @@ Twins = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotRun:
-    """What was asked for and cannot be run, and why."""
+    """A recipe or control that was asked for and cannot be run, and why."""
 
     name: str
     reason: str
 
 
 def twins_of(recipes: Sequence[Recipe], *, baseline: str) -> tuple[list[Recipe], Twins, list[NotRun]]:
-    """Return the twins of all recipes that drop examples but the baseline, whose control each is, and which cannot be
-    built.
+    """Return the twins of all recipes that drop examples, the recipes that every twin controls, and impossible twins.
 
-    A recipe of the sweep that is what a twin would be is the control in its place.
+    Where a recipe of the sweep equals the twin of another, it serves as that twin. The baseline needs no control.
     """
     made: list[Recipe] = []
     controls: Twins = {}
@@ -61,6 +60,7 @@ def twins_of(recipes: Sequence[Recipe], *, baseline: str) -> tuple[list[Recipe],
         twins = [method.twin() for method in recipe.methods]
         if recipe.name == baseline or not any(twins):
             continue
+        # The twin differs in the methods that choose examples; all others stay, in the order that they require.
         name = fitting(f"{recipe.name}-random")
         methods = [twin or method for twin, method in zip(twins, recipe.methods, strict=True)]
         try:
@@ -68,9 +68,10 @@ def twins_of(recipes: Sequence[Recipe], *, baseline: str) -> tuple[list[Recipe],
         except RecipeError as error:
             impossible.append(NotRun(name=name, reason=str(error)))
             continue
+        # Two recipes may share a twin, but two different recipes cannot share a name.
         control = known.get(twin.digest, name)
         if control == name and name in names and twin.digest not in known:
-            reason = f"another recipe has this name; give it another, for this is the control of {recipe.name!r}"
+            reason = f"another recipe has the name of the control of {recipe.name!r}; rename that recipe"
             impossible.append(NotRun(name=name, reason=reason))
             continue
         if twin.digest not in known:
@@ -84,22 +85,23 @@ def twins_of(recipes: Sequence[Recipe], *, baseline: str) -> tuple[list[Recipe],
 
 # --- rescaled baselines ---
 
-DIGITS = 3  # of a rescaled budget: half a percent at worst
+DIGITS = 3  # significant digits of a rescaled budget: it is rounded by half a percent at worst
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rescaled:
-    """The budgets at which the baseline is a control of recipes, and the runs of recipes that wait for theirs."""
+    """Budgets at which the baseline serves as a control, and runs whose control cannot be planned yet."""
 
-    budgets: dict[float, tuple[str, ...]]  # a budget that the sweep lacks: the recipes that it is the control of
-    waiting: tuple[RunRecord, ...]  # the time of the recipe or of the baseline is not known yet
+    budgets: dict[float, tuple[str, ...]]  # a budget that the sweep lacks: the recipes that it controls
+    waiting: tuple[RunRecord, ...]  # their recipe or the baseline has no step time yet
 
 
 def rescaled(runs: Sequence[RunRecord], *, earlier: Sequence[float], profiles: dict[str, ProfileRecord]) -> Rescaled:
-    """Return the rescaled budgets for the planned `runs` of recipes and of their baseline, each recipe's in order.
+    """Return the rescaled budgets for the planned `runs` of recipes and their baseline.
 
-    `earlier` are budgets at which the sweep's directory has the baseline already.
+    `earlier` are budgets at which the sweep's directory already has runs of the baseline.
     """
+    # The baseline's longest run converts seconds to budgets, because rounding to whole steps matters least there.
     ladder = [run for run in runs if run.recipe == run.baseline]
     longest = max(ladder, key=lambda run: run.ssr)
     whole = _seconds(longest, profiles)
@@ -114,6 +116,7 @@ def rescaled(runs: Sequence[RunRecord], *, earlier: Sequence[float], profiles: d
         if seconds is None or whole is None:
             waiting.append(run)
             continue
+        # A known budget is preferred, so that a control that was run before a new profile is not run again.
         exact = longest.ssr * seconds / whole
         budget = _nearest(exact, known, step=longest.ssr / longest.steps)
         if budget is None:
@@ -125,13 +128,13 @@ def rescaled(runs: Sequence[RunRecord], *, earlier: Sequence[float], profiles: d
 
 
 def _nearest(exact: float, known: Sequence[float], *, step: float) -> float | None:
-    """Return the known budget that takes the same time, to within `SAME_TIME` or half a step."""
+    """Return the known budget that takes the same time: to within `SAME_TIME` or half a step, whichever is more."""
     nearest = min(known, key=lambda budget: abs(budget - exact))
     return nearest if abs(nearest - exact) <= max(SAME_TIME * exact, step / 2) else None
 
 
 def _seconds(run: RunRecord, profiles: dict[str, ProfileRecord]) -> float | None:
-    """Return how long the run takes alone on the machine; None while the recipe lacks a profile of all its phases."""
+    """Return the training time of the run on a quiet machine; None while a phase of its recipe has no profile."""
     profile = profiles.get(run.recipe_digest)
     if profile is None or not set(run.phases) <= set(profile.phases):
         return None
@@ -139,7 +142,7 @@ def _seconds(run: RunRecord, profiles: dict[str, ProfileRecord]) -> float | None
 
 
 def budgets_of(directory: Path, run: RunRecord) -> list[float]:
-    """Return the budgets at which the directory has runs of the same recipe, whatever they were planned for."""
+    """Return the budgets at which the directory has runs of the same recipe, controls included."""
     start = f"{run.run_id.rpartition('-ssr')[0]}-ssr"
     budgets = set()
     for path in rundir.run_directories(directory):
@@ -148,7 +151,7 @@ def budgets_of(directory: Path, run: RunRecord) -> list[float]:
         try:
             record = run_files.read(RunRecord, path / rundir.RUN)
         except RunError:
-            continue  # a damaged record is written again
+            continue  # a damaged record is written again before the run starts
         if record.recipe_digest == run.recipe_digest:
             budgets.add(record.ssr)
     return sorted(budgets)

@@ -1,12 +1,12 @@
-"""Executing a sweep: what is missing, in order, until it is complete or stopped.
+"""Execution of a sweep: the missing runs, in order, until all are done or the sweep is stopped.
 
-One process executes a sweep at a time. A run that raises is recorded and the others go on; a run whose kernel or
-worker died is tried again. Ctrl-C and SIGTERM stop after the current step of every run in progress, a second one
-stops at once; either way the next start continues where this one ended.
+One process executes a sweep at a time. A run that raises is recorded as failed, and the others continue; a run whose
+kernel or worker died is retried. The first Ctrl-C or SIGTERM stops every run in progress after its current step, the
+second stops at once. Either way the next start continues where this one ended.
 
-Step times are measured first, so that a run has its time as soon as it is finished, and controls their budgets before
-they begin. When all runs are done a few windows of the baseline show whether the machine is still what it was; if it
-drifted, or was busy the first time, the recipes are measured again.
+Step times are measured first: a run then has its time as soon as it is finished, and rescaled controls have their
+budgets before they begin. When all runs are done, a few windows of the baseline show whether the machine still runs at
+the same speed. If it drifted, or was busy the first time, all recipes are measured again.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from explorer.training.run import on_stop_signals
 
 NOTEBOOK = Path(explorer.__file__).parent.parent / "notebooks" / "run.ipynb"
 BACKOFF = (1.0, 5.0)  # seconds before the first and the second retry
-RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the surroundings; a run that raises would raise again
+RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the machine; a run that raises would raise again
 
 Timed = TypeVar("Timed")
 
@@ -48,7 +48,7 @@ Happening = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """Something happened; the numbers are those of the sweep as a whole after it."""
+    """An event of the execution, with the progress of the whole sweep after it."""
 
     kind: Happening
     run: PlannedRun | None = None
@@ -57,7 +57,7 @@ class Event:
     failed: int
     total: int
     fraction: float  # of the sweep's work
-    seconds_left: float | None  # None: nothing has finished yet
+    seconds_left: float | None  # None: no run has finished yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,41 +70,41 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """How executing the sweep ended."""
+    """The outcome of executing a sweep."""
 
     done: int  # runs with a result now
     executed: int  # of them, runs that this start completed
     failures: tuple[Failure, ...]
-    waiting: int  # controls that are not planned yet, because no profile tells their budgets
+    waiting: int  # controls that are not planned yet, because their budgets need a profile
     interrupted: bool
     warnings: tuple[str, ...]
     seconds: float
 
     @property
     def complete(self) -> bool:
-        """Return whether every run has its result."""
+        """True if every run has its result."""
         return not self.failures and not self.interrupted and not self.waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How to execute: nothing here changes a result."""
+    """Settings of the execution. None of them changes a result."""
 
     engine: EngineName = "warm"
     workers: int | None = None  # runs side by side; None: as many as the cores allow
     timeout: float | None = None  # seconds for a cell of a run's notebook
-    profile: bool = True  # measure step times first, and look at the end whether they still hold
+    profile: bool = True  # measure step times first, and check at the end that they still hold
     notebook: Path = NOTEBOOK
     on_event: Callable[[Event], None] = field(default=lambda event: None)
     on_result: Callable[[Path], None] = field(default=lambda directory: None)  # gets the directory of a finished run
 
 
 def run_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
-    """Execute what is missing of the plan.
+    """Execute the missing runs of the plan.
 
-    Raises `RunError` when another process executes this sweep or the disk refuses to be written, and `SweepError` for
-    a notebook that cannot be used, both before anything starts. A full disk ends the sweep later; what is written
-    stays valid.
+    Before any run starts, raises `RunError` when another process executes this sweep or its directory cannot be
+    written, and `SweepError` for a notebook that cannot be used. A disk that fills up later ends the sweep; files that
+    were written stay valid.
     """
     settings = settings or Settings()
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
@@ -112,7 +112,7 @@ def run_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
 
 
 def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
-    """Measure the step times of all recipes of the plan again. The profiles that there are stay until that is done.
+    """Measure the step times of all recipes of the plan again. The existing profiles stay until that is done.
 
     Raises `RunError` when another process executes this sweep.
     """
@@ -122,11 +122,11 @@ def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
 
 @dataclass(slots=True)
 class _Task:
-    """A run that is still to do."""
+    """A run that is not finished."""
 
     run: PlannedRun
     attempts: int = 0
-    not_before: float = 0.0
+    not_before: float = 0.0  # on the monotonic clock: the end of the pause before a retry
 
 
 class _Execution:
@@ -146,6 +146,8 @@ class _Execution:
         self.begun = time.monotonic()
         self.work_done = 0.0  # in the units of `_work`
 
+    # --- stages ---
+
     def _make_workers(self) -> None:
         threads = self.plan.spec.threads
         usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
@@ -153,6 +155,7 @@ class _Execution:
         self.executor: Interruptible = make_executor(self.workers, threads=threads)
 
     def run(self) -> Summary:
+        # A fault of the engine or the notebook would fail every run: it is reported before anything is written.
         if self.plan.missing or self.plan.waiting:
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
             check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
@@ -163,6 +166,7 @@ class _Execution:
                 self._profile(unprofiled(self.plan.directory, self._records()))
                 self._add_controls()
                 self._execute_all()
+                # The last profile can move the budgets of controls, or give budgets to those that waited for one.
                 self._profile_late()
                 self._add_controls()
                 self._execute_all()
@@ -172,7 +176,7 @@ class _Execution:
         return self._summary()
 
     def measure_again(self) -> Summary:
-        """Measure all recipes, whatever is known of them."""
+        """Measure all recipes, also those that have a profile."""
         self._tell("start")
         with on_stop_signals(self._stop):
             self._profile(self._records())
@@ -197,7 +201,7 @@ class _Execution:
 
     @contextlib.contextmanager
     def _present(self) -> Iterator[None]:
-        """Processes that want to time know meanwhile that this one trains."""
+        """Show other processes, while the block runs, that this one trains."""
         with contextlib.ExitStack() as stack:
             self._guarded(
                 lambda: stack.enter_context(
@@ -206,17 +210,21 @@ class _Execution:
             )
             yield
 
+    # --- runs ---
+
     def _announce_stop(self) -> None:
+        """Report the stop from here: a signal handler must not call the user's hooks."""
         if self.stopping.is_set() and not self.announced:
             self.announced = True
             self._tell("stopping")
 
     def _submit(self) -> None:
-        """Keep the workers busy. In this process a call is over when `submit` returns, so one at a time."""
+        """Give every free worker a run. Without worker processes, `submit` returns only when the run has ended."""
         while self.waiting and len(self.running) < self.workers and not self.stopping.is_set():
             task = self._next()
             if task is None:
                 return
+            # The run's process reads both files: they are written before it is called.
             if task.run.documents is not None:
                 keep(task.run.documents, task.run.directory)
             _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
@@ -224,7 +232,7 @@ class _Execution:
             self.running[self.executor.submit(perform, self._job(task.run))] = task
 
     def _next(self) -> _Task | None:
-        """Return the first task that need not wait for its retry."""
+        """Take the first task whose pause is over."""
         now = time.monotonic()
         ready = next((task for task in self.waiting if task.not_before <= now), None)
         if ready is not None:
@@ -232,11 +240,11 @@ class _Execution:
         return ready
 
     def _collect(self) -> None:
-        """Take the runs that have ended; start others before the hooks run, so that no worker waits for them."""
+        """Settle the runs that have ended, and start others before the hooks run: no worker waits for a hook."""
         if not self.running:
-            time.sleep(0.05)  # every task waits for its retry
+            time.sleep(0.05)  # every task is in the pause before its retry
             return
-        ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)
+        ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)  # a stop signal is noticed in 0.2 s
         finished = [(self.running.pop(future), _outcome(future)) for future in ended]
         settled = [(task, outcome) for task, outcome in finished if self._settle(task, outcome)]
         if self.workers > 1:
@@ -245,18 +253,19 @@ class _Execution:
             self._report(task.run, outcome)
 
     def _settle(self, task: _Task, outcome: Outcome) -> bool:
-        """Record how the run ended. False: it will be tried again."""
+        """Record how the run ended. False: it will be retried."""
         if outcome.fault is None:
             self.executed += 1
             self.work_done += _work(task.run)
             return True
         fault, message = outcome.fault, outcome.message
+        # While the sweep stops, any fault may be a consequence of the signal, so it does not count as a failure.
         if self.stopping.is_set() or fault == "interrupted":
             self.stopping.set()
             fault = "interrupted"
         elif fault in RETRIED and task.attempts <= len(BACKOFF):
             task.not_before = time.monotonic() + BACKOFF[task.attempts - 1]
-            self.waiting.appendleft(task)
+            self.waiting.appendleft(task)  # first in line, so that runs still finish in their order
             self._tell("retry", run=task.run, message=message)
             return False
         _record_failure(task, fault, message)
@@ -274,8 +283,10 @@ class _Execution:
         else:
             self._tell("failed", run=run, message=outcome.message)
 
+    # --- step times ---
+
     def _profile_late(self) -> None:
-        """What could not be measured first, and what was measured on a machine that was busy or has drifted."""
+        """Measure what could not be measured first, and again what was measured on a busy or drifting machine."""
         failed = {failure.run_id for failure in self.failures}
         if lacking := unprofiled(self.plan.directory, self._records(), failed=failed):
             self._profile(lacking, why="of recipes that have no step times yet")
@@ -283,15 +294,16 @@ class _Execution:
             everything = to_profile(self._records(), failed=failed)
             digests = {record.recipe_digest for record in everything}
             if busy_reasons(read_profiles(self.plan.directory), digests):
-                self._profile(everything, why="again, for the machine was busy")
+                self._profile(everything, why="again, because the machine was busy")
                 return
+            # A few windows of the baseline cost little, and stand for all recipes: drift is the machine's.
             baseline = [record for record in everything if record.recipe == record.baseline]
             moved = self._time(drift, baseline, why="of the baseline, to see whether they still hold")
             if moved is not None:
-                self._profile(everything, why=f"again, for those of the baseline moved by {moved:+.0%}")
+                self._profile(everything, why=f"again, because those of the baseline moved by {moved:+.0%}")
 
     def _profile(self, run_files: Sequence[RunRecord], *, why: str = "") -> None:
-        """Measure the step times of the recipes of these runs, and say so if the machine was busy."""
+        """Measure the step times of the recipes of these runs, and report a busy machine."""
         measured = self._time(measure, run_files, why=why)
         for fault in () if measured is None else measured.faults:
             self._warn(fault)
@@ -299,16 +311,21 @@ class _Execution:
             self._tell("busy", message="; ".join(measured.busy))
 
     def _time(self, act: Callable[..., Timed], run_files: Sequence[RunRecord], *, why: str) -> Timed | None:
-        """Time in a fresh process with the run's thread count, while no other sweep of this user does or trains. What
-        fails here costs the time axis, not the runs: it is a warning, and the answer None."""
+        """Measure in a fresh process with the runs' thread count, while no other sweep of this user trains or measures.
+
+        A failure costs the time axis, not the runs: it becomes a warning, and None is returned.
+        """
         if not run_files or not self.settings.profile or self.stopping.is_set():
             return None
         with contextlib.ExitStack() as stack:
+            # Wait for other sweeps. Without the lock (a full disk) the measurement still takes place.
             reasons: list[str] = []
             lock = timing(on_wait=self._wait, stop=self.stopping.is_set)
             self._guarded(lambda: reasons.extend(stack.enter_context(lock)))
             if self.stopping.is_set():
                 return None
+            # Thread counts must be set before torch is imported, so measuring needs a process of its own. A stop signal
+            # interrupts whatever `self.executor` is.
             self._tell("profile", message=why)
             self.executor = LocalProcesses(1, threads=self.plan.spec.threads)
             documents = {run.record.recipe_digest: run.documents for run in self.plan.runs}
@@ -317,7 +334,7 @@ class _Execution:
             )
             answer: list[Timed] = []
             try:
-                while not wait([future], timeout=0.2).done:
+                while not wait([future], timeout=0.2).done:  # a wait without a timeout would not notice a signal
                     pass
                 self._guarded(lambda: answer.append(future.result()))
             except KeyboardInterrupt:
@@ -333,12 +350,13 @@ class _Execution:
         self._tell("waiting", message=message)
 
     def _add_controls(self) -> None:
-        """Take up the controls whose budgets the profiles have told."""
+        """Add the controls whose budgets follow from the profiles that there are now."""
         if not self.plan.waiting or self.stopping.is_set() or not self.settings.profile:
             return
         plans: list[Plan] = []
         runs, data = self.plan.directory.parent, self.plan.data
         self._guarded(lambda: plans.append(make_plan(self.plan.spec, runs=runs, data=data, rehearsed=True)))
+        # Only new runs are added: those already queued or done keep their place.
         for again in plans:
             known = {run.record.run_id for run in self.plan.runs}
             added = tuple(run for run in again.runs if run.record.run_id not in known)
@@ -347,8 +365,10 @@ class _Execution:
             self.waiting.extend(_Task(run) for run in added if run.missing)
             _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
 
+    # --- events ---
+
     def _guarded(self, act: Callable[[], object]) -> None:
-        """What is done with results must not end the sweep: a fault becomes a warning."""
+        """Turn an error into a warning: nothing that is done with results may end the sweep."""
         try:
             act()
         except ExplorerError as error:
@@ -359,7 +379,7 @@ class _Execution:
         self._tell("warning", message=message)
 
     def _stop(self) -> None:
-        """In a signal handler: nothing here may wait for what the signal interrupted."""
+        """Stop the runs in progress. As a signal handler, it must not wait for a lock that the signal interrupted."""
         self.stopping.set()
         self.executor.interrupt()
 
@@ -375,7 +395,8 @@ class _Execution:
         )
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:
-        waiting = float(sum(record.steps for record in self.plan.waiting))  # the baseline takes as long: about as many
+        # A control takes as long as the recipe that it waits for, so about as many steps are counted for it.
+        waiting = float(sum(record.steps for record in self.plan.waiting))
         todo = sum(_work(run) for run in self.plan.missing) + waiting
         whole = sum(_work(run) for run in self.plan.runs) + waiting
         elapsed = time.monotonic() - self.begun
@@ -408,17 +429,17 @@ class _Execution:
 
 
 def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
-    """Return the results that cannot be read; their owner judges."""
+    """List the results that cannot be read. They are not repeated: their owner decides what they are worth."""
     return [Failure(run_id=run.record.run_id, message=run.message) for run in runs if run.state == "damaged"]
 
 
 def _work(run: PlannedRun) -> float:
-    """Return how much of the sweep's work a run is: its steps, which are known before any of them was timed."""
+    """Return a run's part of the sweep's work: its steps, which are known before any of them is timed."""
     return float(run.record.steps)
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:
-    """Return the answer of the worker. What it should not have raised is a failure of that run alone."""
+    """Return the worker's answer. An exception that it should not have raised fails only that run."""
     try:
         return future.result()
     except WorkerLost as error:

@@ -1,8 +1,8 @@
-"""jsonschema, imported without the grammar of international URIs. Import this before nbformat or papermill.
+"""Fast import of jsonschema: without the grammar of international URIs. Import this before nbformat or papermill.
 
-Where the package `rfc3987_syntax` is installed, and JupyterLab brings it, jsonschema compiles that grammar when it is
-imported: 2 s, more than torch takes. Notebook schemas have no such format. jsonschema itself treats the package as
-optional; this hides it for the moment of the import.
+Where the package `rfc3987_syntax` is installed (JupyterLab brings it), jsonschema compiles that grammar when it is
+imported, which takes 2 s, more than torch. Notebook schemas have no such format. jsonschema treats the package as
+optional, so this module hides it during the import.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The engine `inline`: notebooks executed by an IPython shell in this process, without a kernel.
 
-The shell is its own, apart from the one of a notebook that this may be called from, and it is cleared after every
-run. Outputs are what a kernel would have sent: streams, rich displays, results, errors.
+The engine has a shell of its own, apart from that of a notebook it may be called from, and clears it after every run.
+Outputs are those that a kernel would have sent: streams, rich displays, results, errors.
 """
 
 import builtins
@@ -27,7 +27,7 @@ from explorer.sweep.process_state import Session, clear
 
 
 class InlineEngine(NotebookEngine):
-    """Executes notebooks in this process. A run takes no time of its own, and can take the process down with it."""
+    """Executor of notebooks in this process: no start-up time, but a run that crashes takes the process with it."""
 
     def __init__(self) -> None:
         self._shell: InlineShell | None = None
@@ -38,17 +38,18 @@ class InlineEngine(NotebookEngine):
             with _as_current(shell):
                 _execute_cells(shell, manager)
         finally:
-            clear(shell, session)
+            clear(shell, session)  # the caller's state, which the notebook may have changed
 
     def interrupt(self) -> None:
-        raise KeyboardInterrupt  # the notebook runs in this very thread
+        raise KeyboardInterrupt  # signal handlers run in the main thread, and so does the notebook
 
     def close(self) -> None:
         self._shell = None
 
     def _ready(self) -> "InlineShell":
         if self._shell is None:
-            with tempfile.TemporaryDirectory(prefix="explorer-") as directory:  # not the user's: no start-up scripts
+            # A directory other than the user's, because start-up scripts are not part of a run.
+            with tempfile.TemporaryDirectory(prefix="explorer-") as directory:
                 self._shell = InlineShell(
                     ipython_dir=directory,
                     user_module=types.ModuleType("explorer_inline_notebook"),
@@ -70,7 +71,7 @@ def _execute_cells(shell: "InlineShell", manager: NotebookExecutionManager) -> N
 
 
 class _Publisher(DisplayPublisher):
-    """Takes what `display` publishes."""
+    """Receiver of what `display` publishes."""
 
     def publish(
         self,
@@ -91,7 +92,7 @@ class _Publisher(DisplayPublisher):
 
 
 class _Hook(DisplayHook):
-    """Takes the value of a cell's last expression."""
+    """Receiver of the value of a cell's last expression."""
 
     def start_displayhook(self) -> None: ...
 
@@ -109,13 +110,14 @@ class _Hook(DisplayHook):
 
 
 class _Stream(io.TextIOBase):
-    """Takes what is printed."""
+    """Receiver of printed text."""
 
     def __init__(self, name: str, outputs: list[NotebookNode]) -> None:
         self.stream = name
         self.outputs = outputs
 
     def write(self, text: str) -> int:
+        # Consecutive text of a stream is one output, as in a kernel's notebook.
         last = self.outputs[-1] if self.outputs else None
         if last is not None and last.output_type == "stream" and last.name == self.stream:
             last.text += text
@@ -128,17 +130,17 @@ class _Stream(io.TextIOBase):
 
 
 class InlineShell(InteractiveShell):
-    """An IPython shell whose output goes into notebook cells."""
+    """IPython shell whose output goes into notebook cells."""
 
     display_pub_class = Type(_Publisher)
     displayhook_class = Type(_Hook)
 
     outputs: list[NotebookNode] = []  # of the running cell  # noqa: RUF012
 
-    def init_virtualenv(self) -> None: ...
+    def init_virtualenv(self) -> None: ...  # the base class adds a virtual environment to sys.path, with a warning
 
     def run(self, cell: NotebookNode) -> bool:
-        """Execute one cell and fill its outputs. False: it raised."""
+        """Execute one cell and fill its outputs; return False if it raised."""
         self.outputs = cell.outputs = []
         out, err = _Stream("stdout", self.outputs), _Stream("stderr", self.outputs)
         cell.execution_count = self.execution_count
@@ -167,11 +169,12 @@ class InlineShell(InteractiveShell):
 
 @contextlib.contextmanager
 def _as_current(shell: InlineShell) -> Iterator[None]:
-    """Make `shell` the one that `display` and `get_ipython` find, and put back the one that was.
+    """Make `shell` the one that `display` and `get_ipython` find, within the block.
 
-    IPython does not keep `_`, the last result, where a builtin of that name says that it means something else; a kernel
-    has none, so what this process has of it is put aside too.
+    IPython does not keep `_`, the last result, where a builtin of that name has another meaning (gettext installs one).
+    A kernel has no such builtin, so that of this process is put aside too.
     """
+    # Each class between InlineShell and its singleton base holds the instance: all of them are replaced.
     classes = list(InlineShell._walk_mro())
     before = {cls: cls._instance for cls in classes}
     hooks, underscore = sys.excepthook, builtins.__dict__.pop("_", None)

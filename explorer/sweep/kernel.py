@@ -1,7 +1,8 @@
-"""The notebook kernel that a sweep starts: ipykernel, which dies with its parent and can be cleared between runs.
+"""The process of a sweep's notebook kernel: an ipykernel that dies with its parent and can be cleared between runs.
 
-`python -m explorer.sweep.kernel -f CONNECTION_FILE`. The directory of the connection file belongs to this kernel
-alone and is removed with it when its parent is killed.
+`python -m explorer.sweep.kernel -f CONNECTION_FILE`. The directory of the connection file belongs to this one kernel,
+and is removed with it when its parent is killed. A module of its own, because a kernel should import nothing that only
+its owner needs.
 """
 
 import os
@@ -17,6 +18,7 @@ from explorer.sweep.guardian import die_with_parent
 def main() -> None:
     die_with_parent(os.environ, remove=Path(sys.argv[sys.argv.index("-f") + 1]).parent)
     os.environ.pop("JPY_PARENT_PID", None)  # ipykernel's own watch is slower, and would cut the removal short
+    # Before IPython starts, because it draws random numbers and adds paths.
     process_state.remember_start()
     IPKernelApp.launch_instance()
 

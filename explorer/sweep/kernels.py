@@ -1,7 +1,7 @@
-"""The engines `cold` and `warm`: notebooks executed in a kernel of their own process.
+"""The engines `cold` and `warm`: notebooks executed in a kernel, which is a process of its own.
 
-A kernel talks through sockets in a private directory (papermill's default, TCP ports, collides when kernels start
-side by side) and belongs to one engine. Both engines are one class: `cold` takes a new kernel for every run.
+A kernel belongs to one engine and talks to it through sockets in a private directory: papermill's default, TCP ports,
+collides when several kernels start at once. Both engines are one class; `cold` takes a new kernel for every run.
 """
 
 import contextlib
@@ -34,15 +34,15 @@ from explorer.sweep.process_state import BEGIN, CLEAR
 START_TIMEOUT = 120  # seconds; a loaded machine may need many
 MAX_PATH = 90  # characters of a directory for sockets: the system allows 107 with the file name
 CLEAR_TIMEOUT = 30  # seconds
-INTERRUPT_EVERY = 1.0  # seconds; a kernel that is between two cells does not hear the first
+INTERRUPT_EVERY = 1.0  # seconds; a kernel between two cells ignores an interrupt
 
 _log = logging.getLogger("explorer.sweep.kernels")
 _log.addHandler(logging.NullHandler())
-_log.propagate = False  # nbclient logs as errors what is raised as well
+_log.propagate = False  # nbclient logs errors that it also raises
 
 
 class _Manager(AsyncKernelManager):
-    """Starts our kernel, whatever kernels are installed on the machine."""
+    """Manager that starts `explorer.sweep.kernel`, whatever kernels are installed on the machine."""
 
     threads: int = 1
 
@@ -60,7 +60,7 @@ class _Manager(AsyncKernelManager):
 
 @dataclass(kw_only=True, slots=True)
 class Kernel:
-    """A running kernel, the one client that talks to it, and the directory that holds their sockets."""
+    """A running kernel, its only client, and the directory that holds their sockets."""
 
     directory: Path
     manager: AsyncKernelManager
@@ -68,7 +68,7 @@ class Kernel:
     process: psutil.Process
     runs: int = 0
     first_memory: int = 0  # bytes after the first run
-    clearing: str | None = None  # the request that clears it, on its way since the last run
+    clearing: str | None = None  # the request to clear it, sent after the last run and not answered yet
 
     @classmethod
     def start(cls, *, threads: int) -> "Kernel":
@@ -76,6 +76,7 @@ class Kernel:
         directory = _private_directory()
         manager = _Manager(kernel_name="python3", transport="ipc", connection_file=str(directory / "k.json"))
         manager.threads = threads
+        # A kernel that never answers would otherwise stay behind, with its directory.
         try:
             client = run_sync(_start)(manager)
         except RuntimeError as error:
@@ -89,7 +90,7 @@ class Kernel:
         return kernel
 
     def memory(self) -> int:
-        """Resident bytes; 0 when it is gone."""
+        """Return the resident bytes; 0 when the process is gone."""
         try:
             return self.process.memory_info().rss
         except psutil.Error:
@@ -99,11 +100,11 @@ class Kernel:
         return run_sync(self.manager.is_alive)()
 
     def clear(self) -> None:
-        """Begin to make the kernel like a fresh one, which frees the last run's memory at once."""
+        """Ask the kernel to become like a fresh one, without waiting: the parent prepares the next run meanwhile."""
         self.clearing = self.client.execute(CLEAR, silent=True)
 
     def is_clear(self) -> bool:
-        """Wait until the kernel is like a fresh one. False: it could not be cleared."""
+        """Wait until the kernel is like a fresh one; return False if it could not be cleared."""
         if self.clearing is None:
             return True
         request, self.clearing = self.clearing, None
@@ -117,13 +118,14 @@ class Kernel:
 
 def _private_directory() -> Path:
     directory = tempfile.mkdtemp(prefix="explorer-")
-    if len(directory) > MAX_PATH:
+    if len(directory) > MAX_PATH:  # a long TMPDIR, as on macOS and on clusters
         Path(directory).rmdir()
         directory = tempfile.mkdtemp(prefix="explorer-", dir="/tmp")
     return Path(directory)
 
 
 async def _start(manager: AsyncKernelManager) -> AsyncKernelClient:
+    # A history would be a SQLite database that no run reads.
     await manager.start_kernel(extra_arguments=["--HistoryManager.enabled=False"])
     client = manager.client()
     client.start_channels()
@@ -132,13 +134,13 @@ async def _start(manager: AsyncKernelManager) -> AsyncKernelClient:
     except RuntimeError:
         client.stop_channels()
         raise
-    client.allow_stdin = False
+    client.allow_stdin = False  # a cell that asks for input fails, where it would wait for ever
     return client
 
 
 async def _succeeds(client: AsyncKernelClient, request: str) -> bool:
-    """Return whether the answer to a request says that it was executed without an exception."""
-    while True:
+    """Wait for the reply to a request; return True if it was executed without an exception."""
+    while True:  # replies to earlier requests may come first
         try:
             message = await client.get_shell_msg(timeout=CLEAR_TIMEOUT)
         except Empty:
@@ -148,10 +150,10 @@ async def _succeeds(client: AsyncKernelClient, request: str) -> bool:
 
 
 class KernelEngine(NotebookEngine):
-    """Executes notebooks in a kernel that serves `runs_per_kernel` runs before it is replaced.
+    """Executor of notebooks in a kernel that serves `runs_per_kernel` runs before it is replaced.
 
-    A kernel is also replaced when its memory has grown by `max_growth` bytes since its first run, and after every
-    run that did not come to its end.
+    A kernel is also replaced when its memory has grown by `max_growth` bytes since its first run, and after every run
+    that did not finish.
     """
 
     def __init__(
@@ -162,7 +164,7 @@ class KernelEngine(NotebookEngine):
         self.timeout = timeout  # seconds a cell may take
         self.max_growth = max_growth
         self._kernel: Kernel | None = None
-        self._active = threading.Event()  # a run is on its way, its kernel perhaps still starting
+        self._active = threading.Event()  # set during a run, also while its kernel is still starting
 
     def execute(self, manager: NotebookExecutionManager) -> None:
         self._active.set()
@@ -172,6 +174,7 @@ class KernelEngine(NotebookEngine):
             self._active.clear()
 
     def _execute_in(self, kernel: Kernel, manager: NotebookExecutionManager) -> None:
+        # Given a manager, nbclient neither starts nor stops a kernel; without `kc` it would open a second client.
         client = PapermillNotebookClient(manager, km=kernel.manager, timeout=self.timeout, log=_log)
         client.kc = kernel.client
         complete = False
@@ -186,6 +189,7 @@ class KernelEngine(NotebookEngine):
             self._after(kernel, complete=complete)
 
     def interrupt(self) -> None:
+        # A thread, because the caller is a signal handler and the main thread waits for the kernel.
         threading.Thread(target=self._insist, name="interrupt", daemon=True).start()
 
     def close(self) -> None:
@@ -194,14 +198,14 @@ class KernelEngine(NotebookEngine):
             self._kernel = None
 
     def _ready(self) -> Kernel:
-        """Return the kernel in the state of a fresh one; a kernel that died while it was idle is replaced."""
+        """Return a kernel in the state of a fresh one; a kernel that died while it was idle is replaced."""
         if self._kernel is not None and not (self._kernel.alive() and self._kernel.is_clear()):
             self.close()
         if self._kernel is None:
             self._kernel = Kernel.start(threads=self.threads)
             if not self._kernel.is_clear():
                 self.close()
-                raise NotebookError("dead kernel", "the kernel started, and does not answer")
+                raise NotebookError("dead kernel", "the kernel started but does not answer")
         return self._kernel
 
     def _after(self, kernel: Kernel, *, complete: bool) -> None:
@@ -214,7 +218,7 @@ class KernelEngine(NotebookEngine):
             kernel.clear()
 
     def _insist(self) -> None:
-        """Interrupt until the run has ended. A kernel that is still starting is interrupted when it is there."""
+        """Interrupt until the run has ended; a kernel that is still starting is interrupted once it runs."""
         while self._active.is_set():
             if (kernel := self._kernel) is not None:
                 with contextlib.suppress(ProcessLookupError):

@@ -1,11 +1,12 @@
 """Notebook engines: three ways to execute a notebook with parameters, one interface, identical results.
 
     cold     a fresh kernel for every run: the reference
-    warm     one kernel, cleared between runs and replaced after many: what sweeps use
+    warm     one kernel, cleared between runs and replaced after many: the default of sweeps
     inline   no kernel: an IPython shell in this process
 
-All three run through papermill, which injects the parameters. Papermill's own record of success is not used: after
-a killed kernel it says that every cell was completed. An engine raises, and stamps the notebook with what happened.
+All three run through papermill, which injects the parameters. Papermill's own record of success is not used, because
+after a killed kernel it claims that every cell was completed. Engines raise instead, and stamp the notebook with the
+outcome.
 """
 
 import json
@@ -30,11 +31,12 @@ Fault = Literal["exception", "dead kernel", "timeout", "interrupted"]
 MAX_BYTES = 16 * 2**20
 STAMP = "explorer"  # the key of our stamp in the notebook's metadata
 
+# Without a handler, Python prints papermill's warnings to stderr.
 logging.getLogger("papermill").addHandler(logging.NullHandler())
 
 
 class NotebookError(SweepError):
-    """A notebook did not run to its end."""
+    """Failure of a notebook to run to its end."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
@@ -42,18 +44,19 @@ class NotebookError(SweepError):
 
 
 class NotebookEngine(ABC):
-    """Executes notebooks, one at a time."""
+    """Executor of notebooks, one at a time."""
 
-    _document: NotebookNode | None = None  # the notebook that is running; outputs appear in it
+    _document: NotebookNode | None = None  # the running notebook, in which outputs appear
 
     def run(self, notebook: Path, parameters: Mapping[str, Any], output: Path) -> None:
-        """Execute `notebook` and write the executed one to `output`, whole, whether it came to its end or not.
+        """Execute `notebook` and write the executed one to `output`, atomically, also if it did not finish.
 
-        Raises `NotebookError` when a cell raised, the kernel died, the time was up or the run was interrupted, and
-        `RunError` when the disk refuses the output.
+        Raises `NotebookError` when a cell raised, the kernel died, a cell took too long or the run was interrupted, and
+        `RunError` when the output cannot be written.
         """
         self._document = None
         error = self._attempt(notebook, parameters)
+        # Outputs up to a fault are kept: they show where it happened.
         if self._document is not None:
             stamp(self._document, error)
             rundir.write_bytes(output, nbformat.writes(self._document).encode())
@@ -82,15 +85,15 @@ class NotebookEngine(ABC):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Ask the running notebook to stop, as Ctrl-C does in JupyterLab. For use in a signal handler."""
+        """Ask the running notebook to stop, as Ctrl-C does in JupyterLab. It may be called from a signal handler."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the engine holds. It may be used again."""
+        """Release the engine's resources. The engine may be used again."""
 
 
 class _Delegate(Engine):
-    """What papermill sees: it hands the notebook back to the engine that called papermill."""
+    """Papermill's view of our engines: it hands the notebook back to the engine that called papermill."""
 
     NAME = "explorer"
 
@@ -112,28 +115,29 @@ def _cell_error(error: PapermillExecutionError) -> NotebookError:
 
 
 def stamp(document: NotebookNode, error: NotebookError | None) -> None:
-    """Write into the notebook whether it came to its end, correcting what papermill wrote about it."""
+    """Write the outcome into the notebook, and correct the status that papermill gave it."""
     state = "complete" if error is None else error.fault
     document.metadata[STAMP] = {"state": state, "message": "" if error is None else str(error)}
     if error is None or error.fault in ("exception", "interrupted"):
         return  # the failed cell shows its own traceback, and papermill marked it
+    # Papermill saw no exception: the last cell that started is the one that failed, and later ones never ran.
     document.metadata.papermill["exception"] = True
     started = [cell for cell in document.cells if cell.metadata.get("papermill", {}).get("start_time")]
     for cell in document.cells:
-        papers = cell.metadata.setdefault("papermill", {})
+        status = cell.metadata.setdefault("papermill", {})
         if cell not in started:
-            papers["status"] = "pending"
+            status["status"] = "pending"
         elif cell is started[-1]:
-            papers.update(status="failed", exception=True)
-    notice = nbformat.v4.new_markdown_cell(f"**This run did not finish: {error}.** What follows is what it left.")
+            status.update(status="failed", exception=True)
+    notice = nbformat.v4.new_markdown_cell(f"**This run did not finish: {error}.** Its outputs up to then follow.")
     notice.metadata["tags"] = [ERROR_MARKER_TAG]
     document.cells.insert(0, notice)
 
 
 def check_notebook(notebook: Path, parameters: Mapping[str, Any]) -> None:
-    """Check, before anything starts, that the notebook can be read and takes these parameters.
+    """Check that the notebook can be read and takes these parameters, before any run starts.
 
-    Raises `SweepError`: papermill would only warn, and run the notebook on its defaults.
+    Raises `SweepError`. Papermill would only warn, and run the notebook with its defaults.
     """
     _check_json(parameters)
     _read(notebook)
@@ -142,7 +146,8 @@ def check_notebook(notebook: Path, parameters: Mapping[str, Any]) -> None:
     except ValueError as error:  # it names no kernel
         raise SweepError(f"{notebook}: {error}") from error
     if not known:
-        raise SweepError(f"{notebook}: no cell is tagged 'parameters'; it must set {', '.join(sorted(parameters))}")
+        expected = ", ".join(sorted(parameters))
+        raise SweepError(f"{notebook}: found no cell tagged 'parameters'; expected one that sets {expected}")
     for name in parameters:
         if name not in known:
             raise SweepError(f"{notebook}: {unknown('parameter', name, known)}")
@@ -155,7 +160,7 @@ def _check_json(parameters: Mapping[str, Any]) -> None:
         except (TypeError, ValueError):
             same = False
         if not same:
-            raise SweepError(f"parameter {name!r}: {value!r:.100} is not JSON and would change on its way")
+            raise SweepError(f"parameter {name!r}: found {value!r:.100}; expected a value that JSON preserves")
 
 
 def _read(notebook: Path) -> NotebookNode:
@@ -163,7 +168,7 @@ def _read(notebook: Path) -> NotebookNode:
         with notebook.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise SweepError(f"{notebook}: too large for a notebook: at most {MAX_BYTES} bytes are read")
+            raise SweepError(f"{notebook}: too large for a notebook; at most {MAX_BYTES} bytes are read")
         document = nbformat.reads(content.decode(), as_version=4)
         nbformat.validate(document)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The plan of a sweep: its runs in order, the state of each, and what is left in time and money.
+"""The plan of a sweep: its runs in order, the state of each, and the time and money that the missing ones take.
 
-Cheap budgets come first, and within a budget all recipes of the first seed, so that curves appear early. Rescaled
-baselines come last: their budgets follow from the profiles, and a plan that is made before there are any counts them.
-A sweep measures its step times before its first run, and plans again.
+Cheap budgets come first, and within a budget all recipes with the first seed, so that curves appear early. Rescaled
+baselines come last, because their budgets follow from profiles; a plan without profiles only counts them. A sweep
+measures its step times before its first run, then plans again.
 """
 
 import statistics
@@ -29,35 +29,35 @@ from explorer.training.ledgered import documents_of
 from explorer.training.run_plan import plan_run, rehearse
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
-OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training
+OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training (`benchmarks/warm_overhead.py`)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRun:
-    """A run, its state, and how long its training takes on a quiet machine."""
+    """A run, its state, and the time of its training on a quiet machine."""
 
     record: RunRecord
     directory: Path
     state: State
     message: str  # why it failed or is damaged
-    seconds: float | None  # None: nothing is known about the recipe's step time yet
-    source: str | None  # "measured" in runs of this sweep, or "profiled"
-    documents: Documents | None  # what governs it
-    other_code: bool  # done, and trained by another state of this package's code under the same version
+    seconds: float | None  # None: the recipe has no step time yet
+    source: str | None  # of the step time: "measured" in runs of this sweep, or "profiled"
+    documents: Documents | None  # that govern it
+    other_code: bool  # done, by different code of this package under the same version number
 
     @property
     def missing(self) -> bool:
-        """Return whether executing the sweep executes this run. A damaged result is left for its owner to judge."""
+        """True if the sweep executes this run. A damaged result is not repeated: its owner decides what it is worth."""
         return self.state not in SETTLED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What the missing runs take."""
+    """Estimate of the time and money that the missing runs take."""
 
     runs: int
-    unknown: int  # of them, runs whose step time is not known: they are in none of the sums below
-    train_seconds: float  # on a quiet machine: what the time axis shows
+    unknown: int  # of them, runs without a step time, which the sums below leave out
+    train_seconds: float  # on a quiet machine, as the time axis shows it
     wall_seconds: float  # until the sweep is complete, with `workers` runs side by side
     usd: float | None  # None: no price for this hardware
     price: Price | None
@@ -71,14 +71,13 @@ class Plan:
     directory: Path  # runs/<sweep>
     data: Path | None
     runs: tuple[PlannedRun, ...]
-    waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baseline waits for a profile, one for each of them
-    not_run: tuple[NotRun, ...]  # what was asked for and cannot be run
-    warnings: tuple[str, ...] = ()  # of methods, each with its recipe's name
+    waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baselines need a profile, one run for each baseline
+    not_run: tuple[NotRun, ...]  # recipes and controls that were asked for and cannot be run
+    warnings: tuple[str, ...] = ()  # of methods, with the names of their recipes
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
-        """Return the run directories that this plan leaves out: they are kept, and shown only where that is asked
-        for."""
+        """The run directories that this plan leaves out. They are kept, and shown only on request."""
         return tuple(superseded(self.directory, self.to_json()))
 
     @cached_property
@@ -86,7 +85,7 @@ class Plan:
         return tuple(run for run in self.runs if run.missing)
 
     def estimate(self, *, workers: int, prices: Sequence[Price]) -> Estimate:
-        """Time and money for the missing runs."""
+        """Estimate time and money for the missing runs, with `workers` runs side by side."""
         seconds = [run.seconds for run in self.missing if run.seconds is not None]
         hardware = self.runs[0].record.hardware
         price = default_price(hardware.name, prices)
@@ -127,15 +126,21 @@ def make_plan(
 ) -> Plan:
     """Plan the sweep in `runs/<sweep>` without writing anything.
 
-    Every recipe that has a run left to do is rehearsed, unless all were `rehearsed` a moment ago; `on_rehearse` hears
-    the names of those recipes before, for it can take a while.
+    Every recipe with missing runs is rehearsed: tried out on a few steps.
+
+    spec         the specification
+    runs         the directory of all sweeps
+    data         the directory of datasets, for recipes that need one
+    rehearsed    True if all recipes were rehearsed a moment ago, so that none is rehearsed again
+    on_rehearse  called with the names of the recipes before the rehearsal, which can take a while
 
     Raises `SpecError` for a budget that leaves no step and for a method that finds nothing to change in the model, and
-    `DataError` when the dataset is not there.
+    `DataError` when the dataset is missing.
     """
     directory, now = runs / spec.name, int(time.time())
     documents: dict[str, Documents | None] = {}
     warned: list[str] = []
+    # Documents come first: they are part of a governed run's identity.
     for recipe in spec.recipes:
         try:
             documents[recipe.name] = documents_of(recipe, spec.governance, now=now)
@@ -144,19 +149,22 @@ def make_plan(
     try:
         all_records = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
     except SpecError:
-        _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # which says more of what a recipe lacks
+        _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # its message is more precise, if it fails too
         raise
+    # Controls follow from the profiles, and come after all other runs.
     profiles = read_profiles(directory)
     wanted = _wanted(spec, directory, all_records, profiles)
     controls, not_run = _rescaled(spec, wanted, data, documents)
     all_records += controls
     all_records = _renamed(directory, all_records)
     states = {record.run_id: state_of(directory / record.run_id) for record in all_records}
+    # Only recipes with missing runs are rehearsed, so that a complete sweep is planned at once.
     if not rehearsed:
         left = {record.recipe for record in all_records if states[record.run_id][0] not in SETTLED}
         left |= {record.baseline for record in wanted.waiting}
         trying = [recipe for recipe in spec.recipes if recipe.name in left]
         warned = _rehearse(spec, trying, data, documents, on_rehearse)
+    # Estimates use profiles, and where there are none, finished runs.
     step_times = _step_times(directory, [record for record in all_records if states[record.run_id][0] == "done"])
     planned = []
     for record in all_records:
@@ -186,17 +194,16 @@ def make_plan(
 
 
 def _renamed(directory: Path, planned: list[RunRecord]) -> list[RunRecord]:
-    """Return the planned runs, those that are done under another name of their recipe with the run id that they have
-    there.
+    """Return the planned runs, where a run that is done under its recipe's old name keeps its run id.
 
-    Recipe digest, budget and seed make up a run's identity, so what was trained under the old name is this run.
+    Recipe digest, budget and seed make up a run's identity, so a run that was trained under the old name is this run.
     """
     known = {record.run_id for record in planned}
     others = [path for path in rundir.run_directories(directory) if path.name not in known]
     done = {
-        (found.recipe_digest, found.ssr, found.seed): found.name
+        (run.recipe_digest, run.ssr, run.seed): run.name
         for path in others
-        if (found := describe(path)) is not None and not found.apart and state_of(path)[0] == "done"
+        if (run := describe(path)) is not None and not run.apart and state_of(path)[0] == "done"
     }
     if not done:
         return planned
@@ -216,7 +223,7 @@ def _rehearse(
     documents: Mapping[str, Documents | None],
     on_rehearse: Callable[[Sequence[str]], None],
 ) -> list[str]:
-    """Try these recipes out, and return what there is to warn of. Raises `SpecError` for one that cannot be trained."""
+    """Try these recipes out and return warnings. Raises `SpecError` for a recipe that cannot be trained."""
     warned: list[str] = []
     if recipes:
         on_rehearse([recipe.name for recipe in recipes])
@@ -230,7 +237,7 @@ def _rehearse(
 
 
 def _other_code(environment: Path) -> bool:
-    """Return whether the run was trained by other code than this; a run that does not say was not."""
+    """Return True if the run was trained by other code than this; False also if it does not record its code."""
     try:
         began = rundir.read_json(environment)
     except RunError:
@@ -283,7 +290,7 @@ def _planned(
 def _wanted(
     spec: SweepSpec, directory: Path, runs: Sequence[RunRecord], profiles: dict[str, ProfileRecord]
 ) -> Rescaled:
-    """Return the rescaled budgets that the specification asks for."""
+    """Return the rescaled budgets, if the specification asks for them."""
     if spec.controls is None or not CONTROLS[spec.controls].rescaled:
         return Rescaled(budgets={}, waiting=())
     baseline = next(run for run in runs if run.recipe == run.baseline)
@@ -334,7 +341,7 @@ def _seconds(
 
 
 def _step_times(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
-    """Median seconds of a step in the finished runs of each recipe, contended or not."""
+    """Return the median seconds of a step in the finished runs of each recipe, contended or not."""
     times: dict[str, list[float]] = {}
     for record in done:
         result = _result(directory / record.run_id)
@@ -344,8 +351,7 @@ def _step_times(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _slowdown(runs: Sequence[PlannedRun]) -> float:
-    """Return how much longer finished runs took, with evaluation and contention, than their training on a quiet
-    machine."""
+    """Return by what factor evaluation and contention made finished runs longer than their training alone would be."""
     ratios = []
     for run in runs:
         result = _result(run.directory) if run.state == "done" else None
@@ -356,7 +362,7 @@ def _slowdown(runs: Sequence[PlannedRun]) -> float:
 
 
 def _result(directory: Path) -> ResultRecord | None:
-    """Return the result, or None where it is damaged: an estimate does without it, and the state says so."""
+    """Return the result, or None where it is damaged: an estimate can do without it, and the run's state reports it."""
     try:
         return run_files.read(ResultRecord, directory / rundir.RESULT)
     except RunError:

@@ -1,7 +1,7 @@
-"""The state of a Python process that a notebook could change, taken once and put back between runs.
+"""Process state that a notebook could change, taken once and restored between runs.
 
-A kernel that is used again must start every run the way a fresh one does: same working directory, environment,
-random generators and torch switches. What stays are imported modules, which is the reason to use it again.
+A reused kernel must start every run as a fresh one does: same working directory, environment, random generators and
+torch switches. Only imported modules stay, which is the reason to reuse it.
 """
 
 import gc
@@ -19,7 +19,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """What `restore` puts back."""
+    """A snapshot of the state, which `restore` puts back."""
 
     directory: Path
     environment: dict[str, str]
@@ -31,7 +31,7 @@ class Session:
 
     @classmethod
     def take(cls) -> "Session":
-        """Return the state now. Modules that are not imported yet have none."""
+        """Take the state as it is now. Modules that are not imported yet have none, and are not imported for it."""
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
         return cls(
             directory=Path.cwd(),
@@ -45,12 +45,14 @@ class Session:
 
     def restore(self) -> None:
         """Put the state back. A module that was imported since `take` gets the state of a fresh import."""
-        if torch := sys.modules.get("torch"):  # first: it imports more of itself, which warns, draws and adds paths
+        # torch comes first: restoring it imports more of torch, which changes warning filters, random state and paths.
+        if torch := sys.modules.get("torch"):
             _restore_torch(torch, self.torch_state or _FRESH_TORCH)
         os.chdir(self.directory)
         if dict(os.environ) != self.environment:
             os.environ.clear()
             os.environ.update(self.environment)
+        # Only where filters differ: a reset drops the caches by which Python shows a warning once.
         if list(warnings.filters) != self.filters:
             warnings.resetwarnings()
             cast(list[Any], warnings.filters).extend(self.filters)
@@ -90,7 +92,8 @@ def _restore_torch(torch: Any, state: dict[str, Any]) -> None:
 def clear(shell: InteractiveShell, session: Session) -> None:
     """Forget the last notebook: its names, its outputs, its changes to the process."""
     shell.reset(new_session=True)
-    for name in ("last_value", "last_traceback", "last_type", "last_exc"):  # they keep a failed run's tensors alive
+    # A traceback keeps the frames of a failed run alive, and with them its tensors.
+    for name in ("last_value", "last_traceback", "last_type", "last_exc"):
         if hasattr(sys, name):
             delattr(sys, name)
     session.restore()
@@ -98,23 +101,25 @@ def clear(shell: InteractiveShell, session: Session) -> None:
 
 @dataclass(slots=True)
 class _Kernel:
-    """What a kernel process knows about itself."""
+    """The state of this process, if it is a kernel."""
 
     start: Session
-    frozen: bool = False
+    frozen: bool = False  # imported modules are exempt from garbage collection
 
 
 _kernel: list[_Kernel] = []  # one entry in a kernel, none elsewhere
 
 
 def remember_start() -> None:
-    """Called by a kernel before it takes its first request."""
+    """Take the state that every run starts from. A kernel calls this before its first request."""
     _kernel.append(_Kernel(Session.take()))
 
 
 def clear_kernel(*, used: bool = True) -> None:
-    """Called inside a kernel between two runs; and before the first, because a kernel that starts draws random numbers
-    too, and no run is to begin otherwise than another."""
+    """Clear this kernel between two runs, or before the first one if it is not `used` yet.
+
+    A kernel that starts draws random numbers too, so without the first call the first run would differ from the others.
+    """
     shell = get_ipython()
     assert shell is not None
     (kernel,) = _kernel
@@ -123,10 +128,10 @@ def clear_kernel(*, used: bool = True) -> None:
         return
     gc.collect()
     if not kernel.frozen:
-        gc.freeze()  # what is alive now are modules; later collections need not walk through torch (0.1 s each)
+        gc.freeze()  # only modules are alive now; without this, every collection walks through torch (0.1 s)
         kernel.frozen = True
 
 
-# What the kernel's owner asks it to execute, between two runs and before the first.
+# Requests that the kernel's owner sends: between two runs, and before the first.
 CLEAR = f"from {__name__} import clear_kernel; clear_kernel()"
 BEGIN = f"from {__name__} import clear_kernel; clear_kernel(used=False)"

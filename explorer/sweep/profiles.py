@@ -1,4 +1,4 @@
-"""The step times that a sweep has on this machine: which recipes lack them, and whether the machine was busy.
+"""Step times that a sweep has on this machine: reading them, and the recipes that lack them.
 
 Recipes are compared with each other, so they are measured together, in turn: a profile from another day would compare
 two states of the machine.
@@ -13,10 +13,9 @@ from explorer.run_files import ProfileRecord, RunRecord
 
 
 def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
-    """Return the step times that were measured for the sweep in `directory`, by recipe digest (which covers the
-    hardware).
+    """Return the profiles of the sweep in `directory`, by recipe digest, which covers the hardware.
 
-    A damaged profile is as good as none: it is measured again.
+    A damaged profile counts as missing, so that it is measured again.
     """
     profiles = {}
     for path in sorted((directory / rundir.PROFILES).glob("*.json")):
@@ -29,15 +28,20 @@ def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
 
 
 def busy_reasons(profiles: Mapping[str, ProfileRecord], digests: Collection[str]) -> tuple[str, ...]:
-    """Why the machine was busy while the recipes with these digests were profiled, each reason once; empty: it was not,
-    or it is not known."""
+    """Return why the machine was busy while the recipes with these digests were profiled, without repeats.
+
+    Empty: it was not busy, or no watch was kept.
+    """
     reasons_of = [profile.watch.reasons for digest, profile in profiles.items() if digest in digests and profile.watch]
     return tuple(dict.fromkeys(reason for reasons in reasons_of for reason in reasons))
 
 
 def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
-    """Return all these runs of the sweep in `directory` if any of their recipes lacks a complete profile, or if the
-    profiles are of several passes; none otherwise. Recipes of which every run `failed`, by its id, are left out."""
+    """Return the runs whose recipes have to be profiled: all of them, or none.
+
+    All, if a recipe lacks a complete profile or if the profiles come from several passes. `failed` are run ids; recipes
+    of which every run failed are left out.
+    """
     known = read_profiles(directory)
     wanted = to_profile(runs, failed=failed)
     passes = {known[run.recipe_digest].profile_pass for run in wanted if run.recipe_digest in known}
@@ -47,6 +51,6 @@ def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection
 
 
 def to_profile(runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
-    """These runs but those of recipes of which every run `failed`."""
+    """Return these runs without those of recipes of which every run `failed`."""
     sound = {run.recipe_digest for run in runs if run.run_id not in failed}
     return [run for run in runs if run.recipe_digest in sound]

@@ -1,16 +1,17 @@
-"""Removing the run directories that an earlier specification of a sweep left behind.
+"""Removal of run directories that an earlier specification of a sweep left behind.
 
-What is listed is what `explorer.planned` calls superseded. A run is kept, whatever it is, while something rests on it:
+Candidates are the runs that `explorer.planned` calls superseded. A run is kept while something depends on it:
 
 - it is being trained, or its budget follows from a profile that is not measured yet
-- a ledger names its ledger as a parent, or a deletion went on from it
-- the project's ledger, `runs/_audit`, speaks of its ledger: a grant, a read, a deletion, an erasure or an observation
-- its model has an attestation, which may have left with the model
-- a sweep confirmed its recipe on fresh seeds, next to the runs that found it
+- a ledger names its ledger as a parent, or a deletion continued from it
+- the project's ledger, `runs/_audit`, has an entry about its ledger: a grant, a read, a deletion, an erasure or an
+  observation
+- its model has an attestation, which may have been published with the model
+- a sweep confirmed its recipe on fresh seeds, and the runs that led to the choice belong to that evidence
 
-A governed run is a record, and is removed only where it is named. Removing is a rename into a directory that no reader
-looks at, one run at a time, then the deletion of that directory: a crash leaves each run whole or gone, and what is
-left in the directory is deleted the next time. Links are not followed.
+A governed run is a record, so it is removed only if the user names it. Every run is first renamed into a directory that
+no reader looks at, and that directory is then deleted: a crash leaves a run whole or gone, and the next pruning deletes
+the rest. Links are not followed.
 """
 
 import os
@@ -43,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pruning:
-    """What pruning a sweep removes, and what it keeps."""
+    """The superseded runs of a sweep that pruning removes, and those that it keeps."""
 
     directory: Path  # of the sweep
     removable: tuple[Path, ...]
@@ -51,10 +52,10 @@ class Pruning:
 
 
 def plan_pruning(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
-    """Return what can be removed of a sweep in `runs`; of governed runs only those that are `named`. Nothing is
-    changed.
+    """Return the runs of a sweep in `runs` that can be removed, without changing anything.
 
-    Raises `SweepError` for a sweep that was not started there, and for a name that is none of its superseded runs.
+    `named` limits it to these runs, and is the only way to remove a governed one. Raises `SweepError` for an unknown
+    sweep, and for a name that is none of its superseded runs.
     """
     directory = _sweep(runs, sweep)
     plan = read_plan(directory)
@@ -64,9 +65,9 @@ def plan_pruning(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Prunin
         raise SweepError(f"{directory}: {unknown('superseded run', name, known)}")
     if not left:
         return Pruning(directory=directory, removable=(), kept=())
-    rests = _Rests(runs, sweep)
+    dependents = _Dependents(runs, sweep)
     judged = [
-        (path, rests.on(path, plan=plan) or _recorded(path, named=path.name in chosen))
+        (path, dependents.of(path, plan=plan) or _recorded(path, named=path.name in chosen))
         for path in left
         if not chosen or path.name in chosen
     ]
@@ -78,17 +79,18 @@ def plan_pruning(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Prunin
 
 
 def prune(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
-    """Remove what `plan_pruning` lists, as it is now, and return it; what came into use since then is kept.
+    """Remove the runs that `plan_pruning` lists at this moment, and return what was removed and kept.
 
-    Raises what `plan_pruning` raises, and `RunError` while the sweep is executed and where the disk refuses.
+    Raises `SweepError` as `plan_pruning` does, and `RunError` while the sweep is executed or where the disk refuses.
     """
     directory = _sweep(runs, sweep)
-    read_plan(directory)
+    read_plan(directory)  # a damaged plan is reported before anything is locked
     with rundir.locked(directory, what=f"sweep {sweep!r}", patience=0.0):
         _empty(directory / TRASH)
         pruning = plan_pruning(runs, sweep, named=named)
         removed, kept = [], list(pruning.kept)
         for path in pruning.removable:
+            # A run has a lock of its own: `explorer run` and replays do not hold that of the sweep.
             try:
                 with rundir.locked(path, what=f"run {path.name}", patience=0.0):
                     _discard(path, directory / TRASH)
@@ -104,7 +106,7 @@ def size_of(directory: Path) -> int:
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
-            with suppress(OSError):  # it has gone since
+            with suppress(OSError):  # removed since it was listed
                 total += (Path(place) / name).lstat().st_size
     return total
 
@@ -118,21 +120,22 @@ def _sweep(runs: Path, sweep: str) -> Path:
 
 
 def _recorded(run: Path, *, named: bool) -> str:
-    """Why a governed run is kept."""
+    """Return why a run is kept if it is a governed one that the user did not name; otherwise nothing."""
     governed = next((name for name in (rundir.LEDGER, rundir.GOVERNANCE, rundir.PRIVATE) if _is_kept(run, name)), None)
     if governed is None or named:
         return ""
-    return "governed: its ledger is a record; name the run to remove it"
+    return "governed: its ledger is a record; to remove it, name the run"
 
 
 def _is_kept(run: Path, name: str) -> bool:
-    """Return whether the run has it; the private directory of an ungoverned run holds checkpoints and nothing else."""
+    """Return True if the run has this part of a governed run."""
+    # The private directory of an ungoverned run holds only checkpoints, so its secrets are what counts.
     path = run / (rundir.SECRETS if name == rundir.PRIVATE else name)
     return path.exists() or path.is_symlink()
 
 
-class _Rests:
-    """What rests on the runs of a sweep, looked up once."""
+class _Dependents:
+    """Everything that depends on runs of a sweep, looked up once."""
 
     def __init__(self, runs: Path, sweep: str) -> None:
         self._sweep = sweep
@@ -142,10 +145,10 @@ class _Rests:
             for name, words in _named(runs):
                 self._runs.setdefault(name, words)
         except ExplorerError as fault:
-            self._unread = f"what rests on it cannot be told: {fault}"
+            self._unread = f"what depends on it is unknown: {fault}"
 
-    def on(self, run: Path, *, plan: Mapping[str, Any]) -> str:
-        """Return what keeps a run; empty if nothing does."""
+    def of(self, run: Path, *, plan: Mapping[str, Any]) -> str:
+        """Return the reason to keep a run; empty if nothing depends on it."""
         described = describe(run)
         if rundir.is_locked(run):
             return "it is being trained"
@@ -155,6 +158,7 @@ class _Rests:
             return "its budget follows from a profile that is not measured yet"
         if run.name in self._runs:
             return self._runs[run.name]
+        # A ledger that cannot be read may name any governed run, so all of them are kept.
         if self._unread and (run / rundir.LEDGER).exists():
             return self._unread
         if (run / rundir.MODEL / ATTESTATION).exists():
@@ -165,7 +169,7 @@ class _Rests:
 
 
 def _named(runs: Path) -> Iterator[tuple[str, str]]:
-    """List the runs that others name, each with the reason. A ledger's origin ends in the run's id."""
+    """Yield the runs that ledgers and deletions name, with the reason. A ledger's origin ends in the run's id."""
     for recorded in read_project(runs):
         for state in (getattr(recorded.entry, name, None) for name in ("ledger", "result")):
             if state is not None:
@@ -173,17 +177,17 @@ def _named(runs: Path) -> Iterator[tuple[str, str]]:
     for sweep in sorted(path for path in runs.iterdir() if path.is_dir() and not path.is_symlink()):
         for run in rundir.run_directories(sweep) if sweep.name[0] not in "_." else ():
             if (origin := read_origin(run)) is not None:
-                yield origin.run, f"the deletion {sweep.name}/{run.name} went on from it"
+                yield origin.run, f"the deletion {sweep.name}/{run.name} continued from it"
             if (run / rundir.LEDGER).is_dir() and _has_entries(run):
                 for parent in RunLedger(run).genesis.parents:
                     yield _run_of(parent.ledger.origin), f"the ledger of {sweep.name}/{run.name} names it as a parent"
 
 
 def _has_entries(run: Path) -> bool:
-    """Return whether a ledger was begun: a run that was killed at once has none."""
+    """Return True if the ledger has entries: a run that was killed at once has none, and its genesis cannot be read."""
     try:
         return LedgerDirectory(run / rundir.LEDGER).checkpoint().size > 0
-    except LedgerError:
+    except LedgerError:  # an empty directory has no entries; in any other, the damage has to be reported
         return any((run / rundir.LEDGER).iterdir())
 
 
@@ -192,8 +196,10 @@ def _run_of(origin: str) -> str:
 
 
 def _confirmed(runs: Path, sweep: str) -> dict[str, str]:
-    """Return the recipes of a sweep that another one has run again: its two recipes are both of this sweep, at any
-    time."""
+    """Return the digests of recipes that another sweep confirms, each with that sweep's name.
+
+    A sweep confirms this one if it has exactly two recipes, and both have been recipes of this sweep at some time.
+    """
     own = {run.recipe_digest for path in rundir.run_directories(runs / sweep) if (run := describe(path)) is not None}
     confirmed: dict[str, str] = {}
     for path in sorted(runs.glob(f"*/{rundir.SWEEP}")):
@@ -209,7 +215,8 @@ def _confirmed(runs: Path, sweep: str) -> dict[str, str]:
 
 
 def _discard(run: Path, trash: Path) -> None:
-    """Take a run out of sight, whole."""
+    """Move a run out of sight, in one step."""
+    # The new name is flushed before the old one goes, so that a crash cannot lose both.
     try:
         trash.mkdir(exist_ok=True)
         run.rename(trash / run.name)
@@ -220,9 +227,9 @@ def _discard(run: Path, trash: Path) -> None:
 
 
 def _empty(trash: Path) -> None:
-    """Delete what was taken out of sight. A link in it is removed, and what it leads to is left alone."""
+    """Delete the runs that were moved out of sight. A link among them is removed, and its target is left untouched."""
     if trash.is_symlink() or (trash.exists() and not trash.is_dir()):
-        raise RunError(f"{trash}: found a link or a file; expected a directory that pruning made; remove it")
+        raise RunError(f"{trash}: found a link or a file; expected a directory from an earlier pruning; remove it")
     if not trash.exists():
         return
     try:

@@ -1,22 +1,22 @@
-"""The specification of a sweep: task, training, recipes, budgets and seeds, checked completely before anything starts.
+"""The specification of a sweep: task, training, recipes, budgets and seeds, validated before anything starts.
 
     name: digits
     task: {dataset: digits, model: resnet8}
     train: {epochs: 20, batch_size: 64, optimizer: {sgd: {lr: 0.2}}}
     baseline: baseline
-    tuning: learning rate and weight decay by grid       # how the baseline was tuned; absent: it was not
+    tuning: learning rate and weight decay by grid       # how the baseline was tuned; leave it out if it was not
     recipes:
       baseline: []                                       # a list of methods
       fast: [channels_last, {label_smoothing: {smoothing: 0.1}}]
       slow: {train: {epochs: 40}, methods: [sam]}        # or methods with training settings of their own
     compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], leave_one_out: fast}
-    controls: all                                        # what recipes are to be compared with beside the baseline
+    controls: all                                        # comparisons other than the baseline
     budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
     seeds: [0, 1, 2]
-    threads: 1                                           # torch threads of a run; decides bits, so never guessed
-    governance: ../governed                              # signed documents for all of them, seen from this file
+    threads: 1                                           # torch threads of a run; they change bits, so never guessed
+    governance: ../governed                              # signed documents for all runs, relative to this file
 
-Names become names of directories. The same content as a Python dict is the same specification.
+Names become names of directories. A Python dict with the same content is the same specification.
 """
 
 import math
@@ -41,18 +41,18 @@ TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-MAX_RUNS = 20_000
+MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepSpec:
-    """A sweep as its author wrote it, valid throughout. Recipes are in the order in which they were written."""
+    """A valid sweep, as its author wrote it. Recipes are in the order in which they were written."""
 
     name: str
     recipes: tuple[Recipe, ...]  # written, composed, and the twins of those that choose examples
     baseline: str
     controls: str | None  # a key of `CONTROLS`
-    twins: Twins  # name of a twin: the recipes that it is the control of
+    twins: Twins  # name of a twin: the recipes that it controls
     not_run: tuple[NotRun, ...]  # composed recipes and twins that cannot be built
     tuning: str | None
     budgets: tuple[float, ...]  # ascending
@@ -69,7 +69,7 @@ class SweepSpec:
 
 
 def load_spec(source: Path | str | Mapping[str, Any]) -> SweepSpec:
-    """Return the specification in a YAML file or a dict. Raises `SpecError` that names file, line, key and fault."""
+    """Return the specification in a YAML file or a dict. Raises `SpecError`, which names file, line, key and fault."""
     if isinstance(source, Mapping):
         return read_spec(document_of(source))
     return read_spec(read_document(Path(source)))
@@ -84,6 +84,7 @@ def read_spec(document: Document) -> SweepSpec:
     budgets = _distinct(document, "budgets", content, _budget)
     seeds = _distinct(document, "seeds", content, _seed)
     controls = _controls(document, content)
+    # The number of runs is checked before compositions are built, and again with them and their controls.
     written = _recipes(document, content)
     _bound(document, len(written), budgets, seeds)
     baseline = _baseline(document, content["baseline"], written)
@@ -91,6 +92,7 @@ def read_spec(document: Document) -> SweepSpec:
     recipes, not_run = _compositions(document, content, written, baseline=baseline, most=room)
     twins, rescaled = Twins(), 0
     if controls is not None:
+        # At worst, every recipe needs a rescaled baseline of its own at every budget.
         rescaled = (len(recipes) - 1) * CONTROLS[controls].rescaled
         if CONTROLS[controls].twins:
             made, twins, impossible = twins_of(recipes, baseline=baseline)
@@ -114,7 +116,7 @@ def read_spec(document: Document) -> SweepSpec:
 
 
 def check_name(document: Document, key: Key, name: Any) -> str:
-    """Return a name that can be a directory's."""
+    """Return the name, which is fit for a directory. Raises `SpecError` if it is not."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME:
         raise document.error(
             key,
@@ -125,7 +127,10 @@ def check_name(document: Document, key: Key, name: Any) -> str:
 
 
 def _recipes(document: Document, content: Mapping[str, Any]) -> list[Recipe]:
-    """Return every recipe that is written. Task and training are checked first: a fault there is not a recipe's."""
+    """Return every recipe that is written out.
+
+    Task and training are checked first, so that a fault in them is not reported as a recipe's.
+    """
     task, train = content["task"], content["train"]
     _build(document, (), "task", task=task, train=train, methods=())
     written = _mapping(document, ("recipes",), content["recipes"])
@@ -171,7 +176,7 @@ def _build(document: Document, key: Key, name: str, *, task: Any, train: Any, me
 def _compositions(
     document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe], *, baseline: str, most: int
 ) -> tuple[list[Recipe], list[NotRun]]:
-    """Return the recipes with those that follow from them, and the combinations that there cannot be."""
+    """Return the recipes with those composed from them, and the combinations that are impossible."""
     result, not_run = list(recipes), []
     if "compose" not in content:
         return result, not_run
@@ -185,7 +190,7 @@ def _compositions(
         base = part.base.to_mapping()
         recipe = _build(document, key, part.name, task=base["task"], train=base["train"], methods=part.methods)
         if recipe.digest in digests:
-            continue  # it is there already, under the name that its author gave it
+            continue  # the sweep has it already, under the name that its author gave it
         if part.name in names:
             raise document.error(
                 part.key, f"two different recipes would be called {part.name!r}; write one of them under 'recipes'"
@@ -222,7 +227,7 @@ def _controls(document: Document, content: Mapping[str, Any]) -> str | None:
 
 def _tuning(document: Document, value: Any) -> str | None:
     if isinstance(value, str) and not says_how_tuned(value):
-        untuned = "leave the key out where the baseline was not tuned, and every view says so"
+        untuned = "if it was not, leave the key out, and every view marks the baseline as untuned"
         raise document.error(("tuning",), f"{_found(value)}, expected how the baseline was tuned; {untuned}")
     if value is None or (isinstance(value, str) and len(value) <= 500):
         return value
@@ -230,17 +235,17 @@ def _tuning(document: Document, value: Any) -> str | None:
 
 
 def _directory(document: Document, value: Any) -> Path | None:
-    """Return a directory as the file sees it; as this process does where there is no file."""
+    """Return a directory, which is relative to the file; without a file, to the working directory."""
     if value is None:
         return None
     if not isinstance(value, str) or not value or "\0" in value:
         raise document.error(("governance",), f"{_found(value)}, expected a directory")
-    beside = Path() if document.text is None else Path(document.where).parent
-    return beside / value
+    base = Path() if document.text is None else Path(document.where).parent
+    return base / value
 
 
 def _distinct(document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any]) -> list[Any]:
-    """Return a list of different numbers, each of them checked."""
+    """Return a list of distinct numbers, every one checked."""
     values = content[name]
     if not isinstance(values, list):
         raise document.error((name,), f"{_found(values)}, expected a list of numbers")

@@ -1,12 +1,12 @@
-"""The state of a sweep, read from its directory only: no training code, no notebook code, a few milliseconds.
+"""The state of a sweep, read from its directory in a few milliseconds, without training code or notebook code.
 
 A run is
     done          it has its result
     running       a process holds its lock
-    failed        its last attempt raised, or died more often than it is retried
+    failed        its last attempt raised, or its process died more often than it is retried
     interrupted   it was stopped or killed, and continues from its checkpoint
     planned       it has not started
-    damaged       it has a result that cannot be read; remove its directory to repeat it
+    damaged       its result cannot be read; remove its directory to repeat it
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class RunStatus:
     seed: int
     state: State
     message: str = ""  # why it failed
-    control: str | None = None  # what it is made for, if it is to be compared with others
+    control: str | None = None  # the kind of control that it is; None: it is none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,24 +44,24 @@ class SweepStatus:
     directory: Path
     active: bool  # a process executes the sweep now
     runs: tuple[RunStatus, ...]
-    waiting: int  # controls whose budgets no profile tells yet
-    not_run: tuple[tuple[str, str], ...]  # what was asked for and cannot be run, and why
+    waiting: int  # controls whose budgets need a profile
+    not_run: tuple[tuple[str, str], ...]  # recipes and controls that cannot be run, and why
     superseded: tuple[str, ...]  # run directories of an earlier specification or profile, which are left out
     recipes: frozenset[str]  # the digests of its recipes
     spec_changed: bool | None  # since the sweep was last started; None: no specification to compare with
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many runs are in each state, in the order of `STATES`; states without a run are left out."""
+        """The number of runs in each state, in the order of `STATES`, without states that no run is in."""
         counts = Counter(run.state for run in self.runs)
         return {state: counts[state] for state in STATES if counts[state]}
 
 
 def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -> SweepStatus:
-    """Return the status of the sweep in `directory`; `content` is its specification now, as
-    `read_document(path).value`.
+    """Return the status of the sweep in `directory`.
 
-    Raises `SweepError` when no sweep was started there, or its plan is damaged.
+    `content` is its present specification, from `read_document(path).value`. Raises `SweepError` when no sweep was
+    started there, or its plan is damaged.
     """
     plan = read_plan(directory)
     runs = tuple(_run_status(directory, entry) for entry in plan["runs"])
@@ -93,7 +93,8 @@ def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
 
 
 def state_of(directory: Path) -> tuple[State, str]:
-    """Return the state of the run in `directory`, and what there is to say about it."""
+    """Return the state of the run in `directory`, and the reason if it failed or is damaged."""
+    # The result decides, because a run writes it last; a lock comes before an old failure, which a retry leaves there.
     if (directory / rundir.RESULT).exists():
         fault = _result_fault(directory)
         return ("damaged", fault) if fault else ("done", "")
@@ -113,7 +114,7 @@ def _result_fault(directory: Path) -> str:
         return str(error)
     if isinstance(result, dict) and result.get("run_id") == directory.name:
         return ""
-    return f"{directory / rundir.RESULT}: is not the result of this run"
+    return f"{directory / rundir.RESULT}: not the result of this run"
 
 
 def _failure(path: Path) -> tuple[str, str]:

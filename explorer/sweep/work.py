@@ -1,6 +1,6 @@
-"""One run of a sweep, as the process that executes it sees it: a notebook in, a small answer out.
+"""The execution of one run of a sweep, in the process that does it: a notebook in, a short answer out.
 
-Results travel by the run directory; the answer carries status only. The notebook engine of a process is kept for
+Results travel through the run directory; the answer carries only the status. A process keeps its notebook engine for
 its next run.
 """
 
@@ -22,7 +22,7 @@ from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import NotebookEngine, NotebookError
 
-RUNS_PER_KERNEL = 200
+RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 
 EngineName = Literal["cold", "warm", "inline"]
 ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
@@ -32,7 +32,7 @@ Fault = Literal["exception", "dead kernel", "timeout", "interrupted", "lost work
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """Call for one run of a sweep. Everything else is in the run directory."""
+    """A request for one run of a sweep. Everything else is in the run directory."""
 
     directory: Path
     notebook: Path
@@ -40,7 +40,7 @@ class Job:
     threads: int
     data: Path | None
     contended: bool
-    timeout: float | None  # seconds a cell of the notebook may take
+    timeout: float | None  # seconds that a cell of the notebook may take
 
     def parameters(self) -> dict[str, Any]:
         """Return the notebook's parameters."""
@@ -53,15 +53,14 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How a run ended. No fault: it has its result."""
+    """The end of a run. Without a fault, it has its result."""
 
     fault: Fault | None = None
     message: str = ""
 
 
 def make_engine(name: str, *, threads: int, timeout: float | None = None) -> NotebookEngine:
-    """Return a notebook engine by name. Raises `SweepError` for an unknown one, and for a timeout that it cannot
-    keep."""
+    """Return a notebook engine by name. Raises `SweepError` for an unknown one or a timeout that it cannot keep."""
     if name == "inline":
         if timeout is not None:
             raise SweepError("the engine 'inline' cannot stop a run after a timeout; 'warm' and 'cold' can")
@@ -76,13 +75,13 @@ _engines: dict[tuple[str, int, float | None], NotebookEngine] = {}  # of this pr
 
 
 def perform(job: Job) -> Outcome:
-    """Execute the run's notebook. Never raises for what the run does; the sweep continues with the others."""
+    """Execute the run's notebook. A fault of the run is an answer, not an exception: other runs must continue."""
     engine = _engine(job)
     output = job.directory / rundir.NOTEBOOK
     try:
         with _signals_for(engine):
             engine.run(job.notebook, job.parameters(), output)
-        check_result(job.directory)
+        check_result(job.directory)  # a notebook of the user's may finish without having trained
     except NotebookError as error:
         return Outcome(fault=error.fault, message=str(error))
     except KeyboardInterrupt:
@@ -93,10 +92,10 @@ def perform(job: Job) -> Outcome:
 
 
 def check_result(directory: Path) -> ResultRecord:
-    """Return the result that makes a run a success. Raises `RunError` when it is absent, damaged or of another run."""
+    """Return the result of a successful run. Raises `RunError` if it is missing, damaged or that of another run."""
     result = run_files.read(ResultRecord, directory / rundir.RESULT)
     if result.run_id != directory.name:
-        raise SweepError(f"{directory / rundir.RESULT}: is the result of another run, {result.run_id!r}")
+        raise SweepError(f"{directory / rundir.RESULT}: the result of another run, {result.run_id!r}")
     return result
 
 
@@ -106,7 +105,7 @@ def close_engines() -> None:
         _engines.popitem()[1].close()
 
 
-atexit.register(close_engines)  # of a worker whose parent has no more work for it
+atexit.register(close_engines)  # a worker ends normally when its parent has no more work for it
 
 
 def _engine(job: Job) -> NotebookEngine:
@@ -118,13 +117,15 @@ def _engine(job: Job) -> NotebookEngine:
 
 @contextlib.contextmanager
 def _signals_for(engine: NotebookEngine) -> Iterator[None]:
-    """Interrupt the engine at Ctrl-C and SIGTERM within the block, after the handler that was there before."""
-    if threading.current_thread() is not threading.main_thread():
+    """Interrupt the engine at Ctrl-C and SIGTERM within the block, after the handler that was installed before."""
+    if threading.current_thread() is not threading.main_thread():  # Python sets signal handlers only from there
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def handle(number: int, frame: FrameType | None) -> None:
+        # The sweep's own handler comes first: it must know of the stop before this run ends. Python's default handler
+        # would raise here, before the engine is interrupted.
         earlier = before[signal.Signals(number)]
         if callable(earlier) and earlier is not signal.default_int_handler:
             earlier(number, frame)

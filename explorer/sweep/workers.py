@@ -1,13 +1,13 @@
-"""Where runs execute: `concurrent.futures.Executor`s for this process and for worker processes of this machine.
+"""Executors of runs: `concurrent.futures.Executor`s for this process and for worker processes of this machine.
 
-    InProcess        calls happen here, in `submit`: nothing to set up, for one run at a time
-    LocalProcesses   long-lived workers, each with its share of the cores
+    InProcess        calls are made here, in `submit`: nothing to set up, one run at a time
+    LocalProcesses   long-lived workers, which share the cores equally
 
-Both have `interrupt`, which asks the calls in progress to stop as Ctrl-C would.
+Both have `interrupt`, which asks the calls in progress to stop, as Ctrl-C would.
 
 A worker process is `python -m explorer.sweep.workers DESCRIPTOR`, where the descriptor is an inherited socket. It takes
-calls from its parent, one at a time, and answers each with a value or an exception. What travels over the socket is
-pickled; both ends are this program, and no other process holds the socket. A worker ignores Ctrl-C between calls: its
+calls from its parent, one at a time, and answers with a value or an exception. Messages are pickled, which is safe
+because both ends are this program and no other process holds the socket. A worker ignores Ctrl-C between calls: its
 parent decides when to stop.
 """
 
@@ -29,29 +29,28 @@ from typing import Any, Protocol
 from explorer.errors import SweepError
 from explorer.sweep.guardian import child_environment, die_with_parent
 
-INTERRUPT_EVERY = 2.0  # seconds
-FAREWELL = 10.0  # seconds a worker has to end when nothing is left to do
+INTERRUPT_EVERY = 2.0  # seconds; a call that has not begun ignores the first interrupt
+FAREWELL = 10.0  # seconds that an idle worker has to end by itself
 
 
 class WorkerLost(SweepError):
-    """The worker process of a call ended before it answered."""
+    """End of a worker process before it answered its call."""
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def default_workers(*, threads: int, device: str = "cpu") -> int:
-    """Return how many runs of `threads` threads share this machine without fighting over its cores, or over its one
-    GPU."""
+    """Return the number of runs with `threads` threads that fit the machine: its cores, or its one GPU."""
     return 1 if device == "cuda" else max(1, cores() // threads)
 
 
 class Interruptible(Protocol):
-    """An executor whose calls can be asked to stop."""
+    """Executor whose calls can be asked to stop."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
 
@@ -61,7 +60,7 @@ class Interruptible(Protocol):
 
 
 class InProcess(Executor):
-    """Makes each call in `submit`, in the calling thread. Signals reach the call by themselves."""
+    """Executor that makes calls in `submit`, in the calling thread, where signals reach them directly."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -73,15 +72,16 @@ class InProcess(Executor):
         return future
 
     def interrupt(self) -> None:
-        """Nothing is in progress outside `submit`."""
+        """Do nothing: no call is in progress outside `submit`."""
 
 
 class LocalProcesses(Executor):
-    """A pool of worker processes. A worker that dies fails its own call alone, with `WorkerLost`, and is replaced."""
+    """Pool of worker processes. A worker that dies fails only its own call, with `WorkerLost`, and is replaced."""
 
     def __init__(self, workers: int, *, threads: int) -> None:
         self._threads = threads
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="worker")
+        # Last in, first out: the worker that was used last has warm caches and a running kernel.
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         self._busy: set[_Worker] = set()
         self._interrupted = threading.Event()
@@ -99,7 +99,7 @@ class LocalProcesses(Executor):
                 worker.close()
 
     def interrupt(self) -> None:
-        """Interrupt the calls in progress, again and again until they end. The second time, kill their workers."""
+        """Interrupt the calls in progress until they end. The second call of this method kills their workers."""
         if self._interrupted.is_set():
             for worker in list(self._busy):
                 worker.kill()
@@ -120,7 +120,7 @@ class LocalProcesses(Executor):
             return worker.call(fn, args, kwargs)
         finally:
             self._busy.discard(worker)
-            self._idle.put(worker if worker.alive() else None)
+            self._idle.put(worker if worker.alive() else None)  # a dead worker is replaced at the next call
 
 
 class _Worker:
@@ -142,7 +142,7 @@ class _Worker:
         try:
             self._connection.send((fn, args, kwargs))
             failed, value = self._connection.recv()
-        except (EOFError, ConnectionError, BrokenPipeError) as error:
+        except (EOFError, ConnectionError, BrokenPipeError) as error:  # killed, for example for lack of memory
             self._connection.close()
             code = self._process.wait()
             raise WorkerLost(f"its worker process {self._process.pid} ended ({_ending(code)})") from error
@@ -161,7 +161,7 @@ class _Worker:
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()
+        self._connection.close()  # the worker reads the end of its input, and ends
         try:
             self._process.wait(FAREWELL)
         except subprocess.TimeoutExpired:
@@ -174,7 +174,7 @@ def _ending(code: int) -> str:
 
 
 def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
-    """Return an executor for so many workers; one worker needs no process of its own."""
+    """Return an executor for this number of workers; a single one needs no process of its own."""
     return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads)
 
 
@@ -182,7 +182,8 @@ def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
 
 
 def answer(call: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
-    """Make the call and pickle `(failed, value or exception)`. Whatever the call raises, the worker lives on."""
+    """Make the call and pickle `(failed, value or exception)`. The worker survives whatever the call raises."""
+    # Only the call itself can be interrupted, never the reading and writing of messages.
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         failed, value = False, call(*arguments, **keywords)
@@ -192,7 +193,7 @@ def answer(call: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return pickle.dumps((failed, value))
-    except Exception as error:  # pickle raises what it likes
+    except Exception as error:  # pickle raises many types
         return pickle.dumps((True, RuntimeError(f"{value!r:.500} cannot be sent: {error}")))
 
 

@@ -1,4 +1,4 @@
-"""`explorer confirm`: it shows what it takes, refuses what is another recipe by now, and runs fresh seeds alone."""
+"""`explorer confirm`: it shows the cost, refuses a recipe that has changed since, and runs only fresh seeds."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_a_plan_is_shown_and_its_specification_written_only_if_it_is_the_same_re
     rundir.write_json(tmp_path / "tiny" / rundir.SWEEP, plan)
     other = [run | {"recipe_digest": "0" * 64} for run in plan["runs"]]
     rundir.write_json(tmp_path / "other" / rundir.SWEEP, plan | {"name": "other", "runs": other})
-    assert "not what it was in other" in refused("confirm", "other", "mixed", "--plan", "--runs", tmp_path)
+    assert "is not what it was in other" in refused("confirm", "other", "mixed", "--plan", "--runs", tmp_path)
     assert "did you mean 'mixed'" in refused("confirm", "tiny", "mixd", "--runs", tmp_path)
     assert list(tmp_path.glob("*.yaml")) == []
 

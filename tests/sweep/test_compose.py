@@ -71,10 +71,10 @@ BIG = ["ema", "mixup", "sam"] * 7
 @pytest.mark.parametrize(
     ("compose", "message"),
     [
-        ({"powerset": BIG}, "compose.powerset: the combinations of 21 methods are too many: with its budgets and"),
-        ({"powerset": ["ema"] * 5000}, "compose.powerset: the combinations of 5000 methods are too many"),
-        ({"pairs_of": ["ema"] * 300}, "compose.pairs_of: the combinations of 300 methods are too many"),
-        ({"powerset": {"of": BIG, "up_to": 6}}, "compose.powerset: the combinations of 21 methods are too many"),
+        ({"powerset": BIG}, "compose.powerset: too many combinations of 21 methods: with its budgets and"),
+        ({"powerset": ["ema"] * 5000}, "compose.powerset: too many combinations of 5000 methods"),
+        ({"pairs_of": ["ema"] * 300}, "compose.pairs_of: too many combinations of 300 methods"),
+        ({"powerset": {"of": BIG, "up_to": 6}}, "compose.powerset: too many combinations of 21 methods"),
         ({"powerset": {"of": BIG[:3], "up_to": 4}}, "compose.powerset.up_to: found 4, expected a whole number from 1"),
         ({"powerset": {"of": BIG[:3], "up_to": True}}, "compose.powerset.up_to: found True, expected a whole number"),
         ({"powerset": {"of": BIG[:3], "upto": 2}}, "compose.powerset.upto: unknown key 'upto'; did you mean 'up_to'?"),
@@ -105,5 +105,5 @@ def test_room_is_counted_with_budgets_and_seeds():
     compose = {"powerset": ["ema", "label_smoothing", "sam"]}
     fits = spec(recipes=ONLY, compose=compose, budgets=[1.0], seeds=list(range(2500)))
     assert len(load_spec(fits).recipes) == 8
-    with pytest.raises(SpecError, match="this sweep has room for 6 recipes more"):
+    with pytest.raises(SpecError, match="this sweep has room for 6 more recipes"):
         load_spec({**fits, "seeds": list(range(2501))})

@@ -78,7 +78,7 @@ def test_it_goes_on_with_the_seeds_that_it_began_with(tmp_path: Path) -> None:
     assert confirmation(tmp_path, "tiny", "fast", seeds=1) == content  # what was run is reported
     assert confirmation(tmp_path, "tiny", "fast", seeds=4)["seeds"] == [2, 3, 5, 6]
     start(tmp_path, seeds=(0, 2))  # by now the sweep itself has one of them
-    with pytest.raises(SweepError, match="not fresh"):
+    with pytest.raises(SweepError, match="no longer fresh"):
         confirmation(tmp_path, "tiny", "fast", seeds=2)
 
 
@@ -145,9 +145,9 @@ def test_another_recipe_by_that_name_is_refused(tmp_path: Path) -> None:
         run["recipe_digest"] = "0" * 64
     for run in first.runs:
         rundir.write_json(run.directory / rundir.RUN, {"identity": run.record.identity | {"data": "other"}})
-    with pytest.raises(SweepError, match=r"'baseline': not what it was in tiny.*another by now: data$"):
+    with pytest.raises(SweepError, match=r"'baseline' is not what it was in tiny.*changed since then: data$"):
         check_same(fresh, recorded)
     for run in first.runs:
         (run.directory / rundir.RUN).write_text("[]")
-    with pytest.raises(SweepError, match="cannot be told"):
+    with pytest.raises(SweepError, match="the difference is unknown"):
         check_same(fresh, recorded)

@@ -153,7 +153,7 @@ def test_a_twin_that_cannot_be_is_told(monkeypatch):
     assert found.twins == {}
     assert [each.name for each in found.not_run] == ["one-random", "two-random"]
     assert found.not_run[0].reason.startswith("method 'label_smoothing' is given twice")
-    assert found.not_run[1].reason.startswith("another recipe has this name; give it another")
+    assert found.not_run[1].reason.startswith("another recipe has the name of the control of")
     monkeypatch.setattr(EMA, "twin", lambda self: self)
     assert (
         load_spec(spec(controls="all", recipes={"baseline": [], "own": ["ema"]})).twins == {}

@@ -247,9 +247,9 @@ def test_sockets_are_private_and_removed(tmp_path, monkeypatch):
     ("parameters", "message"),
     [
         ({"wrod": "x"}, "unknown parameter 'wrod'; did you mean 'word'? known: word"),
-        ({"word": (1, 2)}, r"parameter 'word': \(1, 2\) is not JSON and would change on its way"),
-        ({"word": float("nan")}, "parameter 'word': nan is not JSON"),
-        ({"word": b"x"}, "parameter 'word': b'x' is not JSON"),
+        ({"word": (1, 2)}, r"parameter 'word': found \(1, 2\); expected a value that JSON preserves"),
+        ({"word": float("nan")}, "parameter 'word': found nan"),
+        ({"word": b"x"}, "parameter 'word': found b'x'"),
     ],
 )
 def test_parameters_are_checked_before_anything_starts(tmp_path, parameters, message):
@@ -271,7 +271,7 @@ def test_damaged_notebooks_are_refused(tmp_path):
     assert "damaged: not a notebook" in refused(b"\xff\xfe")
     assert "damaged: not a notebook" in refused(b"[]")
     assert "damaged: not a notebook" in refused(b"{}")
-    assert "no cell is tagged 'parameters'" in refused(whole.replace(b'"parameters"', b'"other"'))
+    assert "found no cell tagged 'parameters'" in refused(whole.replace(b'"parameters"', b'"other"'))
     with pytest.raises(SweepError, match="No such file"):
         check_notebook(tmp_path / "absent.ipynb", {})
 

@@ -96,7 +96,7 @@ def test_a_run_in_progress_and_a_sweep_in_progress_are_kept(runs: Path) -> None:
 
 def test_a_governed_run_is_removed_only_where_it_is_named(runs: Path) -> None:
     (place(runs) / rundir.LEDGER).mkdir()
-    assert reasons(runs) == ["governed: its ledger is a record; name the run to remove it"]
+    assert reasons(runs) == ["governed: its ledger is a record; to remove it, name the run"]
     assert prune(runs, "digits", named=[OLD.run_id]).removable == (place(runs),)
     assert not place(runs).exists()
 
@@ -113,7 +113,7 @@ def test_what_a_deletion_went_on_from_is_kept(runs: Path) -> None:
     made = write_run(runs, dataclasses.replace(run_record(seed=3), sweep="deletions"))
     target = Target(classes=("personal",))
     write_origin(made, Origin(level="G3", run=OLD.run_id, ledger=STATE, target=target, begins=0, state=None))
-    assert reasons(runs, OLD.run_id) == [f"the deletion deletions/{made.name} went on from it"]
+    assert reasons(runs, OLD.run_id) == [f"the deletion deletions/{made.name} continued from it"]
 
 
 def test_what_the_ledger_of_the_project_speaks_of_is_kept(runs: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_record_that_cannot_be_read_keeps_every_governed_run(runs: Path) -> No
     rundir.write_json(runs / "deletions" / "other" / rundir.ORIGIN, {"run": OLD.run_id})
     (place(runs) / rundir.LEDGER).mkdir()
     (reason,) = reasons(runs, OLD.run_id)
-    assert reason.startswith("what rests on it cannot be told: ")
+    assert reason.startswith("what depends on it is unknown: ")
 
 
 def test_a_confirmed_recipe_keeps_the_runs_that_found_it(runs: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_planted_trash_directory_leads_nowhere(runs: Path) -> None:
     outside.mkdir()
     (outside / "file").write_text("mine")
     (runs / "digits" / TRASH).symlink_to(outside, target_is_directory=True)
-    with pytest.raises(RunError, match="expected a directory that pruning made"):
+    with pytest.raises(RunError, match="expected a directory from an earlier pruning"):
         prune(runs, "digits")
     assert (outside / "file").exists() and place(runs).exists()
 

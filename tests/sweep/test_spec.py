@@ -94,7 +94,7 @@ METHODS = f"known: {', '.join(sorted(KNOWN))}"
         ("[1, 0]", "[-1]", "d.yaml:11: seeds[0]: found -1, expected a whole number from 0 to 2147483647"),
         ("[1, 0]", "[0.5]", "d.yaml:11: seeds[0]: found 0.5, expected a whole number from 0"),
         ("[1, 0]", "[1]\nthreads: 0", "d.yaml:12: threads: found 0, expected a whole number from 1 to 1024"),
-        ("[1, 0]", "[1]\ntuning: 'No.'", "d.yaml:12: tuning: found 'No.', expected how the baseline was tuned; leave"),
+        ("[1, 0]", "[1]\ntuning: 'No.'", "d.yaml:12: tuning: found 'No.', expected how the baseline was tuned; if"),
         ("[1, 0]", "[1]\ntuning: untuned", "d.yaml:12: tuning: found 'untuned', expected how the baseline was tuned"),
         ("[1, 0]", "[1]\ntuning: ''", "d.yaml:12: tuning: found '', expected how the baseline was tuned"),
         ("[1, 0]", "[1]\ntuning: [a]", "d.yaml:12: tuning: found ['a'], expected a text of at most 500 characters"),

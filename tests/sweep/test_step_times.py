@@ -122,7 +122,7 @@ def test_a_drift_has_everything_measured_again(tmp_path, machine):
     assert [event.message for event in events if event.kind == "profile"] == [
         "",
         "of the baseline, to see whether they still hold",
-        "again, for those of the baseline moved by +7%",
+        "again, because those of the baseline moved by +7%",
     ]
     assert machine.passes == [{"baseline", "mixed"}] * 2
     assert {profile.profile_pass for profile in read_profiles(tmp_path / "tiny").values()} == {"pass 1"}
