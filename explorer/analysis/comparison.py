@@ -15,8 +15,9 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.axis_words import axis_words
 from explorer.analysis.inference import Effect, Error, Errors, Resamples, counted, draws, holm, size_of, standard_error
-from explorer.analysis.ladders import Ladder, Machine, Setting, axis_words, ladders
+from explorer.analysis.ladders import Ladder, Machine, Setting, ladders
 from explorer.analysis.monotone import monotone
 from explorer.analysis.step_times import EXACT
 from explorer.errors import AnalysisError, unknown

@@ -1,9 +1,9 @@
-"""Whether fresh seeds bear out what a sweep found: confirmations are told by what was run, never by a name.
+"""Confirmations on fresh seeds, recognised by what was run and never by a name.
 
 The best of many recipes looks better than it is (winner's curse): noise chose it too. A confirmation is a sweep in
-which there was nothing to choose, of the baseline and one recipe, the same as here to the last setting (equal digests
-on the same hardware), with seeds that no run here has. Its seeds alone are reported. Several confirmations of one
-recipe count together, so that nobody can pick the one that came out well.
+which there was nothing to choose: the baseline and one recipe, the same as here to the last setting (equal digests on
+the same hardware), with seeds that no run here has. Its result uses those seeds only. Several confirmations of one
+recipe count together, so that the one that came out well cannot be picked.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.axis_words import gain_name, gain_number, gain_span, gain_words
 from explorer.analysis.comparison import RESAMPLES
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Ladder, Setting, ladders
@@ -45,27 +46,27 @@ class Confirmation:
     @property
     def sentence(self) -> str:
         """
-        "confirmed on 3 fresh seeds: 0.60 (0.50 to 0.71)"
+        "confirmed on 3 fresh seeds: 1.67x faster (1.41x-2.00x)"
         """
-        return self.told()
-
-    def told(self, of: str = "") -> str:
-        """The sentence, with `of` behind the ratio: what it is a ratio of."""
         if self.verdict is Confirmed.ITSELF:
             return f"on fresh seeds, as the confirmation of {', '.join(self.sweeps)}"
         seeds = f"{len(self.seeds)} fresh seed{'s' * (len(self.seeds) != 1)}"
         if self.verdict is Confirmed.IN_PROGRESS:
             return f"its confirmation on {seeds} is in progress: {self.reason}"
-        words = [words for words in (self._figure(of), self.reason) if words]
-        return f"{self.verdict} on {seeds}: {', '.join(words)}"
+        # "slower" is both the figure and the reason, and need not be told twice.
+        slower = self.result is not None and self.result.call is Call.MORE
+        return f"{self.verdict} on {seeds}: {', '.join(filter(None, (self._gain, '' if slower else self.reason)))}"
 
-    def _figure(self, of: str) -> str:
+    @property
+    def _gain(self) -> str:
         result = self.result
         if result is None or result.ratio is None or result.outcome is not Outcome.REACHED:
             return ""
+        gain = gain_words(result.x, result.ratio)
         if result.adjusted_low is None or result.adjusted_high is None:
-            return f"{result.ratio:.2f}{of}"
-        return f"{result.ratio:.2f} ({result.adjusted_low:.2f} to {result.adjusted_high:.2f}){of}"
+            return gain
+        number = f"{gain_number(result.x, result.ratio)}, " if result.ratio > 1 else ""
+        return f"{gain} ({number}{gain_span(result.adjusted_low, result.adjusted_high)})"
 
 
 def confirmations(
@@ -78,34 +79,37 @@ def confirmations(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> list[Confirmation]:
-    """The confirmations of a sweep's recipes among rows of `results` of all sweeps, all with one metric.
+    """Return the confirmations of a sweep's recipes among rows of `results` of all sweeps, all with one metric.
 
-    `x`, `target` and `baseline` are those of the comparison that is confirmed: see `equal_quality`.
+    Args:
+        rows: rows of `results`, of this sweep and of others.
+        sweep: the sweep whose recipes are confirmed.
+        x, target, baseline, confidence, resamples: those of the comparison that is confirmed, see `equal_quality`.
     """
     if rows.empty or sweep not in set(rows["sweep"]):
         raise AnalysisError(f"there is no finished run of the sweep {sweep!r}")
-    found = ladders(rows, x=x, empty=True)
-    here = [ladder for ladder in found if ladder.setting.sweep == sweep]
-    elsewhere = [ladder for ladder in found if ladder.setting.sweep != sweep and ladder.control is None]
+    every = ladders(rows, x=x, empty=True)
+    here = [ladder for ladder in every if ladder.setting.sweep == sweep]
+    elsewhere = [ladder for ladder in every if ladder.setting.sweep != sweep and ladder.control is None]
     taken = {int(seed) for seed in rows.loc[rows["sweep"] == sweep, "seed"]}
-    done = []
+    results = []
     for ladder in here:
         name = baseline or ladder.baseline
-        base = next((each for each in here if (each.setting, each.recipe) == (ladder.setting, name)), None)
+        base = next((other for other in here if (other.setting, other.recipe) == (ladder.setting, name)), None)
         if base is None or ladder is base or ladder.control is not None:
             continue
-        pairs = _confirming(elsewhere, base, ladder)
-        if not pairs:
-            done += _itself(here, elsewhere, base, ladder)
+        settings = _confirming(elsewhere, base, ladder)
+        if not settings:
+            results += _itself(here, elsewhere, base, ladder)
             continue
-        fresh = _fresh(rows, pairs, base, ladder, taken)
+        fresh = _fresh(rows, settings, base, ladder, taken)
         if not fresh.empty:
-            done.append(_judged(fresh, base, ladder, x=x, target=target, confidence=confidence, resamples=resamples))
-    return done
+            results.append(_judged(fresh, base, ladder, x=x, target=target, confidence=confidence, resamples=resamples))
+    return results
 
 
 def _rows_in(rows: pd.DataFrame, setting: Setting) -> pd.DataFrame:
-    """The rows of one sweep on one hardware."""
+    """Return the rows of one sweep on one hardware."""
     chosen = np.ones(len(rows), dtype=bool)
     for column in ("sweep", "device", "hardware", "threads", "world_size"):
         chosen &= np.asarray(rows[column] == getattr(setting, column))
@@ -113,32 +117,33 @@ def _rows_in(rows: pd.DataFrame, setting: Setting) -> pd.DataFrame:
 
 
 def _confirming(elsewhere: Iterable[Ladder], base: Ladder, mine: Ladder) -> set[Setting]:
-    """The settings of other sweeps that are this one's, and hold these two recipes and no other."""
+    """Return the settings of other sweeps that equal this one's and hold these two recipes and no other."""
     digests: dict[Setting, set[str]] = {}
     for ladder in elsewhere:
         digests.setdefault(ladder.setting, set()).add(ladder.recipe_digest)
     wanted = {base.recipe_digest, mine.recipe_digest}
+    # A third recipe would be a choice, and what was chosen among several looks better than it is.
     return {
         setting
-        for setting, found in digests.items()
-        if replace(setting, sweep=base.setting.sweep) == base.setting and found == wanted
+        for setting, recipes in digests.items()
+        if replace(setting, sweep=base.setting.sweep) == base.setting and recipes == wanted
     }
 
 
 def _itself(here: Iterable[Ladder], elsewhere: Iterable[Ladder], base: Ladder, mine: Ladder) -> list[Confirmation]:
-    """Whether this sweep confirms others itself: it has nothing to choose from, they have, and they share no seed."""
-    if sum(each.setting == base.setting and each.control is None for each in here) != 2:
+    """Return that this sweep is a confirmation: two recipes, which others chose among more with other seeds."""
+    if sum(ladder.setting == base.setting and ladder.control is None for ladder in here) != 2:
         return []
     wanted, others = {base.recipe_digest, mine.recipe_digest}, dict[Setting, list[Ladder]]()
-    for each in elsewhere:
-        if replace(each.setting, sweep=base.setting.sweep) == base.setting:
-            others.setdefault(each.setting, []).append(each)
+    for ladder in elsewhere:
+        if replace(ladder.setting, sweep=base.setting.sweep) == base.setting:
+            others.setdefault(ladder.setting, []).append(ladder)
     taken = {*base.seeds_S.tolist(), *mine.seeds_S.tolist()}
     confirmed = [
         setting.sweep
-        for setting, found in others.items()
-        if wanted < {each.recipe_digest for each in found}
-        and not any(taken & {*each.seeds_S.tolist()} for each in found)
+        for setting, recipes in others.items()
+        if wanted < {ladder.recipe_digest for ladder in recipes}
+        and not any(taken & {*ladder.seeds_S.tolist()} for ladder in recipes)
     ]
     if not confirmed:
         return []
@@ -158,16 +163,17 @@ def _itself(here: Iterable[Ladder], elsewhere: Iterable[Ladder], base: Ladder, m
 
 
 def _fresh(rows: pd.DataFrame, settings: set[Setting], base: Ladder, mine: Ladder, taken: set[int]) -> pd.DataFrame:
-    """The rows of those sweeps that share no seed with this one."""
+    """Return the rows of those sweeps that share no seed with this one.
+
+    A sweep that shares one seed is left out as a whole: to drop that seed only would be a choice among its results.
+    """
     wanted = rows[rows["recipe_digest"].isin([base.recipe_digest, mine.recipe_digest])]
     parts = []
-    for setting in sorted(settings, key=lambda each: each.sweep):
+    for setting in sorted(settings, key=lambda setting: setting.sweep):
         part = _rows_in(wanted, setting)
         if taken.isdisjoint(int(seed) for seed in part["seed"]):
             parts.append(part)
-    if not parts:
-        return wanted.iloc[:0]
-    return pd.concat(parts)
+    return pd.concat(parts) if parts else wanted.iloc[:0]
 
 
 def _judged(
@@ -183,14 +189,15 @@ def _judged(
     sweeps = tuple(dict.fromkeys(str(name) for name in fresh["sweep"]))
     names = {base.recipe_digest: base.recipe, mine.recipe_digest: mine.recipe}
     once = fresh.drop_duplicates(["recipe_digest", "ssr", "seed"])  # a run that two of the sweeps have counts once
+    # All confirming sweeps become one, under the names that the recipes have here, and are compared like any other.
     joint = once.assign(
         sweep=base.setting.sweep,
         recipe=once["recipe_digest"].map(names),
         baseline=base.recipe,
         is_baseline=once["recipe_digest"] == base.recipe_digest,
     )
-    found = equal_quality(joint, x=x, target=target, confidence=confidence, resamples=resamples)
-    result = found[0] if found else None
+    comparisons = equal_quality(joint, x=x, target=target, confidence=confidence, resamples=resamples)
+    result = comparisons[0] if comparisons else None
     verdict, reason = _verdict(fresh, result)
     return Confirmation(
         setting=base.setting,
@@ -206,18 +213,19 @@ def _judged(
 
 
 def _verdict(fresh: pd.DataFrame, result: EqualQuality | None) -> tuple[Confirmed, str]:
-    """What the comparison calls it, as a family of one: nothing was chosen among fresh runs."""
+    """Return the verdict on fresh seeds and its reason. The comparison is a family of one: nothing was chosen."""
     if missing := _missing(fresh):
         return Confirmed.IN_PROGRESS, missing
     if result is None or result.call is Call.UNKNOWN:
         return Confirmed.IN_PROGRESS, (result.reason if result else None) or "one of the two has not finished"
     if result.call is Call.LESS:
         return Confirmed.CONFIRMED, ""
+    if result.call is Call.MORE:
+        return Confirmed.NOT_CONFIRMED, f"{gain_name(result.x, more=True)} than the baseline"
     return Confirmed.NOT_CONFIRMED, _WHY_NOT.get(result.call) or result.reason or "there is no interval"
 
 
 _WHY_NOT = {
-    Call.MORE: "more than the baseline",
     Call.EQUIVALENT: "equivalent to the baseline",
     Call.INCONCLUSIVE: "inconclusive",
     Call.BELOW: "past the baseline at its lowest budget, so by how much is not known",
@@ -226,8 +234,11 @@ _WHY_NOT = {
 
 
 def _missing(fresh: pd.DataFrame) -> str:
-    """What has not finished, as far as the finished runs tell: in each sweep both recipes, at every budget with every
-    seed, up to the full budget."""
+    """Return what has not finished, as far as the finished runs show it.
+
+    Each sweep needs both recipes at every budget with every seed, up to the full budget. The plan is not read: a
+    confirmation may come from another project, of which only results are here.
+    """
     for _, rows in fresh.groupby("sweep"):
         cells = rows.drop_duplicates(["recipe_digest", "ssr", "seed"]).groupby("recipe_digest").size()
         whole = rows["ssr"].nunique() * rows["seed"].nunique()

@@ -157,7 +157,7 @@ class _Look:
             return None
         missing = self._beside(match, baseline, baseline, ssr, nearest, "rescaled-baseline")
         words = (
-            f"no run of {baseline.recipe} takes as long: the nearest takes {budgets[nearest] / seconds:.2f} of its time"
+            f"no run of {baseline.recipe} takes as long: the nearest takes {budgets[nearest] / seconds:.2f}x its time"
         )
         return replace(missing, control_ssr=None, control_seconds=None, against=Difference(reason=words))
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.axis_words import axis_words
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, Pair, adjusted, compared, judge, known
 from explorer.analysis.inference import Effect, Errors, scaled
-from explorer.analysis.ladders import Machine, Setting, axis_words
+from explorer.analysis.ladders import Machine, Setting
 from explorer.analysis.monotone import steepest, value_at
 from explorer.analysis.step_times import EXACT, error_of, error_of_ratio
 from explorer.errors import AnalysisError

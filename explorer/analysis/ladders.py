@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.axis_words import AXES
 from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_windows
 from explorer.errors import AnalysisError, unknown
 from explorer.run_files import Control, Metric, tuning_words
@@ -109,37 +110,7 @@ def _ranked(of_N: np.ndarray, values_N: np.ndarray, groups: int) -> tuple[np.nda
 
 # ---- from a table of results to ladders
 
-AXES = {
-    "train_seconds": "time",
-    "cost_usd": "cost",
-    "steps": "steps",
-    "wall_seconds": "wall time",
-    "deletion_seconds": "time of deletion",
-    "deletion_usd": "cost of deletion",
-}
-
 PROFILED = ("train_seconds", "cost_usd", "deletion_seconds", "deletion_usd")  # made of profiled step times
-
-
-def axis_words(x: str) -> str:
-    """A column in words; of one class what it is of all.
-
-    >>> axis_words("deletion_seconds/open/mit")
-    'time of deletion of open/mit'
-    """
-    column, _, class_ = x.partition("/")
-    return f"{AXES.get(column, column)} of {class_}" if class_ else AXES.get(x, x)
-
-
-def amount_words(x: str, value: float) -> str:
-    """So much of what a column counts.
-
-    >>> amount_words("cost_usd", 0.5), amount_words("train_seconds", 62.0)
-    ('$0.5', '62 s')
-    """
-    column = x.partition("/")[0]
-    unit = "s" if column.endswith("_seconds") else x
-    return f"${value:.4g}" if column.endswith("_usd") else f"{value:.4g} {unit}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pandas as pd
 
+from explorer.analysis.axis_words import amount_words, axis_words
 from explorer.analysis.inference import generator
-from explorer.analysis.ladders import Ladder, Setting, amount_words, axis_words, ladders, stacked
+from explorer.analysis.ladders import Ladder, Setting, ladders, stacked
 from explorer.errors import AnalysisError, unknown
 
 
@@ -194,24 +195,22 @@ def hypervolumes(frame: pd.DataFrame, *, x: str = "train_seconds", baseline: str
 
 
 def hypervolume_answer(result: Hypervolume) -> str:
-    """The volume in a sentence.
+    """Return the hypervolume in a sentence.
 
-    "the front holds 1.34 times the volume of the baseline alone (accuracy above 0.952, over log time up to 150 s);
-    without fast 1.12 times"
+    "hypervolume 1.34x the baseline's, without fast 1.12x (accuracy above 0.952, log time up to 150 s)"
     """
     whose = "the baseline" if result.baseline == "baseline" else result.baseline
     if result.value is None or result.gain is None or result.baseline_value is None or result.worst_x is None:
-        return f"the volume of the front cannot be compared with that of {whose}: {result.reason}"
+        return f"the hypervolume cannot be compared with {whose}'s: {result.reason}"
     side = "above" if result.setting.higher_is_better else "below"
     height = f"{result.setting.metric} {side} {result.worst_quality:.4g}"
     width = f"log {axis_words(result.x)} up to {amount_words(result.x, result.worst_x)}"
-    sentence = f"the front holds {result.gain:.2f} times the volume of {whose} alone ({height}, over {width})"
     without = [
-        f"without {label} {(result.value - lost) / result.baseline_value:.2f} times"
+        f", without {label} {(result.value - lost) / result.baseline_value:.2f}x"
         for label, lost in result.lost_without[:NAMED]
         if lost > 0 and label != result.baseline
     ]
-    return "; ".join([sentence, ", ".join(without)]) if without else sentence
+    return f"hypervolume {result.gain:.2f}x {whose}'s{''.join(without)} ({height}, {width})"
 
 
 def _of(found: list[Ladder], name: str, x: str) -> Hypervolume:

@@ -1,4 +1,8 @@
-"""Sentences: the answers in words, the same in the terminal, in notebooks and in reports."""
+"""Sentences: the answers in words, the same in the terminal, in notebooks and in reports.
+
+Comparisons are told as speedups, the baseline's time to the target over the recipe's: above 1x the recipe is faster.
+Along other axes the same number is called a gain. Values keep ratios, recipe over baseline.
+"""
 
 import math
 from collections import Counter
@@ -6,12 +10,20 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from explorer.analysis.axis_words import (
+    amount_words,
+    axis_words,
+    gain_name,
+    gain_number,
+    gain_span,
+    gain_words,
+    ratio_words,
+)
 from explorer.analysis.comparison import LEAST_REACH_RATE
 from explorer.analysis.composition import Composed, Composition, Pair
 from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
-from explorer.analysis.ladders import amount_words, axis_words
 from explorer.analysis.verdict import MOST_SEEDS, Verdict
 from explorer.page.amounts import busy_times
 from explorer.run_files import Metric
@@ -20,23 +32,22 @@ CONFIRM = "confirm on fresh seeds"
 
 
 def answer(verdict: Verdict) -> str:
-    """One sentence on one recipe.
+    """Return one sentence on one recipe.
 
-    "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70 adjusted for 4 comparisons, 3
-    seeds)"
+    "fast reaches the baseline's accuracy 1.61x faster (95% interval 1.43x-1.82x adjusted for 4 comparisons, 3 seeds)"
     """
     result = verdict.comparison
     notes = [_control_note(verdict), _inference_note(result), _tuning_note(result), _left_out_note(result)]
-    return "; ".join([_sentence(verdict), *(note for note in notes if note)])
+    return "; ".join([_sentence(verdict), *filter(None, notes)])
 
 
 def budget_answer(result: EqualBudget) -> str:
-    """One sentence on one recipe that may use as much as the baseline.
+    """Return one sentence on one recipe at the baseline's budget.
 
     "fast is better than the baseline by 0.40 points in the same time (95% interval 0.10 to 0.70, 3 seeds)"
     """
-    notes = [note for note in (_tuning_note(result), _left_out_note(result)) if note]
-    return "; ".join([_budget_sentence(result), *(notes if result.difference is not None else [])])
+    notes = [_tuning_note(result), _left_out_note(result)] if result.difference is not None else []
+    return "; ".join([_budget_sentence(result), *filter(None, notes)])
 
 
 _TIMES = {
@@ -48,13 +59,13 @@ _TIMES = {
 
 
 def time_notes(sources: Iterable[str]) -> list[str]:
-    """Where times come from, a sentence for each; `sources` are those of ladders, which may join several with "+"."""
-    found = {each for source in sources for each in source.split("+")}
-    return [words for source, words in _TIMES.items() if source in found]
+    """Return a sentence for each source of times. `sources` are those of ladders, which may join several with "+"."""
+    names = {name for source in sources for name in source.split("+")}
+    return [words for name, words in _TIMES.items() if name in names]
 
 
 def busy_recipes(rows: pd.DataFrame) -> list[str]:
-    """The recipes in a table of results, or of means, whose times are known to be profiled on a busy machine."""
+    """Return the recipes, in a table of results or of means, whose times were profiled on a busy machine."""
     if "busy_profile" not in rows:
         return []
     busy = rows["busy_profile"].astype("boolean").fillna(False).astype(bool)
@@ -62,164 +73,174 @@ def busy_recipes(rows: pd.DataFrame) -> list[str]:
 
 
 def busy_notes(rows: pd.DataFrame) -> list[str]:
-    """A sentence on these recipes, if there are any."""
+    """Return a sentence on these recipes, if there are any."""
     words = busy_times(busy_recipes(rows))
     return [words] if words else []
 
 
-def summary(found: Sequence[Verdict]) -> str:
-    """The most favourable verdict, or that there is none: the headline of a sweep."""
-    if not found:
-        return "nothing to compare: there is no recipe beside the baseline"
-    if all(each.call is Call.UNKNOWN for each in found):
-        return f"nothing can be compared: {found[0].comparison.reason}"
-    if (best := headliner(found)) is not None:
+# --- the headline of a sweep ---
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Return the headline of a sweep: the most favourable verdict, or that no recipe beats the baseline."""
+    if not verdicts:
+        return "nothing to compare: the baseline is the only recipe"
+    if all(verdict.call is Call.UNKNOWN for verdict in verdicts):
+        return f"nothing can be compared: {verdicts[0].comparison.reason}"
+    if (best := headliner(verdicts)) is not None:
         return f"{answer(best)}{fresh_words(best)}"
-    singles = [each for each in found if each.call is Call.ONE_SEED]
-    if singles:
+    # Without a claim, the most hopeful kind of missing evidence leads, with what would supply it.
+    by_call = {verdict.call: [v for v in verdicts if v.call is verdict.call] for verdict in verdicts}
+    if singles := by_call.get(Call.ONE_SEED):
         return f"{answer(_least(singles))}; more seeds are needed before that is a result"
-    lowest = [each for each in found if each.call is Call.BELOW]
-    if lowest:
+    if lowest := by_call.get(Call.BELOW):
         return f"{answer(lowest[0])}; lower budgets are needed to say by how much"
-    alone = [each for each in found if each.call is Call.NO_BASELINE]
-    if alone:
-        return answer(min(alone, key=lambda each: each.comparison.recipe_x or 0.0))
-    axis = axis_words(found[0].comparison.x)
-    less = "fewer" if axis.endswith("s") else "less"  # fewer steps, less time
-    label = found[0].comparison.label
-    none = f"none of {len(found)} recipes is" if len(found) > 1 else f"{label} is not"
-    return f"{none} shown to need {less} {axis} than the baseline at equal quality ({_counted(found)})"
+    if unrivalled := by_call.get(Call.NO_BASELINE):
+        return answer(min(unrivalled, key=lambda verdict: verdict.comparison.recipe_x or 0.0))
+    counted = f"no recipe beats the baseline yet ({_counted(verdicts)})"
+    hopeful = [verdict for verdict in by_call.get(Call.INCONCLUSIVE, ()) if (verdict.comparison.ratio or 1.0) < 1]
+    return f"{counted}: {answer(_least(hopeful))}" if hopeful else counted
 
 
-def headliner(found: Sequence[Verdict]) -> Verdict | None:
-    """The verdict that a headline is about: of the claims the one that needs least, one that no control takes away
-    first; else what fresh seeds do not bear out; else what fresh seeds could make a claim of. None: there is none."""
-    claims = [each for each in found if each.claims]
+def headliner(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the verdict that a headline is about; None if there is none.
+
+    In this order, and in each group the recipe that needs least: claims whose gain no control has too, other claims,
+    gains that fresh seeds did not confirm, and what fresh seeds could turn into a claim.
+    """
+    claims = [verdict for verdict in verdicts if verdict.claims]
+    # One seed or a lowest budget that is too high looks like a larger gain than anything that was tested; the summary
+    # then speaks of that, so nothing that is merely open takes its place.
+    untested = any(verdict.call in (Call.ONE_SEED, Call.BELOW) for verdict in verdicts)
     for group in (
-        [each for each in claims if each.control is None],
+        [verdict for verdict in claims if verdict.control is None],
         claims,
-        [each for each in found if each.call is Call.LESS],
-        [] if any(each.call in (Call.ONE_SEED, Call.BELOW) for each in found) else _open(found),
+        [verdict for verdict in verdicts if verdict.call is Call.LESS],
+        [verdict for verdict in verdicts if verdict.confirmable and not verdict.is_refuted and not untested],
     ):
         if group:
             return _least(group)
     return None
 
 
-def _open(found: Sequence[Verdict]) -> list[Verdict]:
-    return [each for each in found if each.confirmable and not each.is_refuted]
-
-
-def fresh_words(verdict: Verdict, of: str = "") -> str:
-    """What fresh seeds say, or that they are asked for, to be put behind a sentence; `of`: what the ratio is of."""
+def fresh_words(verdict: Verdict) -> str:
+    """Return the result on fresh seeds, or the request for it, to be appended to a sentence."""
     if verdict.confirmation is not None:
-        return f"; {verdict.confirmation.told(of)}"
+        return f"; {verdict.confirmation.sentence}"
     return f"; {CONFIRM}" if verdict.asks else ""
 
 
+# --- verdicts and intervals as tables show them ---
+
+
 def call_words(verdict: Verdict) -> str:
-    """The verdict in a few words, as tables have it.
+    """Return the verdict in a few words.
 
     "inconclusive, about 9 seeds would decide"
     """
+    call = _call_words(verdict)
     if verdict.call is Call.EQUIVALENT:
-        return f"{verdict.call} within {_margin()}"
-    if verdict.call is Call.INCONCLUSIVE:
-        return f"{verdict.call}, {decide_words(verdict)}"
-    return str(verdict.call)
+        return f"{call} within {_margin()}"
+    return f"{call}, {decide_words(verdict)}" if verdict.call is Call.INCONCLUSIVE else call
+
+
+def _call_words(verdict: Verdict) -> str:
+    if verdict.call not in (Call.LESS, Call.MORE):
+        return str(verdict.call)
+    return f"{gain_name(verdict.comparison.x, more=verdict.call is Call.MORE)} than the baseline"
 
 
 def control_words(verdict: Verdict) -> str:
-    """Whether a control has the gain too, as tables have it; empty where none does."""
+    """Return which control has the gain too; empty if none has."""
     return "" if verdict.control is None else f"no better than its control {verdict.control.name}"
 
 
 def decide_words(verdict: Verdict) -> str:
-    """What would decide an inconclusive comparison."""
+    """Return how many seeds would decide an inconclusive comparison."""
     if verdict.seeds is None:
         return f"more than {MOST_SEEDS} seeds or quieter times would be needed to decide"
     return f"about {verdict.seeds} seeds would decide"
 
 
 def ratio_interval(result: EqualQuality) -> str:
-    """The interval that the verdict rests on, or why there is none."""
+    """Return the interval of the ratio that the verdict rests on, or why there is none."""
     if result.adjusted_low is not None and result.adjusted_high is not None:
-        return f"{_ratio(result.adjusted_low)} to {_ratio(result.adjusted_high)}"
+        return f"{ratio_words(result.adjusted_low)} to {ratio_words(result.adjusted_high)}"
     if result.n == 1:
         return "n=1"
     if result.reach_rate is not None and result.reach_rate < LEAST_REACH_RATE:
-        return "no interval"  # the reach rate that is shown with it says why
+        return "no interval"  # the reach rate, which is shown with it, is the reason
     return result.reason or ""
 
 
 def inference_interval(result: EqualQuality) -> str:
-    """The interval of the ratio of inference times; empty where there is no ratio."""
+    """Return the interval of the ratio of inference times; empty where there is no ratio."""
     if result.inference_ratio is None:
         return ""
     if result.inference_low is None or result.inference_high is None:
         return "no interval"
-    return f"{_ratio(result.inference_low)} to {_ratio(result.inference_high)}"
+    return f"{ratio_words(result.inference_low)} to {ratio_words(result.inference_high)}"
 
 
 def inference_words(result: EqualQuality) -> str:
-    """What inference costs, beside the baseline's: "1.31 of the baseline's (1.26 to 1.36)"."""
+    """Return inference time relative to the baseline: "1.31x the baseline's (1.26 to 1.36)"."""
     if result.inference_ratio is None:
         return "not measured"
-    return f"{_ratio(result.inference_ratio)} of the baseline's ({inference_interval(result)})"
+    return f"{ratio_words(result.inference_ratio)}x the baseline's ({inference_interval(result)})"
 
 
-def _least(found: Sequence[Verdict]) -> Verdict:
-    return min(found, key=lambda each: each.comparison.ratio or 0.0)
+# --- parts of a sentence ---
 
 
-def _counted(found: Sequence[Verdict]) -> str:
-    """How many there are of each kind.
+def _least(verdicts: Sequence[Verdict]) -> Verdict:
+    return min(verdicts, key=lambda verdict: verdict.comparison.ratio or 0.0)
 
-    "3 inconclusive, 1 not reached"
-    """
-    counts = Counter(str(each.call) for each in found)
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """Return the number of verdicts of each kind: "3 inconclusive, 1 not reached"."""
+    counts = Counter(_call_words(verdict) for verdict in verdicts)
     return ", ".join(f"{number} {call}" for call, number in counts.items())
 
 
 def _sentence(verdict: Verdict) -> str:
     result = verdict.comparison
     mine, others = _machines(result)
-    label, axis = f"{result.label}{mine}", f"{axis_words(result.x)}{others}"
-    reached = "" if result.ratio is None else f"reaches {_target(result)} in {_ratio(result.ratio)} of its {axis}"
+    label, target = f"{result.label}{mine}", f"{_target(result)}{others}"
+    gain = "" if result.ratio is None else gain_words(result.x, result.ratio)
     match verdict.call:
         case Call.UNKNOWN:
             return f"{label} cannot be compared: {result.reason}"
         case Call.NOT_REACHED:
-            return f"{label} does not reach {_target(result)} within its budgets ({_seeds(result)})"
+            return f"{label} does not reach {target} within its budgets ({_seeds(result)})"
         case Call.BELOW:
-            within = "" if result.ratio is None else f", in less than {_ratio(result.ratio)} of its {axis}"
-            past = f"{label} is past {_target(result)} at its lowest budget already{within}"
-            return f"{past} (no interval, {_seeds(result)})"
+            past = f"{label} is past {target} at its lowest budget already"
+            return f"{past}{f', at least {gain}' if gain else ''} (no interval, {_seeds(result)})"
         case Call.NO_BASELINE:
-            return f"{label} reaches {_target(result)}, but there is nothing to compare with: {result.reason}"
+            return f"{label} reaches {target}, but there is nothing to compare with: {result.reason}"
         case Call.ONE_SEED | Call.NO_INTERVAL:
-            return f"{label} {reached} ({_without_interval(result)})"
+            return f"{label} reaches {target} {gain} ({_without_interval(result)})"
         case Call.EQUIVALENT:
-            return f"{label} {reached} ({_interval(result)}), which is equivalent within {_margin()}"
+            return f"{label} is equivalent within {_margin()}: it reaches {target} {gain} ({_interval(result)})"
         case Call.INCONCLUSIVE:
-            alone = f"; alone, its interval is {_span(result.ratio_low, result.ratio_high)}"
-            shown = f"{_interval(result)}{alone if result.less_alone else ''}"
-            return f"{label} is inconclusive: it {reached} ({shown}); {decide_words(verdict)}"
+            unadjusted = ""
+            if result.less_alone:
+                unadjusted = f"; {gain_span(result.ratio_low, result.ratio_high)} as the only comparison"
+            than = f" than {_named(result)}{others}" if others else ""
+            looks = f"{label} looks {gain}{than}, but {_seeds(result)} cannot tell ({_interval(result)}{unadjusted})"
+            return f"{looks}; {decide_words(verdict)}"
         case _:
-            return f"{label} {reached} ({_interval(result)})"
+            return f"{label} reaches {target} {gain} ({_interval(result)})"
 
 
 def _interval(result: EqualQuality) -> str:
-    """The interval that the verdict rests on.
+    """Return the interval that the verdict rests on, as a speedup.
 
-    "95% interval 0.55-0.70 adjusted for 4 comparisons, 3 seeds"
+    "95% interval 1.43x-1.82x adjusted for 4 comparisons, 3 seeds"
     """
-    span = _span(result.adjusted_low, result.adjusted_high)
-    return f"{result.confidence:.0%} interval {span}{_of_family(result)}, {_seeds(result)}"
-
-
-def _span(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{_ratio(low)}-{_ratio(high)}"
+    span = gain_span(result.adjusted_low, result.adjusted_high)
+    # Words such as "1.50x slower" turn the number round, and the interval does not: so the speedup is given with it.
+    turned = f"{gain_number(result.x, result.ratio)}, " if result.ratio is not None and result.ratio > 1 else ""
+    return f"{turned}{result.confidence:.0%} interval {span}{_of_family(result)}, {_seeds(result)}"
 
 
 def _of_family(result: EqualQuality | EqualBudget) -> str:
@@ -239,21 +260,22 @@ def _budget_sentence(result: EqualBudget) -> str:
     side = "as good as" if result.difference == 0 else "better than" if better else "worse than"
     kind = result.setting.kind
     by = f" by {kind.number(abs(result.difference))}{kind.of_difference}" if result.difference else ""
-    found = f"{side} {_named(result)}{others}{by} {_within(result)}"
+    compared = f"{side} {_named(result)}{others}{by} {_within(result)}"
     low, high = result.adjusted_low, result.adjusted_high
     if low is None or high is None:
-        return f"{label} is {found} ({_without_interval(result)})"
-    how_sure = f"{result.confidence:.0%} interval"
+        return f"{label} is {compared} ({_without_interval(result)})"
+    confident = f"{result.confidence:.0%} interval"
+    # An interval on both sides of 0 needs its signs; one on a single side is told as the words "better by" tell it.
     if result.better is None:
         span = f"{kind.number(low, sign='+')} to {kind.difference(high)}"
-        return f"{label} is inconclusive: {found} ({how_sure} {span}{_of_family(result)}, {_seeds(result)})"
+        return f"{label} is inconclusive: {compared} ({confident} {span}{_of_family(result)}, {_seeds(result)})"
     low, high = sorted((abs(low), abs(high)))
     span = f"{kind.number(low)} to {kind.number(high)}"
-    return f"{label} is {found} ({how_sure} {span}{_of_family(result)}, {_seeds(result)})"
+    return f"{label} is {compared} ({confident} {span}{_of_family(result)}, {_seeds(result)})"
 
 
 def _within(result: EqualBudget) -> str:
-    """The budget in words."""
+    """Return the budget in words."""
     if result.own_budget or result.budget is None:
         return _SAME.get(result.x) or f"at the same {axis_words(result.x)}"
     return f"{_BEFORE.get(result.x) or f'at a {axis_words(result.x)} of'} {amount_words(result.x, result.budget)}"
@@ -264,7 +286,7 @@ _BEFORE = {"train_seconds": "in", "wall_seconds": "in", "steps": "in", "cost_usd
 
 
 def _machines(result: EqualQuality | EqualBudget) -> tuple[str, str]:
-    """Where the recipe and where the baseline ran; nothing where that is the same machine."""
+    """Return where the recipe and where the baseline ran; nothing if that is the same machine."""
     mine, others = result.setting.machine, result.baseline_setting.machine
     if mine == others:
         return "", ""
@@ -281,13 +303,7 @@ def _without_interval(result: EqualQuality | EqualBudget) -> str:
 
 def _target(result: EqualQuality) -> str:
     metric = result.setting.metric
-    if result.own_target:
-        return f"{_possessive(result)} {metric}"
-    return f"{metric} {result.target:g}"
-
-
-def _possessive(result: EqualQuality) -> str:
-    return f"{_named(result)}'s"
+    return f"{_named(result)}'s {metric}" if result.own_target else f"{result.target:g} {metric}"
 
 
 def _named(result: EqualQuality | EqualBudget) -> str:
@@ -298,82 +314,62 @@ def _seeds(result: EqualQuality | EqualBudget | Difference) -> str:
     return f"{result.n} seed{'s' * (result.n != 1)}"
 
 
-def _ratio(value: float) -> str:
-    """Two decimals, or two digits where that would say nothing; three where two would make 1 of what is not.
-
-    >>> [_ratio(value) for value in (0.625, 0.0421, 0.9984, 1.0, 1e9)]
-    ['0.62', '0.042', '0.998', '1.00', 'over 1000']
-    """
-    if value >= 1000:
-        return "over 1000"
-    if value < 0.1:
-        return f"{value:.2g}" if value >= 1e-3 else "0.00"
-    return f"{value:.3f}" if value != 1 and f"{value:.2f}" == "1.00" else f"{value:.2f}"
-
-
 def _control_note(verdict: Verdict) -> str:
-    control = verdict.control
-    return "" if control is None else f"its gain vanishes against its control {control.name}"
+    return "" if verdict.control is None else f"its gain vanishes against its control {verdict.control.name}"
 
 
 def _inference_note(result: EqualQuality) -> str:
-    if not result.slower_inference:
-        return ""
-    return f"inference costs {inference_words(result)}"
+    return f"inference takes {inference_words(result)}" if result.slower_inference else ""
 
 
 def _tuning_note(result: EqualQuality | EqualBudget) -> str:
     unknown = isinstance(result, EqualQuality) and result.outcome == Outcome.UNKNOWN
-    if result.tuning is not None or unknown:
-        return ""
-    return f"{result.baseline} is not tuned"
+    return "" if result.tuning is not None or unknown else f"{result.baseline} is not tuned"
 
 
 def _left_out_note(result: EqualQuality | EqualBudget) -> str:
-    if not result.left_out:
-        return ""
     budgets = ", ".join(f"{ssr:g}" for ssr in result.left_out)
-    return f"budget {budgets} left out: not run with every seed"
+    return f"budget {budgets} left out: not run with every seed" if budgets else ""
 
 
-# ---- what comparing recipes with their controls says
+# --- recipes and their controls ---
 
 FULL = 1.0
 
 
-def control_sentences(found: Sequence[Controlled]) -> list[str]:
-    """One sentence for each recipe and kind of control, at its full budget, or the largest at which they compare."""
+def control_sentences(comparisons: Sequence[Controlled]) -> list[str]:
+    """Return a sentence for each recipe and kind of control, at the full budget or else the largest comparable one."""
     chosen: dict[tuple[object, ...], Controlled] = {}
-    for each in sorted(found, key=lambda each: (each.against.difference is not None, each.ssr == FULL, each.ssr)):
-        chosen[each.setting, each.label, each.control] = each  # the last one stays
-    order = dict.fromkeys((each.setting, each.label, each.control) for each in found)
-    return [control_sentence(chosen[place]) for place in order]
+    # Sorted so that the preferred comparison of each recipe and control comes last, and stays in the dictionary.
+    for pair in sorted(comparisons, key=lambda pair: (pair.against.difference is not None, pair.ssr == FULL, pair.ssr)):
+        chosen[pair.setting, pair.label, pair.control] = pair
+    order = dict.fromkeys((pair.setting, pair.label, pair.control) for pair in comparisons)
+    return [control_sentence(chosen[key]) for key in order]
 
 
-def control_sentence(found: Controlled) -> str:
-    """One recipe beside one control.
+def control_sentence(pair: Controlled) -> str:
+    """Return a sentence on one recipe and one control.
 
     "fast is better than baseline at the same budget (+1.20 points, 3 seeds), but is not shown to be better than
     baseline trained for as long (95% interval -0.30 to +0.60 points, 3 seeds): its gain vanishes against the control"
     """
-    against = found.against
+    against = pair.against
     if against.difference is None:
-        return f"{found.label} has nothing to compare with {_control(found)}: {against.reason}"
-    if found.gain_vanishes:
+        return f"{pair.label} has nothing to compare with {_control(pair)}: {against.reason}"
+    if pair.gain_vanishes:
         return (
-            f"{found.label} is better than {found.baseline} at the same budget ({_by(found.plain, found)}), but"
-            f" {_but(found)}: its gain vanishes against the control"
+            f"{pair.label} is better than {pair.baseline} at the same budget ({_by(pair.plain, pair)}), but"
+            f" {_but(pair)}: its gain vanishes against the control"
         )
-    words = found.verdict
-    if words == "the same":
-        return f"{found.label} is the same as {_control(found)}, seed for seed ({_seeds(against)})"
-    if words in ("better", "worse"):
-        return f"{found.label} is {words} than {_control(found)} ({_by(against, found)})"
-    return f"{found.label} against {_control(found)} is inconclusive ({_by(against, found)})"
+    if pair.verdict == "the same":
+        return f"{pair.label} is the same as {_control(pair)}, seed for seed ({_seeds(against)})"
+    if pair.verdict in ("better", "worse"):
+        return f"{pair.label} is {pair.verdict} than {_control(pair)} ({_by(against, pair)})"
+    return f"{pair.label} against {_control(pair)} is inconclusive ({_by(against, pair)})"
 
 
 def by_how_much(difference: float | None, kind: Metric) -> str:
-    """A difference with its sign.
+    """Return a difference with its sign.
 
     >>> by_how_much(0.012, Metric(name="f1", higher_is_better=True))
     '+0.0120'
@@ -382,7 +378,7 @@ def by_how_much(difference: float | None, kind: Metric) -> str:
 
 
 def interval(low: float | None, high: float | None, kind: Metric, *, reason: str | None = None) -> str:
-    """The interval of a difference, or why there is none.
+    """Return the interval of a difference, or why there is none.
 
     >>> interval(-0.003, 0.012, Metric(name="f1", higher_is_better=True))
     '-0.0030 to +0.0120'
@@ -392,109 +388,100 @@ def interval(low: float | None, high: float | None, kind: Metric, *, reason: str
     return f"{kind.number(low, sign='+')} to {kind.difference(high)}"
 
 
-def _but(found: Controlled) -> str:
-    if found.verdict == "the same":
-        return f"is the same as {_control(found)}, seed for seed"
-    if found.verdict == "worse":
-        return f"is worse than {_control(found)} ({_by(found.against, found)})"
-    return f"is not shown to be better than {_control(found)} ({_by(found.against, found)})"
+def _but(pair: Controlled) -> str:
+    if pair.verdict == "the same":
+        return f"is the same as {_control(pair)}, seed for seed"
+    if pair.verdict == "worse":
+        return f"is worse than {_control(pair)} ({_by(pair.against, pair)})"
+    return f"is not shown to be better than {_control(pair)} ({_by(pair.against, pair)})"
 
 
-def _control(found: Controlled) -> str:
-    if found.control == "rescaled-baseline":
-        return f"{found.baseline} trained for as long"
-    return f"{found.name}, which chooses as many examples at random"
+def _control(pair: Controlled) -> str:
+    if pair.control == "rescaled-baseline":
+        return f"{pair.baseline} trained for as long"
+    return f"{pair.name}, which chooses as many examples at random"
 
 
-def _by(found: Difference, at: Controlled) -> str:
-    kind = at.setting.kind
-    words = by_how_much(found.difference, kind)
-    if found.adjusted_low is None:
-        return f"{words}, no interval: {found.reason}, {_seeds(found)}"
-    adjusted = f" adjusted for {found.family} comparisons" if found.family > 1 else ""
-    span = interval(found.adjusted_low, found.adjusted_high, kind)
-    return f"{words}, {at.confidence:.0%} interval {span}{adjusted}, {_seeds(found)}"
+def _by(difference: Difference, pair: Controlled) -> str:
+    kind = pair.setting.kind
+    words = by_how_much(difference.difference, kind)
+    if difference.adjusted_low is None:
+        return f"{words}, no interval: {difference.reason}, {_seeds(difference)}"
+    adjusted = f" adjusted for {difference.family} comparisons" if difference.family > 1 else ""
+    span = interval(difference.adjusted_low, difference.adjusted_high, kind)
+    return f"{words}, {pair.confidence:.0%} interval {span}{adjusted}, {_seeds(difference)}"
 
 
-# ---- how methods compose
+# --- how methods compose ---
 
 WORDS = {"optimizer": "the optimiser", "wait": "waiting for data", "read": "reading", "preprocess": "preprocessing"}
 
 
 def composed_words(recipe: Composed, *, confidence: float = 0.95) -> str:
-    """One sentence on a recipe.
+    """Return a sentence on one recipe.
 
-    "fast: 2.10x as fast as the baseline, where its methods alone predict 2.30x; it takes 1.10 of the predicted time
-    (95% interval 1.05-1.15)"
+    "fast: speedup 2.10x, predicted from single methods 2.30x; it takes 1.10x the predicted time (95% interval
+    1.05-1.15)"
     """
     if recipe.predicted_speedup is None or recipe.speedup is None or recipe.error.value is None:
         return f"{recipe.label}: no prediction: {recipe.reason}"
-    said = f"{recipe.label}: {recipe.speedup:.2f}x as fast as the baseline"
-    ratio = f"it takes {math.exp(recipe.error.value):.2f} of the predicted time"
+    speedup = f"{recipe.label}: speedup {recipe.speedup:.2f}x"
+    ratio = f"it takes {math.exp(recipe.error.value):.2f}x the predicted time"
     if recipe.error.low is None or recipe.error.high is None:
         interval = f"no interval: {recipe.error.reason}"
     else:
         interval = f"{confidence:.0%} interval {math.exp(recipe.error.low):.2f}-{math.exp(recipe.error.high):.2f}"
-    return f"{said}, where its methods alone predict {recipe.predicted_speedup:.2f}x; {ratio} ({interval})"
+    return f"{speedup}, predicted from single methods {recipe.predicted_speedup:.2f}x; {ratio} ({interval})"
 
 
 def overlap_words(pair: Pair) -> str | None:
-    """That two methods shorten the same part of the same steps; None if they do not.
+    """Return that two methods shorten the same part of the same steps; None if they do not.
 
-    "channels_last and mixup both shorten forward: alone they save 12% and 40% of the baseline's time there, together
-    no more than 45% can be expected"
+    "channels_last and mixup both shorten forward: separately they save 12% and 40% of the baseline's time there;
+    together 45% can be expected, not 52%"
     """
-    found = pair.overlap
-    if found is None:
+    overlap = pair.overlap
+    if overlap is None:
         return None
-    *others, last = [WORDS.get(part, part) for part in found.parts]
+    *others, last = [WORDS.get(part, part) for part in overlap.parts]
     parts = f"{', '.join(others)} and {last}" if others else last
     return (
-        f"{pair.first} and {pair.second} both shorten {parts}: alone they save {found.first:.0%} and"
-        f" {found.second:.0%} of the baseline's time there; together {found.together:.0%} can be expected, not"
-        f" {found.first + found.second:.0%}"
+        f"{pair.first} and {pair.second} both shorten {parts}: separately they save {overlap.first:.0%} and"
+        f" {overlap.second:.0%} of the baseline's time there; together {overlap.together:.0%} can be expected, not"
+        f" {overlap.first + overlap.second:.0%}"
     )
 
 
-def composition_sentences(found: Composition) -> list[str]:
-    """All that is worth saying, predictions first."""
-    if found.reason is not None:
-        return [f"Nothing can be said of composition: {found.reason}"]
-    overlaps = [words for pair in found.pairs if (words := overlap_words(pair))]
-    recipes = [composed_words(recipe, confidence=found.confidence) for recipe in found.recipes]
-    return [*recipes, *_interactions(found), *overlaps]
+def composition_sentences(composition: Composition) -> list[str]:
+    """Return the predictions of recipes, then the interactions and overlaps of pairs."""
+    if composition.reason is not None:
+        return [f"Composition is unknown: {composition.reason}"]
+    overlaps = [words for pair in composition.pairs if (words := overlap_words(pair))]
+    recipes = [composed_words(recipe, confidence=composition.confidence) for recipe in composition.recipes]
+    return [*recipes, *_interactions(composition), *overlaps]
 
 
-def _interactions(found: Composition) -> list[str]:
-    pairs = found.measured_pairs
+def _interactions(composition: Composition) -> list[str]:
+    pairs = composition.measured_pairs
     if not pairs:
         return []
-    said = []
+    up = 1 if composition.kind is None or composition.kind.higher_is_better else -1
+    sentences = []
     for kind, estimates, better, independent in (
-        (
-            "quality",
-            [pair.quality for pair in pairs],
-            1 if found.kind is None or found.kind.higher_is_better else -1,
-            "add up",
-        ),
+        ("quality", [pair.quality for pair in pairs], up, "add up"),
         ("time", [pair.time for pair in pairs], -1, "multiply"),
     ):
         sure = [
-            f"{pair.first} with {pair.second} ({'better' if better * (each.value or 0) > 0 else 'worse'})"
-            for pair, each in zip(pairs, estimates, strict=True)
-            if each.p_holm is not None and each.p_holm < 1 - found.confidence
+            f"{pair.first} with {pair.second} ({'better' if better * (estimate.value or 0) > 0 else 'worse'})"
+            for pair, estimate in zip(pairs, estimates, strict=True)
+            if estimate.p_holm is not None and estimate.p_holm < 1 - composition.confidence
         ]
-        tested = sum(each.p_value is not None for each in estimates)
+        tested = sum(estimate.p_value is not None for estimate in estimates)
+        count = f"{tested} pair{'s' * (tested != 1)} tested (Holm)"
         if not tested:
-            said.append(f"no pair can be judged in {kind}: {estimates[0].reason}")
+            sentences.append(f"no pair can be judged in {kind}: {estimates[0].reason}")
         elif sure:
-            said.append(
-                f"pairs whose effects on {kind} do not just {independent}: {', '.join(sure)}; {_tested(tested)} (Holm)"
-            )
+            sentences.append(f"pairs whose effects on {kind} do not just {independent}: {', '.join(sure)}; {count}")
         else:
-            said.append(f"no pair is shown to interact in {kind}; {_tested(tested)} (Holm)")
-    return said
-
-
-def _tested(count: int) -> str:
-    return f"{count} pair{'s' * (count != 1)} tested"
+            sentences.append(f"no pair is shown to interact in {kind}; {count}")
+    return sentences

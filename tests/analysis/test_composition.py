@@ -98,8 +98,8 @@ def test_time_interaction_of_methods_that_share_a_part() -> None:
     assert (found.overlap.first, found.overlap.second) == pytest.approx((0.2, 0.2))
     assert found.overlap.together == pytest.approx(0.3) and found.overlap.lost == pytest.approx(0.1)
     assert overlap_words(found) == (
-        "a and b both shorten forward: alone they save 20% and 20% of the baseline's time there; together 30% can be"
-        " expected, not 40%"
+        "a and b both shorten forward: separately they save 20% and 20% of the baseline's time there; together 30% can"
+        " be expected, not 40%"
     )
 
 
@@ -264,4 +264,4 @@ def test_a_budget_nobody_ran_is_refused() -> None:
 def test_reasons_where_nothing_can_be_said() -> None:
     assert Bench().recipe("baseline").found().reason == "no recipe was run at a budget of 'baseline'"
     assert pairs_bench().found(baseline="nobody").reason == "0 recipes are called 'nobody' here; expected one"
-    assert "Nothing can be said" in composition_sentences(pairs_bench().found(baseline="nobody"))[0]
+    assert "Composition is unknown" in composition_sentences(pairs_bench().found(baseline="nobody"))[0]

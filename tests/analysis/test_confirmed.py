@@ -47,7 +47,8 @@ def test_fresh_seeds_of_the_same_recipes_confirm() -> None:
     (alone,) = equal_quality(table(fresh))  # the fresh seeds alone
     assert alone.ratio is not None and alone.ratio_low is not None and alone.ratio_high is not None
     assert confirmed.sentence == (
-        f"confirmed on 3 fresh seeds: {alone.ratio:.2f} ({alone.ratio_low:.2f} to {alone.ratio_high:.2f})"
+        f"confirmed on 3 fresh seeds: {1 / alone.ratio:.2f}x faster"
+        f" ({1 / alone.ratio_high:.2f}x-{1 / alone.ratio_low:.2f}x)"
     )
 
 
@@ -119,7 +120,7 @@ def test_one_that_has_not_finished_says_nothing_yet() -> None:
     [
         (lambda ssr, seed: log_curve(ssr, seed) - 0.2, (3, 4, 5), "the quality is not reached"),
         (lambda ssr, seed: log_curve(ssr, seed) + 0.3, (3, 4, 5), "by how much is not known"),
-        (lambda ssr, seed: log_curve(0.8 * ssr, seed + 1), (3, 4, 5), "more than the baseline"),
+        (lambda ssr, seed: log_curve(0.8 * ssr, seed + 1), (3, 4, 5), "1.25x slower"),
         (better, (3,), "one seed"),
     ],
 )

@@ -135,10 +135,10 @@ def test_a_control_that_was_not_run_is_missed_only_where_controls_were_asked_for
     assert controlled(table(BASE, slow)) == []
     found = controlled(table(BASE, rescaled([0.8, 1.6]), slow))
     assert [(each.verdict, each.control_ssr) for each in found] == [("not compared", None)] * 2
-    assert found[1].against.reason == "no run of baseline takes as long: the nearest takes 1.14 of its time"
+    assert found[1].against.reason == "no run of baseline takes as long: the nearest takes 1.14x its time"
     assert control_sentences(found) == [
         "slow has nothing to compare with baseline trained for as long: no run of baseline takes as long:"
-        " the nearest takes 1.14 of its time"
+        " the nearest takes 1.14x its time"
     ]
     unknown = recipe("slow", 0.1, step=1.6, train_seconds=math.nan)
     assert controlled(table(BASE, rescaled([1.6]), unknown)) == []

@@ -99,7 +99,7 @@ def test_a_baseline_without_a_range_gives_no_reference(base):
     found = only(table(base, rows("fast", curve(0.1), step=0.5)))
     assert (found.value, found.gain, found.lost_without) == (None, None, ())
     assert hypervolume_answer(found) == (
-        "the volume of the front cannot be compared with that of the baseline: "
+        "the hypervolume cannot be compared with the baseline's: "
         "baseline has one budget here, or is no better at a larger one"
     )
 
@@ -109,8 +109,8 @@ def test_the_sentence():
     found = only(frame)
     assert dict(found.lost_without)["fast"] == pytest.approx((found.value or 0.0) - (found.baseline_value or 0.0))
     assert hypervolume_answer(found) == (
-        f"the front holds {found.gain:.2f} times the volume of the baseline alone (accuracy above 0.6052, over log "
-        "time up to 279.2 s); without fast 1.00 times"
+        f"hypervolume {found.gain:.2f}x the baseline's, without fast 1.00x"
+        " (accuracy above 0.6052, log time up to 279.2 s)"
     )
     assert "up to $0.07755)" in hypervolume_answer(only(table(BASE), x="cost_usd"))
     assert "up to 2792 steps)" in hypervolume_answer(only(table(BASE), x="steps"))

@@ -72,7 +72,7 @@ def test_a_slower_model_is_said_to_be_with_its_interval() -> None:
     assert found.slower_inference and found.inference_ratio == pytest.approx(1.31)
     low, high = found.inference_low, found.inference_high
     assert low is not None and high is not None and 1.2 < low < 1.31 < high < 1.42
-    assert inference_words(found) == f"1.31 of the baseline's ({low:.2f} to {high:.2f})"
+    assert inference_words(found) == f"1.31x the baseline's ({low:.2f} to {high:.2f})"
     assert not one(beside((1.31 * QUIET, QUIET))).slower_inference
 
 

@@ -84,37 +84,37 @@ def told(*results):
     [
         (
             FAST,
-            "fast reaches the baseline's accuracy in 0.62 of its time"
-            " (95% interval 0.55-0.70 adjusted for 4 comparisons, 3 seeds)",
+            "fast reaches the baseline's accuracy 1.61x faster"
+            " (95% interval 1.43x-1.82x adjusted for 4 comparisons, 3 seeds)",
         ),
-        (replace(FAST, x="cost_usd"), "in 0.62 of its cost (95%"),
-        (replace(FAST, x="steps"), "in 0.62 of its steps (95%"),
-        (replace(FAST, baseline="tuned"), "fast reaches tuned's accuracy in 0.62"),
-        (replace(FAST, own_target=False), "fast reaches accuracy 0.97 in 0.62 of its time (95%"),
+        (replace(FAST, x="cost_usd"), "1.61x cheaper (95%"),
+        (replace(FAST, x="steps"), "in 1.61x fewer steps (95%"),
+        (replace(FAST, baseline="tuned"), "fast reaches tuned's accuracy 1.61x faster"),
+        (replace(FAST, own_target=False), "fast reaches 0.97 accuracy 1.61x faster (95%"),
         (
             UNSURE,
-            "fast is inconclusive: it reaches the baseline's accuracy in 0.62 of its time"
-            " (95% interval 0.30-1.20 adjusted"
+            "fast looks 1.61x faster, but 3 seeds cannot tell"
+            " (95% interval 0.83x-3.33x adjusted"
             " for 4 comparisons, 3 seeds); about ",
         ),
-        (ALONE, "3 seeds; alone, its interval is 0.40-0.95); about "),
+        (ALONE, "3 seeds; 1.05x-2.50x as the only comparison); about "),
         (
             TWIN,
-            "in 1.00 of its time (95% interval 0.97-1.03 adjusted for 4 comparisons, 3 seeds), which is equivalent wi",
+            "fast is equivalent within 5%: it reaches the baseline's accuracy as fast (95% interval 0.97x-1.03x adj",
         ),
-        (replace(FAST, family=1), "(95% interval 0.55-0.70, 3 seeds)"),
+        (replace(FAST, family=1), "(95% interval 1.43x-1.82x, 3 seeds)"),
         (NOT_REACHED, "fast does not reach the baseline's accuracy within its budgets (3 seeds)"),
         (
             BELOW,
-            "fast is past the baseline's accuracy at its lowest budget already, in less than 0.12 of its time (no"
+            "fast is past the baseline's accuracy at its lowest budget already, at least 8.00x faster (no"
             " interval, 3 s",
         ),
-        (ONE_SEED, "fast reaches the baseline's accuracy in 0.62 of its time (n=1: one seed, no interval)"),
+        (ONE_SEED, "fast reaches the baseline's accuracy 1.61x faster (n=1: one seed, no interval)"),
         (NO_INTERVAL, "(no interval: only 70% of the resamples reach the target; 3 seeds)"),
         (UNKNOWN, "fast cannot be compared: fast has no cost: there is no price for its hardware"),
         (
             replace(FAST, inference_ratio=1.31, inference_low=1.26, inference_high=1.36),
-            "; inference costs 1.31 of the baseline's (1.26 to 1.36)",
+            "; inference takes 1.31x the baseline's (1.26 to 1.36)",
         ),
         (replace(FAST, tuning=None), "; baseline is not tuned"),
         (replace(FAST, left_out=(0.5, 1.5)), "; budget 0.5, 1.5 left out: not run with every seed"),
@@ -126,7 +126,7 @@ def test_answers(result, expected):
 
 def test_the_plain_answer_is_nothing_but_that():
     assert said(FAST) == (
-        "fast reaches the baseline's accuracy in 0.62 of its time (95% interval 0.55-0.70 adjusted for 4 comparisons,"
+        "fast reaches the baseline's accuracy 1.61x faster (95% interval 1.43x-1.82x adjusted for 4 comparisons,"
         " 3 seeds)"
     )
 
@@ -141,16 +141,23 @@ def test_a_winner_is_to_be_confirmed():
 @pytest.mark.parametrize(
     ("result", "kind"), [(UNSURE, "inconclusive"), (NOT_REACHED, "not reached"), (NO_INTERVAL, "no interval")]
 )
-def test_what_is_no_winner_is_not_announced(result, kind):
+def test_a_recipe_that_is_no_winner_is_not_announced(result, kind):
     assert not verdicts([result])[0].claims
-    assert told(result) == (
-        f"{result.label} is not shown to need less time than the baseline at equal quality (1 {kind})"
-    )
+    assert told(result).startswith(f"no recipe beats the baseline yet (1 {kind})")
 
 
-def test_several_that_are_no_winner_are_counted():
+def test_several_that_are_no_winner_are_counted_and_the_most_hopeful_is_told():
     words = told(NOT_REACHED, UNSURE, NOT_REACHED)
-    assert words.startswith("none of 3 recipes is shown") and words.endswith("(2 not reached, 1 inconclusive)")
+    assert words == f"no recipe beats the baseline yet (2 not reached, 1 inconclusive): {said(UNSURE)}"
+    slower = replace(UNSURE, ratio=1.1)
+    assert told(NOT_REACHED, slower) == "no recipe beats the baseline yet (1 not reached, 1 inconclusive)"
+
+
+def test_a_slower_recipe_is_told_with_its_speedup():
+    slower = replace(FAST, ratio=1.5, adjusted_low=1.25, adjusted_high=1.6)
+    assert said(slower).startswith(
+        "fast reaches the baseline's accuracy 1.50x slower (speedup 0.67x, 95% interval 0.62x-0.80x adjusted"
+    )
 
 
 def test_what_reaches_a_target_that_the_baseline_does_not_is_the_answer():
@@ -217,7 +224,7 @@ def test_what_one_seed_or_the_lowest_budget_suggests_is_called_that():
     assert told(ONE_SEED).endswith("more seeds are needed before that is a result")
     assert told(BELOW).endswith("lower budgets are needed to say by how much")
     assert told(UNKNOWN) == f"nothing can be compared: {UNKNOWN.reason}"
-    assert summary([]) == "nothing to compare: there is no recipe beside the baseline"
+    assert summary([]) == "nothing to compare: the baseline is the only recipe"
 
 
 def test_equal_recipes_make_no_winner_out_of_noise():
@@ -328,12 +335,12 @@ def test_quality_in_the_same_time(result, expected):
 def test_a_baseline_on_another_machine_is_named():
     there = replace(FAST.setting, hardware="NVIDIA A100")
     assert said(replace(FAST, baseline_setting=there)).startswith(
-        "fast on AMD EPYC 7B13 reaches the baseline's accuracy in 0.62 of its time on NVIDIA A100 (95% interval"
+        "fast on AMD EPYC 7B13 reaches the baseline's accuracy on NVIDIA A100 1.61x faster (95% interval"
     )
     threads = replace(there, hardware=FAST.setting.hardware, threads=8)
     assert said(replace(UNSURE, baseline_setting=threads)).startswith(
-        "fast (AMD EPYC 7B13, 1 thread) is inconclusive: it reaches the baseline's accuracy in 0.62 of its time"
-        " (AMD EPYC 7B13, 8 threads) (95% interval 0.30-1.20"
+        "fast (AMD EPYC 7B13, 1 thread) looks 1.61x faster than the baseline (AMD EPYC 7B13, 8 threads), but 3 seeds"
+        " cannot tell (95% interval 0.83x-3.33x"
     )
     assert budget_answer(replace(BETTER, baseline_setting=there)).startswith(
         "fast on AMD EPYC 7B13 is better than the baseline on NVIDIA A100 by 0.40 points in the same time"

@@ -105,7 +105,7 @@ def test_noise_is_called_a_difference_no_more_often_than_it_may_be() -> None:
 
 def test_a_pair_is_said_to_be_picked(frame: pd.DataFrame) -> None:
     words = sentence(duel(frame, "slow", "fast"))
-    assert words.startswith("fast reaches slow's accuracy in 0.3")
+    assert words.startswith("fast reaches slow's accuracy 2.80x faster")
     assert words.endswith(PICKED)
     assert "not tuned" not in sentence(duel(frame.assign(tuning=None), "slow", "fast"))
     assert "baseline is not tuned" in sentence(duel(frame.assign(tuning=None), "baseline", "fast"))

@@ -26,9 +26,7 @@ def notebook(shared_page: Page, address: str) -> Locator:
 @pytest.fixture
 def explorer(notebook: Locator, shared_page: Page) -> Locator:
     paste(notebook, Question(sweep="digits"))
-    expect(notebook.locator(".x-answer").first).to_contain_text(
-        "fast reaches the baseline's accuracy in 0.52 of its time"
-    )
+    expect(notebook.locator(".x-answer").first).to_contain_text("fast reaches the baseline's accuracy 1.93x faster")
     scroll_to(shared_page, ".explorer")
     return notebook
 
@@ -135,7 +133,7 @@ def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, sc
     field.fill("1.5")
     field.press("Enter")
     choose(explorer.get_by_role("button", name="Cost"))
-    expect(explorer.locator(".x-answer").first).to_contain_text("of its cost")
+    expect(explorer.locator(".x-answer").first).to_contain_text("x cheaper")
     expect(explorer.locator(".role-axis-title").filter(has_text="Training cost (US dollars)")).to_be_visible()
     explorer.get_by_label("Target quality", exact=True).select_option("own value")
     field = explorer.get_by_label("Own target")
@@ -152,7 +150,7 @@ def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, scree
         ("ask", "fast has accuracy"),
         ("confirm", "Confirm fast on 3 fresh seeds"),
         ("controls", "but is worse than baseline trained for as long"),
-        ("versus", "picked after looking"),
+        ("versus", "chosen after seeing the data"),
     ):
         paste(explorer, Question(sweep="digits", section=section))
         expect(explorer).to_contain_text(words)

@@ -160,6 +160,8 @@ FRESH = {
 }
 VANISHES = r"no better than its control|its gain vanishes against its control"
 CALLS = {str(call): call for call in Call} | {
+    "faster than the baseline": Call.LESS,
+    "slower than the baseline": Call.MORE,
     "at most": Call.BELOW,  # the column of amounts says it where the note does not
     "unknown": Call.UNKNOWN,
 }
@@ -178,7 +180,7 @@ def read_sentence(words: str) -> Claim:
     rest, fresh = _fresh(words)
     vanishes = re.search(VANISHES, words) is not None
     for name, call in (
-        ("is inconclusive", Call.INCONCLUSIVE),
+        ("cannot tell", Call.INCONCLUSIVE),
         ("equivalent within", Call.EQUIVALENT),
         ("is past", Call.BELOW),
         ("does not reach", Call.NOT_REACHED),
@@ -189,11 +191,11 @@ def read_sentence(words: str) -> Claim:
     ):
         if name in rest:
             return Claim(call=call, fresh=fresh, vanishes=vanishes)
-    span = re.search(r"% interval ([\d.]+)-([\d.]+)", rest)
+    span = re.search(r"% interval ([\d.]+)x-([\d.]+)x", rest)  # of the speedup
     assert span, f"no call in {words!r}"
     low, high = map(float, span.groups())
     assert high < 1 or low > 1, words
-    return Claim(call=Call.LESS if high < 1 else Call.MORE, fresh=fresh, vanishes=vanishes)
+    return Claim(call=Call.MORE if high < 1 else Call.LESS, fresh=fresh, vanishes=vanishes)
 
 
 def _fresh(words: str) -> tuple[str, str]:
@@ -345,16 +347,16 @@ def sections(case: Case, page: str) -> Iterator[tuple[str, Claim | None]]:
 
 
 def headlines(case: Case, words: str) -> Iterator[tuple[str, Claim | None]]:
-    """What a headline says; one that is about no recipe says of each that it is not shown to need less."""
+    """What a headline says; one that no recipe leads counts the calls of all."""
     best = headliner(case.verdicts)
     if best is not None:
         named = best.comparison.label in words.lower()  # a sentence may begin with it
         yield best.comparison.label, read_sentence(words) if named else None
-    elif "shown to need" in words:
+    elif "no recipe beats" in words.lower():
         for each in case.verdicts:
             yield (
                 each.comparison.label,
-                claim_of(each) if f"1 {each.call}" in words or str(each.call) in words else None,
+                claim_of(each) if any(name in words for name, call in CALLS.items() if call is each.call) else None,
             )
     else:
         told = read_sentence(words)
@@ -438,24 +440,24 @@ def test_all_faces_say_the_same(cases: Callable[[str], Case], name: str) -> None
 
 
 IGNORED: dict[str, tuple[str, str, str]] = {
-    "explorer.cli.verdicts.call_words": ("terminal", "slower", "less than the baseline"),
-    "explorer.cli.verdicts.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 0.50-0.60)"),
-    "explorer.cli.confirm._words": ("confirm", "not confirmed", "confirmed on 3 fresh seeds: 0.50"),
-    "explorer.views.explorer.ask_words.call_words": ("questions", "equivalent", "less than the baseline"),
+    "explorer.cli.verdicts.call_words": ("terminal", "slower", "faster than the baseline"),
+    "explorer.cli.verdicts.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 1.50x-1.60x)"),
+    "explorer.cli.confirm._words": ("confirm", "not confirmed", "confirmed on 3 fresh seeds: 2.00x faster"),
+    "explorer.views.explorer.ask_words.call_words": ("questions", "equivalent", "faster than the baseline"),
     "explorer.views.explorer.ask_words.fresh_words": (
         "questions",
         "not confirmed",
-        "; confirmed on 3 fresh seeds: 0.50",
+        "; confirmed on 3 fresh seeds: 2.00x faster",
     ),
     "explorer.views.explorer.comparison_tables.fresh_words": (
         "notebook",
         "not confirmed",
-        "; confirmed on 3 fresh seeds: 0.50",
+        "; confirmed on 3 fresh seeds: 2.00x faster",
     ),
     "explorer.views.explorer.comparison_tables.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
-    "explorer.views.explorer.comparison_tables.verdict_note": ("markdown", "slower", "less than the baseline"),
-    "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "less than the baseline"),
+    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "faster than the baseline"),
+    "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "faster than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""
 

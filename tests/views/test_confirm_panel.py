@@ -117,7 +117,7 @@ def test_the_second_press_runs_it_and_the_verdict_takes_the_place_of_the_button(
     asyncio.run(winner(panel).run())
     assert called(runs)[-1] == ["sweep", "run", "x.yaml", "--runs", str(runs), "--json"]
     assert winner(panel).bar.value == 1.0
-    assert "confirmed on 3 fresh seeds: 0." in winner(panel).words.value
+    assert "confirmed on 3 fresh seeds: 1." in winner(panel).words.value
     assert not has_button(winner(panel))
 
 

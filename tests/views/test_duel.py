@@ -59,8 +59,8 @@ def test_a_row_for_each_budget_and_for_each_kind_of_equality(frame: pd.DataFrame
 
 def test_the_sentence_ends_in_what_it_does_not_show(frame: pd.DataFrame) -> None:
     assert f"{PICKED}.</p>" in shown(frame)
-    assert "of its steps" not in shown(frame)
-    assert "of its steps" in shown(frame, payment="steps")
+    assert "fewer steps" not in shown(frame)
+    assert "fewer steps" in shown(frame, payment="steps")
 
 
 def test_an_interval_with_0_in_it_is_called_inconclusive() -> None:

@@ -38,7 +38,7 @@ def brush(explorer: Explorer, ranges: dict[str, list[float]]) -> None:
 
 def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     shown = texts(explorer)
-    assert "fast reaches the baseline&#39;s accuracy in 0.52 of its time" in shown
+    assert "fast reaches the baseline&#39;s accuracy 1.93x faster" in shown
     assert "0.41 to 0.65" in shown
     assert "All 45 runs are shown" in shown
     assert len(explorer.shown) == 45
@@ -64,7 +64,7 @@ def test_an_own_price_brings_costs(explorer: Explorer) -> None:
     assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Cost", "Steps", "Examples"]
     explorer._controls.price.value = 3600.0
     explorer._controls.payment.value = "cost"
-    assert "of its cost" in texts(explorer)
+    assert "x cheaper" in texts(explorer)
     assert explorer.shown["cost_usd"].tolist() == pytest.approx(explorer.shown["train_seconds"].tolist())
     explorer.ask(replace(explorer.question, usd_per_hour=None))
     assert explorer.question.payment == "time"
@@ -209,7 +209,7 @@ def test_a_sweep_in_progress_and_one_run_show_what_there_is(tmp_path: Path) -> N
     ingest(tmp_path)
     opened = explore(tmp_path)
     shown = texts(opened)
-    assert "nothing to compare: there is no recipe beside the baseline" in shown.lower()
+    assert "nothing to compare: the baseline is the only recipe" in shown.lower()
     assert "is not known yet" in shown  # nobody has measured its steps
     opened.ask(replace(opened.question, payment="steps"))
     assert len(opened.shown) == 1 and "1 finished run" in texts(opened)

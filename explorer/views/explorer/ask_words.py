@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
+from explorer.analysis.axis_words import gain_words
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
 from explorer.page import amounts
@@ -145,16 +146,16 @@ def span_words(low: float | None, high: float | None) -> str:
 def verdict_words(best: Candidate) -> str:
     """The verdict on the recipe at the baseline's quality, to be put behind a sentence.
 
-    "; at baseline's own quality: inconclusive, about 9 seeds would decide, 0.72 of the baseline's time"
+    "; at baseline's own quality: inconclusive, about 9 seeds would decide, 1.39x faster"
     """
     found = best.verdict
     if found is None:
         return ""
-    result, of = found.comparison, " of the baseline's time"
-    ratio = "" if result.ratio is None or result.adjusted_low is None else f", {result.ratio:.2f}{of}"
+    result = found.comparison
+    gain = "" if result.ratio is None or result.adjusted_low is None else f", {gain_words(result.x, result.ratio)}"
     control = "" if found.control is None else f"; its gain vanishes against its control {clipped(found.control.name)}"
-    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(found)}{ratio}"
-    return f"{words}{control}{fresh_words(found, of)}"
+    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(found)}{gain}"
+    return f"{words}{control}{fresh_words(found)}"
 
 
 def _named(asked: Asked, candidate: Candidate) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from explorer.analysis.axis_words import axis_words
 from explorer.analysis.equal_quality import EqualQuality, Outcome
-from explorer.analysis.ladders import Setting, axis_words
+from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import call_words, control_words, fresh_words, ratio_interval
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError

@@ -6,9 +6,9 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from explorer.analysis.axis_words import axis_words
 from explorer.analysis.comparison import Estimate
 from explorer.analysis.equal_quality import Call, Outcome
-from explorer.analysis.ladders import axis_words
 from explorer.analysis.sentences import by_how_much, inference_interval, interval, ratio_interval
 from explorer.analysis.side_by_side import AtBudget, Duel, Reached, Side, duel, sentence
 from explorer.errors import ExplorerError
