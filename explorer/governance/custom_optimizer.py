@@ -155,7 +155,10 @@ def _trial(
         for parameter, gradient in zip(tried, gradients, strict=True):
             parameter.grad = None if gradient is None else gradient.to(parameter.device, parameter.dtype)
         with torch.random.fork_rng(devices=devices):  # what adds noise adds the same in each trial
-            torch.manual_seed(step)
+            # Not `torch.manual_seed`: for each absent backend it formats the stack, and keeps the text for ever.
+            torch.default_generator.manual_seed(step)
+            if devices:
+                torch.cuda.manual_seed_all(step)
             try:
                 made.step()
             except Exception as error:
