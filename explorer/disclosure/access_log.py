@@ -1,9 +1,9 @@
-"""The access log of a run: which grants its keys were wrapped for, and who read what by them.
+"""The access log of a run: the grants for which its keys were wrapped, and the reads that were made with them.
 
-An entry of the project's ledger names the grant and the query by digest only. What the grant allows and to whom, the
-file of wrapped keys in the run's directory tells, for as long as it exists, and the reader's signed request, which the
-entry has as its blob. Where there is no request, because a pack took keys along, the query is found by trying those
-that `explorer read` makes of a grant without given steps.
+An entry of the project's ledger names the grant and the query by digest only. The content of the grant is in the file
+of wrapped keys in the run's directory, for as long as that exists, and in the reader's signed request, which is the
+entry's blob. Where there is no request, because the keys were in a pack, the query is recovered by trying those that
+`explorer read` makes of a grant when no steps are given.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -35,12 +35,12 @@ class Listed:
     """A file of wrapped keys."""
 
     path: Path
-    grant: Grant | None  # what it says; None for a file that says nothing
-    fault: str | None  # why it opens nothing; None: it does
+    grant: Grant | None  # as the file claims; None: it cannot be read
+    fault: str | None  # why its keys may not be used; None: they may
 
 
 def wrapped_grants(run: RunLedger, recorded: Collection[Recorded], *, trust: Trust, now: int) -> tuple[Listed, ...]:
-    """Return all of them, by file name; `recorded` are the entries of the project's ledger."""
+    """List a run's files of wrapped keys, by name; `recorded` are the entries of the project's ledger."""
     files = sorted((run.run / rundir.GRANTS).glob("*.json"))
     return tuple(_listed(path, run, recorded, trust, now) for path in files)
 
@@ -60,16 +60,16 @@ def _listed(path: Path, run: RunLedger, recorded: Collection[Recorded], trust: T
 
 # --- accesses ---
 
-MOST = 1_000  # files of wrapped keys that are looked at
+MOST = 1_000  # files of wrapped keys that are read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """A grant as the file of wrapped keys next to the run says it."""
+    """A grant whose content is here: in a file of wrapped keys, or in a request."""
 
     grant: Grant
-    believed: bool  # signed by those whom the reader believes, and it opens the run today
-    why: str | None  # it is not believed; None: it is, or nobody was asked
+    believed: bool  # it is signed by authorities in the trust file, and in force today
+    why: str | None  # why it is not believed; None: it is, or no trust file was given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,12 +78,12 @@ class Logged:
 
     index: int
     action: Literal["wrapped", "read", "revoked"]
-    id: str | None  # of the grant, as its keys were wrapped; None: that is on no record
+    id: str | None  # of the grant, from the entry on its wrapping; None: there is no such entry
     grant: str  # digest of its payload
-    known: Known | None  # None: the file with this grant is not here
-    query: str | None  # digest of what was asked for; None: nothing was read
-    asked: Query | None  # which has that digest; None: none of those that were tried
-    fits: bool  # it is of this very ledger, or of an earlier state of it
+    known: Known | None  # None: the content of this grant is not here
+    query: str | None  # its digest; None: nothing was read
+    asked: Query | None  # the query with that digest; None: none of those that were tried
+    fits: bool  # it names this very ledger, or an earlier state of it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,19 +91,19 @@ class AccessLog:
     """The entries about a run, in the order in which they were recorded."""
 
     logged: tuple[Logged, ...]
-    unknown: tuple[str, ...]  # entries whose meaning is not known here: they may be about the run
+    unknown: tuple[str, ...]  # entries of unknown kinds or versions: they may be about the run
 
 
 def access_log(run: RunLedger, *, trust: Trust | None, now: int) -> AccessLog:
     """List who may read the run and who did, as recorded. `now` is in seconds since 1970.
 
-    Raises `LedgerError` for a project's ledger that is damaged; who signed it is for `project_badge` to say.
+    Raises `LedgerError` for a damaged project's ledger; its signatures are for `project_badge` to check.
     """
     recorded = tuple(read_project(runs_of(run.run)))
     unknown = tuple(
-        f"entry {each.index}: {each.entry.head.kind} v{each.entry.head.version}"
-        for each in recorded
-        if isinstance(each.entry, Unknown)
+        f"entry {item.index}: {item.entry.head.kind} v{item.entry.head.version}"
+        for item in recorded
+        if isinstance(item.entry, Unknown)
     )
     return AccessLog(logged=tuple(_logged(run, recorded, trust=trust, now=now)), unknown=unknown)
 
@@ -111,10 +111,11 @@ def access_log(run: RunLedger, *, trust: Trust | None, now: int) -> AccessLog:
 def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None, now: int) -> Iterator[Logged]:
     origin, recorded = run.ledger.checkpoint().origin, tuple(recorded)
     known = _known(run, recorded, trust=trust, now=now)
-    uses = {each.entry.grant: each.entry for each in recorded if isinstance(each.entry, GrantUse)}
+    uses = {item.entry.grant: item.entry for item in recorded if isinstance(item.entry, GrantUse)}
     wrapped: set[tuple[str, str]] = set()  # owners and ids of grants whose keys were wrapped for this run
-    for each in recorded:
-        entry = each.entry
+    for item in recorded:
+        entry = item.entry
+        # A revocation names no run: it concerns this one if keys of it were wrapped for the grant before.
         if isinstance(entry, GrantUse) and entry.ledger is not None and entry.ledger.origin == origin:
             wrapped.add((entry.owner, entry.id))
             action, query, fits = "wrapped", None, goes_on_from(run.ledger, entry.ledger)
@@ -124,12 +125,13 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
             action, query, fits = "read", entry.query, goes_on_from(run.ledger, entry.ledger)
         else:
             continue
+        # The file of wrapped keys comes before the request: it is checked against the run, a request only by itself.
         grant = known.get(entry.grant)
         request = _request(run, entry)
         if grant is None and request is not None:
             grant = _in_request(request, recorded, trust=trust, now=now)
         yield Logged(
-            index=each.index,
+            index=item.index,
             action=action,
             id=uses[entry.grant].id if entry.grant in uses else None,
             grant=entry.grant,
@@ -141,24 +143,24 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
 
 
 def _known(run: RunLedger, recorded: tuple[Recorded, ...], *, trust: Trust | None, now: int) -> dict[str, Known]:
-    """Return the grants in the run's directory, by digest. A file that holds none names nobody."""
+    """Return the grants in the run's directory, by digest; files that cannot be read are skipped."""
     listed = () if trust is None else wrapped_grants(run, recorded, trust=trust, now=now)
-    faults = {each.path: each.fault for each in listed}
-    found: dict[str, Known] = {}
+    faults = {file.path: file.fault for file in listed}
+    known: dict[str, Known] = {}
     for path in sorted((run.run / rundir.GRANTS).glob("*.json"))[:MOST]:
         try:
             envelope = read_wrapped(path).grant
             grant = claimed_grant(envelope, where=str(path))
         except ProvenanceError:
-            continue  # its entries say that the grant is not here
+            continue  # entries about its grant are then shown as of a grant that is not here
         fault = faults.get(path)
-        found[grant_digest(envelope)] = Known(grant=grant, believed=path in faults and fault is None, why=fault)
-    return found
+        known[grant_digest(envelope)] = Known(grant=grant, believed=path in faults and fault is None, why=fault)
+    return known
 
 
 def _request(run: RunLedger, entry: ProjectEntry | Unknown) -> SignedRequest | None:
-    """Return the signed request behind an entry; None where it has none, or its blob is gone or is no request for
-    this."""
+    """Return the signed request behind an entry; None: it has none, or its blob is gone or is not the request for
+    it."""
     blob = entry.blobs.get(BLOB) if isinstance(entry, Access) else None
     directory = runs_of(run.run) / AUDIT
     if blob is None or blob.size > MAX_REQUEST or not (directory / blob_path(blob.sha256)).exists():
@@ -168,12 +170,12 @@ def _request(run: RunLedger, entry: ProjectEntry | Unknown) -> SignedRequest | N
         signed = parse_request(content, where=f"the request {blob.sha256}")
     except ProvenanceError:
         return None
-    said = (signed.digest, grant_digest(signed.grant), signed.request.asked.digest)
-    return signed if isinstance(entry, Access) and said == (blob.sha256, entry.grant, entry.query) else None
+    named = (signed.digest, grant_digest(signed.grant), signed.request.asked.digest)
+    return signed if isinstance(entry, Access) and named == (blob.sha256, entry.grant, entry.query) else None
 
 
 def _in_request(signed: SignedRequest, recorded: Iterable[Recorded], *, trust: Trust | None, now: int) -> Known:
-    """Return the grant that a request names, and whether it holds today."""
+    """Return the grant that a request contains, and whether it is in force today."""
     where = "grant"
     try:
         if trust is not None:
@@ -191,13 +193,13 @@ def _asked(run: RunLedger, grant: Grant, digest: str) -> Query | None:
 
 
 def _usual(run: RunLedger, grant: Grant) -> Iterator[Query]:
-    """Yield what `explorer read` asks for by a grant when it has no steps given, and at most one class."""
+    """Yield the queries that `explorer read` makes of a grant when no steps and at most one class are given."""
     try:
         covered = covered_classes(run.genesis, grant)
         steps = run.range_of(None, None)
     except (LedgerError, ProvenanceError):
-        return  # it does not cover this run, or no step is done: there is no such query
+        return  # the grant does not cover this run, or no step is done: there is no such query
     classes = tuple(path for path in (*run.genesis.classes, JOINT) if path in covered)
-    for kind in (each for each in KINDS if each in grant.entries):
+    for kind in (kind for kind in KINDS if kind in grant.entries):
         for asked in (classes, *((path,) for path in classes)):
             yield Query(run=run.genesis.run, kind=kind, classes=asked, steps=steps)

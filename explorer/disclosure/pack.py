@@ -1,37 +1,37 @@
-"""A pack: one file that an auditor opens offline, with the program that verifies it (`explorer.disclosure.verifier`).
+"""Packs: one file that an auditor opens offline, with the program that verifies it (`explorer.disclosure.verifier`).
 
-It is a zip of stored files, in the order of their names and dated 1 January 1980, so that every byte of it follows from
-names and contents:
+A pack is a zip of stored files, in the order of their names and dated 1 January 1980, so that every byte of it follows
+from names and contents:
 
-    README.txt                what it is and how to verify it
-    pack.json                 the manifest below; every other file by digest and size
-    pack.dsse.json            the trainer's signature over it
+    README.txt                what a pack is and how to verify it
+    pack.json                 the manifest below, with digest and size of every other file
+    pack.dsse.json            the trainer's signature over the manifest
     verify.py                 the verifier, one file
-    report.html, report.json  for people, for programs; if any step was done. They show no more than the grants open
-    run.json environment.json what the run was, where its first entry binds them and they name no single record
+    report.html, report.json  for people and for programs, if any step was done; they show no more than the grants open
+    run.json environment.json the run's plan and environment, if its first entry binds them and they name no records
     ledger/...                the checkpoint and its cosignatures, tiles, entries, blobs
-    governance/...            trust.json (what the run believed: never an anchor), taxonomy, policy, tags
-    grants/<id>.json          the grants asked for, with their wrapped keys
+    governance/...            trust.json (the run's own: never an anchor), taxonomy, policy, tags
+    grants/<id>.json          the selected grants, with their wrapped keys
     proofs/<n>.tlog-proof     of the first entry, of every state and of the end
-    erasures/<n>.tlog-proof   entries of the project's ledger that say what was erased of the run, with their proofs
+    erasures/<n>.tlog-proof   entries of the project's ledger about erasures from the run, with their proofs
     deletions/<run id>.json   certificates of deletions
     origin.json               of a run that a deletion made
-    model/...                 the attestation of its model and its card, not the model
+    model/...                 the model's attestation and card, without the model
 
     {"format": "explorer/pack/v1", "made": "2026-06-01T00:00:00Z", "run": "...", "ledger": {origin, size, root},
      "files": [{"path", "sha256", "size"}, ...], "grants": ["2026-0007"],
      "host": {"keys": [{"file": "trainer.pem", "public_key": "...", "state": "readable"}]}}
 
 The manifest is canonical JSON (RFC 8785) and signed as DSSE of the type application/vnd.explorer.pack.v1+json. Blobs of
-classes that no grant opens are included as they are in the ledger, sealed. Never included: weights, checkpoints,
-anything of `private/`, the spool, other grants, `source.json`.
+classes that no grant opens are included as they are in the ledger, sealed. Weights, checkpoints, the files of
+`private/`, the spool, other grants and `source.json` are never included.
 
-The manifest lists the private keys on the host (`host_keys`), because anyone who can write there can sign as these,
-whatever the trust file says. Searched are the directory of the trainer's key and the one above, and the directory of
-the project's runs and the one above: where the README tells people to keep keys. An encrypted key is opened where the
+The manifest lists the private keys on the host (`host_keys`), because anyone who can write there can sign with them,
+whatever the trust file says. The search covers the directory of the trainer's key and its parent, and the directory of
+the project's runs and its parent: the places where the README says to keep keys. An encrypted key is opened if the
 passphrase of the trainer's key opens it, since its holder then has both; otherwise it is listed without an owner. Of
-the keys in an SSH agent only those of the trust file are listed. Keys in other places, on other machines that can be
-reached from here, and in memory are not found.
+the keys in an SSH agent, only those in the trust file are listed. Keys in other places, on machines within reach, and
+in memory are missed.
 """
 
 import base64
@@ -82,7 +82,7 @@ from explorer.schema import record, to_json
 
 # --- private keys on the host ---
 
-MAX_LISTED = 2_000  # names in one directory that are looked at
+MAX_LISTED = 2_000  # names in one directory that are examined
 _MARK, _ENCRYPTED = b"PRIVATE KEY-----", b"ENCRYPTED PRIVATE KEY-----"
 _SUFFIXES = (".pem", ".key")
 
@@ -100,42 +100,48 @@ State = Literal[
 
 @record
 class HostKey:
-    """A file with a private key, and whose key it is."""
+    """A file with a private key, and its public key."""
 
-    # Below the directory of the trainer's key, ../ for the one above; runs/ and runs/../ for the project's.
+    # A name in the directory of the trainer's key; in its parent after ../, in the project's after runs/ and runs/../.
     file: TextLine
-    public_key: PublicKey | None  # None: it could not be told
+    public_key: PublicKey | None  # None: unknown
     state: State
 
 
 def host_keys(
     private: Path, runs: Path, *, signer: Ed25519PrivateKey, passphrase: str | None, trust: Trust
 ) -> tuple[HostKey, ...]:
-    """Return the keys on this host. `private` is the directory of the trainer's key, `runs` that of the project;
-    `signer` is the key that signs the pack, and `passphrase` that of its file; `trust` says which keys of an agent
-    count.
+    """List the private keys on this host.
 
     Raises `ProvenanceError` if the directory of the trainer's key cannot be listed.
+
+    Args:
+        private: the directory of the trainer's key.
+        runs: the directory of the project's runs.
+        signer: the key that signs the pack.
+        passphrase: that of the signer's key file.
+        trust: the authorities whose keys are listed if they are in an SSH agent.
     """
     try:
         next(private.iterdir(), None)
     except OSError as error:
         raise ProvenanceError(f"cannot look for keys in {private}: {error.strerror or error}") from error
+    # The directories may coincide or contain each other: each is listed once, under its first name.
     places = [("", private), ("../", private / ".."), ("runs/", runs), ("runs/../", runs / "..")]
     seen: set[Path] = set()
-    found: list[HostKey] = []
+    keys: list[HostKey] = []
     for prefix, place in places:
         if (resolved := place.resolve()) not in seen:
             seen.add(resolved)
-            found += _in_directory(prefix, resolved, passphrase)
+            keys += _in_directory(prefix, resolved, passphrase)
     own = public_text(signer)
-    return (*(_signing(each, own) for each in found), *_in_agent(trust))
+    return (*(_with_signer(key, own) for key in keys), *_in_agent(trust))
 
 
-def _signing(key: HostKey, own: str) -> HostKey:
-    """Return whether the signer's key file says so itself, even where it holds no key but says where it is."""
-    untold = key.file == "trainer.pem" and key.public_key is None
-    return HostKey(file=key.file, public_key=own, state="signed this pack") if untold else key
+def _with_signer(key: HostKey, own: str) -> HostKey:
+    """Return the entry of the signer's file with the signer's public key: the file itself may only name an agent."""
+    unknown_signer = key.file == "trainer.pem" and key.public_key is None
+    return HostKey(file=key.file, public_key=own, state="signed this pack") if unknown_signer else key
 
 
 def _in_agent(trust: Trust) -> Iterator[HostKey]:
@@ -173,7 +179,7 @@ def _host_key(prefix: str, path: Path, passphrase: str | None) -> Iterable[HostK
         state: State = "cannot be read by this process"
         return (HostKey(file=name, public_key=None, state=state),) if path.suffix in _SUFFIXES else ()
     if _MARK not in content:
-        signs = name == "trainer.pem"  # a file that says where the key is, such as an agent
+        signs = name == "trainer.pem"  # without a key inside, it names the place of the key, such as an agent
         return (HostKey(file=name, public_key=None, state="damaged, or of another kind"),) if signs else ()
     key, state = _opened(path, content, passphrase)
     if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
@@ -209,7 +215,7 @@ CERTIFICATE, DELETIONS, MODEL_ATTESTATION, MODEL_CARD = (
     "model.json",
 )
 MAX_PACK, MAX_FILES = 2**30, 60_000
-DATED = (1980, 1, 1, 0, 0, 0)  # the first day that a zip knows
+DATED = (1980, 1, 1, 0, 0, 0)  # the first day that a zip can express
 REGULAR = 0o100644 << 16
 UNIX = 3
 _NOTE = re.compile(r"witness/[A-Za-z0-9_-][A-Za-z0-9._+-]{0,250}\.note")
@@ -226,7 +232,7 @@ class PackedFile:
 
 @record
 class Host:
-    """What lay on the host where a pack was made."""
+    """The private keys on the host where a pack was made."""
 
     keys: tuple[HostKey, ...]
 
@@ -246,7 +252,7 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pack:
-    """A pack as it is in its file."""
+    """A pack and its bytes."""
 
     manifest: Manifest
     content: bytes
@@ -263,12 +269,20 @@ def make_pack(
     trust: Trust,
     now: int,
 ) -> Pack:
-    """Return a pack of a run. `grants`: wrapped keys by the id of their grant; `report`: of what these open, and no
-    more, as a page, `figures` as JSON; None: there is nothing to report.
+    """Return a pack of a run.
 
-    `key` is the trainer's, `passphrase` that of its file; `now` in seconds since 1970.
-    Raises `LedgerError` for a ledger that the trust file does not believe, since nobody signs for that, for one with
-    blobs that are gone without an erasure on record, and for a run too large for a pack.
+    Raises `LedgerError` for a ledger that does not verify, for blobs that are missing without an erasure on record, and
+    for a run that is too large for a pack.
+
+    Args:
+        run: the run.
+        grants: wrapped keys by the id of their grant.
+        report: a page that shows no more than the grants open; None: there is nothing to report.
+        figures: the same as JSON.
+        key: the trainer's private key.
+        passphrase: that of the trainer's key file.
+        trust: the authorities that count.
+        now: the time of making, in seconds since 1970.
     """
     _check(run, trust, now)
     private = Path(source_of(run.run).private)
@@ -300,35 +314,42 @@ def make_pack(
 
 
 def verifier_program() -> bytes:
-    """Return the verifier of this version, which goes into every pack as verify.py."""
+    """Return the verifier of this version, which every pack contains as verify.py."""
     return files("explorer.disclosure").joinpath("verifier.py").read_bytes()
 
 
 def read_grants(
     run: RunLedger, ids: Collection[str], *, trust: Trust, now: int, project: Iterable[Recorded]
 ) -> dict[str, WrappedKeys]:
-    """Read the wrapped keys of these grants, each of which holds now. `project`: the entries of the project's ledger.
+    """Read the wrapped keys of grants that are in force.
 
     Raises `ProvenanceError` for a grant that is not here, with the nearest id; that is not believed, has expired, is
-    for another run, or was revoked; and for keys that nobody is on record as having wrapped.
+    for another run, or was revoked; and for keys whose wrapping is not on record.
+
+    Args:
+        run: the run.
+        ids: the grants' ids.
+        trust: the authorities that count.
+        now: the time of the check, in seconds since 1970.
+        project: the entries of the project's ledger.
     """
     known = {path.stem: path for path in (run.run / rundir.GRANTS).glob("*.json")}
-    recorded, found = list(project), {}
+    recorded, grants = list(project), {}
     for id_ in sorted({*ids}):
         if id_ not in known:
             raise ProvenanceError(f"{run.run / rundir.GRANTS}: {unknown('grant', id_[:80], known)}")
         wrapped, where = read_wrapped(known[id_]), str(known[id_])
         signed = believe(wrapped, run, trust=trust, now=now, where=where)
         if signed.value.id != id_:
-            raise ProvenanceError(f"{where}: holds keys for the grant {signed.value.id!r}")
+            raise ProvenanceError(f"{where}: holds keys for the grant {signed.value.id!r}, expected {id_!r}")
         check_standing(recorded, naming(signed))
         check_wrapped(recorded, naming(signed), origin=run.ledger.checkpoint().origin)
-        found[id_] = wrapped
-    return found
+        grants[id_] = wrapped
+    return grants
 
 
 def accesses(run: RunLedger, pack: Pack, grants: Mapping[str, WrappedKeys]) -> tuple[Access, ...]:
-    """Return what a pack discloses, as the project's ledger keeps it: one entry for each grant in it."""
+    """Return the entries by which the project's ledger records what a pack discloses: one for each grant in it."""
     query = digest({"format": FORMAT, "pack": hashlib.sha256(canonical(to_json(pack.manifest))).hexdigest()})
     ledger = ledger_state(run)
     return tuple(
@@ -337,7 +358,7 @@ def accesses(run: RunLedger, pack: Pack, grants: Mapping[str, WrappedKeys]) -> t
 
 
 def check_place(path: Path) -> None:
-    """Raise `ProvenanceError` where there is a file already that is not a pack: it is not replaced."""
+    """Raise `ProvenanceError` for an existing file that is not a pack: it would be lost."""
     if path.exists() and not (path.is_file() and MANIFEST in _names(path)):
         raise ProvenanceError(f"{path}: there is a file already, and it is not a pack; it is not replaced")
 
@@ -352,13 +373,16 @@ def write_pack(path: Path, pack: Pack) -> None:
 
 
 def container(contents: Mapping[str, bytes]) -> bytes:
-    """Return a zip of which every byte follows from names and contents. Raises `LedgerError` for more than a pack
-    holds."""
+    """Return the zip of a pack, every byte of which follows from names and contents.
+
+    Raises `LedgerError` for more files or bytes than a pack may hold.
+    """
     size = sum(map(len, contents.values()))
     if len(contents) > MAX_FILES or size > MAX_PACK:
-        raise LedgerError(f"{len(contents)} files of {size} bytes; a pack holds {MAX_FILES} files of {MAX_PACK} bytes")
+        most = f"{MAX_FILES} files of {MAX_PACK} bytes"
+        raise LedgerError(f"found {len(contents)} files of {size} bytes; a pack holds at most {most}")
     if len({name.casefold() for name in contents}) != len(contents):
-        raise LedgerError("two names in a pack that some systems take for one: their ids differ in case alone")
+        raise LedgerError("two names in the pack differ only in case, which some file systems take for one")
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
         for name, content in sorted(contents.items()):
@@ -370,22 +394,25 @@ def container(contents: Mapping[str, bytes]) -> bytes:
 
 def _check(run: RunLedger, trust: Trust, now: int) -> None:
     anchor = anchor_of_trust(trust, origin=run.ledger.checkpoint().origin)
-    found = verify(run.ledger.path, anchor=anchor, now=now)
-    if not found.ok:
-        first = found.findings[0]
-        raise LedgerError(
-            f"{run.ledger.path / first.path}: {first.message}; a ledger that does not verify is no pack's"
-        )
+    verification = verify(run.ledger.path, anchor=anchor, now=now)
+    if not verification.ok:
+        first = verification.findings[0]
+        raise LedgerError(f"{run.ledger.path / first.path}: {first.message}; only a ledger that verifies can be packed")
 
 
 def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes]]:
-    """Yield what belongs to the tree of its checkpoint, and the blobs that entries name. Raises `LedgerError` for a
-    blob that is gone and was not erased on record: a pack without it would not verify."""
+    """Yield the ledger's files: checkpoint and notes, tree and entries, blobs.
+
+    Raises `LedgerError` for a blob that is missing without an erasure on record: a pack without it would not verify.
+    """
     ledger, place, size = run.ledger, rundir.LEDGER, run.ledger.checkpoint().size
     yield f"{place}/{CHECKPOINT}", ledger.note().content
     for path, note in ledger.witness_notes().items():
-        if _NOTE.fullmatch(path):  # strangers may choose any other; what counts of theirs is in the checkpoint too
+        # Anyone may put a file there under any name. The verifier accepts only these; cosignatures that count are in
+        # the checkpoint too.
+        if _NOTE.fullmatch(path):
             yield f"{place}/{path}", note.content
+    # Tiles are those of the checkpoint's tree: the ledger may have grown since, or keep partial tiles of earlier sizes.
     for bundle in bundles(size):
         yield f"{place}/{bundle.path}", encode_bundle(ledger.bundle(bundle))
     for tile in tiles(size):
@@ -401,21 +428,23 @@ def _ledger(run: RunLedger, trust: Trust, now: int) -> Iterator[tuple[str, bytes
 
 
 def _named(ledger: LedgerDirectory) -> set[tuple[str, str]]:
-    """Return the blobs that entries name: the path of each, and what it is there."""
-    blobs = [each for leaf in ledger.entries() for each in read_head(leaf).blobs.items()]
+    """Return the path of each blob that an entry names, with its name there."""
+    blobs = [named for leaf in ledger.entries() for named in read_head(leaf).blobs.items()]
     return {(blob_path(blob.sha256), name) for name, blob in blobs}
 
 
 def _erasures(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """Yield where blobs are gone, the entries of the project's ledger that say what was erased of the run, each with
-    its proof. Other entries stay where they are: who may read which run is nobody's business here."""
+    """Yield proofs of the entries in the project's ledger about erasures from the run, if any blob is missing.
+
+    Other entries are left out: an auditor of one run has no need to see who may read which other.
+    """
     if all((run.ledger.path / path).exists() for path, _ in _named(run.ledger)):
         return
     runs = runs_of(run.run)
-    mine = ledger_state(run)
-    for each in read_project(runs):
-        if isinstance(each.entry, Erasure | Deletion) and each.entry.ledger == mine and each.entry.classes:
-            yield f"{ERASURES}/{each.index}{SUFFIX}", make_proof(LedgerDirectory(runs / AUDIT), each.index).content
+    state = ledger_state(run)
+    for item in read_project(runs):
+        if isinstance(item.entry, Erasure | Deletion) and item.entry.ledger == state and item.entry.classes:
+            yield f"{ERASURES}/{item.index}{SUFFIX}", make_proof(LedgerDirectory(runs / AUDIT), item.index).content
 
 
 def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
@@ -427,21 +456,25 @@ def _documents(run: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def papers(run: RunLedger) -> Iterator[tuple[str, bytes]]:
-    """Yield what else is signed about the run or bound by its first entry: what it was, where it comes from, its
+    """Yield the other files that are signed or bound by the run's first entry: its plan, environment and origin, its
     model's attestation, certificates of deletions."""
+    # The verifier refuses a card without its attestation, and the other way round.
     attested = [f"{rundir.MODEL}/{name}" for name in (MODEL_ATTESTATION, MODEL_CARD)]
-    wanted = [rundir.ORIGIN, *(attested if all((run.run / each).exists() for each in attested) else ())]
+    wanted = [rundir.ORIGIN, *(attested if all((run.run / name).exists() for name in attested) else ())]
     for relative in [*wanted, *_bound(run)]:
         if (run.run / relative).exists():
             yield relative, _paper(run.run / relative)
+    # The certificate of the deletion that made this run, and those of deletions from it.
     for made in [run.run.resolve(), *_made_from(run)]:
         if (made / CERTIFICATE).exists():
             yield f"{DELETIONS}/{made.name}.json", _paper(made / CERTIFICATE)
 
 
 def _bound(run: RunLedger) -> Iterator[str]:
-    """Yield what the first entry binds and is not signed. A plan that leaves single records out names their rows: it
-    stays here, as they do."""
+    """Yield the unsigned files that the first entry binds.
+
+    A plan that leaves out single records names their rows, so it is not disclosed.
+    """
     plan = recorded_plan(run)
     if plan is not None and not (ROUTING in plan.methods and left_out(plan).records):
         yield plan_file(plan)
@@ -463,7 +496,7 @@ def _paper(path: Path) -> bytes:
 
 
 def _proved(run: RunLedger) -> list[int]:
-    """Return the first entry, the states, the end."""
+    """Return the numbers of the entries that get a proof: the first entry, the states, the end."""
     ends = () if run.outline.end is None else (run.outline.end,)
     return sorted({0, *(index for _, index in run.outline.states), *ends})
 
@@ -477,26 +510,27 @@ def _names(path: Path) -> list[str]:
 
 
 def _readme(run: str, grants: tuple[str, ...]) -> str:
-    granted = ", ".join(grants) or "none: integrity alone can be verified, no sealed number can be read"
+    granted = ", ".join(grants) or "none: its integrity can be verified, but no sealed number can be read"
     return f"""\
 A pack of the training run {run}.
 Grants in it: {granted}.
 
-To verify it you need Python 3.11 or newer, the package cryptography, this pack, and a trust file: whom to believe. Take
-the trust file from somebody whom you believe. The one in this pack is what the run believed, and proves nothing.
+To verify it you need Python 3.11 or newer, the package cryptography, this pack, and a trust file: the authorities that
+you trust, with their keys. Write it yourself or take it from a source that you trust. The copy in this pack is the
+trainer's choice, and proves nothing.
 
     python -I verify.py PACK --trust TRUST.json
     python -I verify.py PACK --trust TRUST.json --key READER.pem      to read what was granted to your X25519 key too
 
 Take verify.py from the published package of the software, where it is explorer/disclosure/verifier.py, and compare its
 SHA-256 with the one in the repository, in explorer/disclosure/verifier.sha256: a forged pack would bring a forged
-program. explorer/disclosure/README.md is a guide of ten minutes. Do not open report.html before you believe who signed
-the pack: a page can run programs.
+program. explorer/disclosure/README.md is a ten-minute guide. Do not open report.html before you trust the signer of the
+pack: a page can run programs in your browser.
 
--I keeps Python from taking what lies beside the program for its library.
+-I keeps Python from importing files of the program's own directory.
 
-It prints what it checked, what it could not check and why, and which private keys lay on the host where the pack was
-made. Its exit status is 0 only if everything holds. report.html, if it is there, is for people, and report.json for
-programs; they are what was signed, and no more. Whoever has the software makes the report anew, out of the unpacked
+The program prints what it checked, what it could not check and why, and which private keys were on the host where the
+pack was made. Its exit status is 0 only if everything holds. report.html, if there is one, is for people, and
+report.json for programs; both are the signer's word. With the software you can make the report again from the unpacked
 directory: explorer report DIR --trust TRUST.json
 """

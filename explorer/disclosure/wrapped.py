@@ -1,4 +1,4 @@
-"""Wrapped keys: `<run>/grants/<grant id>.json`, what one grantee needs to read of one run; made, revoked and opened.
+"""Wrapped keys, `<run>/grants/<grant id>.json`: the keys by which one grantee reads one run; made, revoked and opened.
 
     {"format": "explorer/wrapped-keys/v1",
      "grant": the signed grant, a DSSE envelope,
@@ -7,18 +7,18 @@
 
 For each class and kind of entry that the grant covers there is one bundle: the reading keys of all stretches that the
 run had when it was wrapped, in their order, each as first step, u64 big-endian || key, 32 bytes. The class * is for
-numbers over several classes, and there only where the grant covers all of them. A bundle is wrapped by HPKE to the
-grantee's key (`explorer.provenance.keys`) with
+numbers over several classes; only a grant to all classes has its keys. A bundle is wrapped by HPKE to the grantee's key
+(`explorer.provenance.keys`) with
 
     info = {"class", "format", "grant": SHA-256 of the grant's payload, "kind", "ledger": origin, "run"}    RFC 8785
 
-so that it opens as what it was wrapped as, and as nothing else. Anyone can make such a file; what its keys open is
-checked against the ledger's commitments. `size` and `root` tell which entries of the ledger the keys cover.
+so that it opens only as what it was wrapped as. Anyone can make such a file, so what its keys open is checked against
+the ledger's commitments. `size` and `root` name the state of the ledger that the keys cover.
 
-Keys are wrapped for what the run has recorded so far. What it records later needs a new wrapping, which checks again
-that the grant holds: after its end or its revocation nothing new opens. Keys that were handed over cannot be recalled;
-a revoked grant opens nothing any more through this program, and its file is removed from every run of the project. A
-grantee has a separate file and wrapping, so revoking one leaves the others as they are.
+Keys are wrapped for what the run has recorded so far. Later records need a new wrapping, which checks the grant again:
+after its end or its revocation, nothing new opens. Keys that were handed over cannot be recalled; but this program
+refuses a revoked grant, and removes its file from every run of the project. Every grantee has a file and a wrapping of
+their own, so that revoking one leaves the others as they are.
 """
 
 import base64
@@ -63,7 +63,7 @@ Bundle = Mapping[int, bytes]
 
 @record
 class WrappedBundle:
-    """A bundle as it is in a file."""
+    """A bundle as written in a file."""
 
     class_: Annotated[ClassPath | Literal["*"], Field(alias="class")]
     kind: EntryKind
@@ -81,12 +81,12 @@ class _File:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrappedKeys:
-    """Such a file, nothing in it checked beyond its form."""
+    """A file of wrapped keys, of which only the form was checked."""
 
     grant: Envelope
     run: str
     ledger: LedgerState
-    keys: Mapping[tuple[str, str], bytes]  # wrapped bundles by class path, or *, and kind of entry
+    keys: Mapping[tuple[str, str], bytes]  # wrapped bundles by class path (or *) and kind of entry
 
     @property
     def content(self) -> bytes:
@@ -101,7 +101,7 @@ class WrappedKeys:
         return canonical(value) + b"\n"
 
     def info(self, path: str, kind: str) -> bytes:
-        """Return what a bundle is bound to."""
+        """Return the bytes that HPKE binds a bundle to."""
         return canonical(
             {
                 "class": path,
@@ -115,7 +115,7 @@ class WrappedKeys:
 
 
 def parse_wrapped(content: bytes, *, where: str) -> WrappedKeys:
-    """Read such a file. Raises `ProvenanceError` for what is not one."""
+    """Parse a file of wrapped keys. Raises `ProvenanceError` for any other content."""
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     file = from_json(_File, value, where=where, error=ProvenanceError)
     keys = bundles_of(file.keys, where=where)
@@ -124,7 +124,7 @@ def parse_wrapped(content: bytes, *, where: str) -> WrappedKeys:
 
 
 def wrapped_bundles(keys: Mapping[tuple[str, str], bytes]) -> list[dict[str, str]]:
-    """Bundles as they are in a file, in their order."""
+    """Return bundles as written in a file, in their order."""
     return [
         {"class": path, "kind": kind, "wrapped": base64.b64encode(wrapped).decode()}
         for (path, kind), wrapped in keys.items()
@@ -132,31 +132,32 @@ def wrapped_bundles(keys: Mapping[tuple[str, str], bytes]) -> list[dict[str, str
 
 
 def bundles_of(keys: Sequence[WrappedBundle], *, where: str) -> dict[tuple[str, str], bytes]:
-    """Bundles by class path, or *, and kind of entry. Raises `ProvenanceError` for two of one."""
-    found = {(each.class_, each.kind): _decoded(each, where) for each in keys}
-    if len(found) != len(keys):
-        raise ProvenanceError(f"{where}: keys: a class and kind stand twice")
-    return found
+    """Return bundles by class path (or *) and kind of entry. Raises `ProvenanceError` for a pair that is there
+    twice."""
+    bundles = {(key.class_, key.kind): _decoded(key, where) for key in keys}
+    if len(bundles) != len(keys):
+        raise ProvenanceError(f"{where}: keys: a class and kind are listed twice")
+    return bundles
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """Reading keys in the order of their stretches."""
+    """Encode reading keys in the order of their stretches."""
     return b"".join(_STRETCH.pack(first, bundle[first]) for first in sorted(bundle))
 
 
 def decode_bundle(content: bytes, *, where: str) -> Bundle:
-    """Return the reading keys. Raises `ProvenanceError` for what was cut short or is out of order."""
+    """Decode reading keys. Raises `ProvenanceError` for a bundle that is cut short or out of order."""
     if not content or len(content) % _STRETCH.size:
         raise ProvenanceError(f"{where}: a bundle of {len(content)} bytes; expected {_STRETCH.size} for each stretch")
-    found = list(_STRETCH.iter_unpack(content))
-    firsts = [first for first, _ in found]
+    pairs = list(_STRETCH.iter_unpack(content))
+    firsts = [first for first, _ in pairs]
     if firsts != sorted(set(firsts)):
         raise ProvenanceError(f"{where}: a bundle whose stretches are not in order, each once")
-    return dict(found)
+    return dict(pairs)
 
 
 def words(path: str, kind: str) -> str:
-    """Return what a bundle is for, for people."""
+    """Return the name of a bundle in messages."""
     return f"{kind} keys of {'the numbers over several classes' if path == JOINT else path}"
 
 
@@ -172,54 +173,56 @@ def _decoded(key: WrappedBundle, where: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wrapping:
-    """What was wrapped."""
+    """The result of wrapping the keys of a run for a grant."""
 
     path: Path
-    keys: dict[tuple[str, str], int]  # by class path, or *, and kind of entry: of how many stretches
-    erased: tuple[str, ...]  # that the grant covers, and whose secret was destroyed
+    keys: dict[tuple[str, str], int]  # by class path (or *) and kind of entry: the number of stretches
+    erased: tuple[str, ...]  # classes that the grant covers and whose secret was destroyed
     entry: int  # of the project's ledger
 
 
 def wrap_keys(run: RunLedger, signed: Signed[Grant], *, project: Project) -> Wrapping:
-    """Wrap the keys that a grant covers, for all that the run has recorded; on record before anyone can have them.
+    """Record the wrapping of a grant's keys, for all that the run has recorded, and write them.
 
-    `signed` was opened now, with a trust file that says whom to believe. Raises `ProvenanceError` for a grant of other
-    runs, classes or kinds of entries, for one that was revoked or has a later one in its place, and where there is
-    nothing to wrap.
+    `signed` was just opened with the reader's trust file. Raises `ProvenanceError` for a grant to other runs, classes
+    or kinds of entries, for one that was revoked or replaced, and where there is nothing to wrap.
     """
+    # The grant covers this run and is in force.
     grant, path = signed.value, wrapped_path(run.run, signed.value.id)
     classes = covered_classes(run.genesis, grant)
     check_standing(project.entries(), naming(signed))
     _refuse_other_owner(path, grant)
+    # The keys are here, for all stretches that have numbers.
     keys = own_keys(run.run, run.genesis)
     if not isinstance(keys, OwnKeys):
-        raise ProvenanceError(f"{run.run / rundir.SECRETS}: missing; keys are wrapped where the secrets of the run are")
-    found = {of: firsts for of, firsts in stretches(run, grant.entries).items() if of[0] in classes - keys.erased}
+        raise ProvenanceError(f"{run.run / rundir.SECRETS}: missing; wrap keys on the host that has the run's secrets")
+    covered = {of: firsts for of, firsts in stretches(run, grant.entries).items() if of[0] in classes - keys.erased}
     erased = tuple(sorted(keys.erased & classes))
-    if not found:
+    if not covered:
         why = f"the secret of {', '.join(erased)} was destroyed" if erased else "the run has recorded none so far"
-        raise ProvenanceError(f"grant {grant.id}: there is no number of its classes to wrap a key for: {why}")
+        raise ProvenanceError(f"grant {grant.id}: its classes have no numbers to wrap keys for: {why}")
     ledger = ledger_state(run)
     bare = WrappedKeys(grant=signed.envelope, run=run.genesis.run, ledger=ledger, keys={})
-    made = replace(bare, keys={of: _bundle(bare, keys, grant, of, firsts) for of, firsts in found.items()})
-    parse_wrapped(made.content, where=str(path))  # not too large to be read again
+    made = replace(bare, keys={of: _bundle(bare, keys, grant, of, firsts) for of, firsts in covered.items()})
+    parse_wrapped(made.content, where=str(path))  # one that is too large to be read is not written
+    # The entry comes before the file: keys that can be used are always on record.
     entry = project.append(_use("wrapped", naming(signed), ledger))
     rundir.write_bytes(path, made.content)
-    return Wrapping(path=path, keys={of: len(firsts) for of, firsts in found.items()}, erased=erased, entry=entry)
+    return Wrapping(path=path, keys={of: len(firsts) for of, firsts in covered.items()}, erased=erased, entry=entry)
 
 
 def revoke(grant: Named, *, runs: Path, project: Project) -> tuple[int | None, tuple[Path, ...]]:
-    """Revoke a grant in all runs of a project: on record first, then its files are removed, and those of its id that
-    are damaged.
+    """Revoke a grant in all runs of a project; return the entry, None if it was revoked before, and the removed files.
 
-    Returns the entry, or None where it was revoked before, and the files. Raises `RunError` for a file that cannot be
-    removed; the grant is revoked all the same.
+    The revocation is recorded first; then the grant's files are removed, and damaged ones with its id. Raises
+    `RunError` for a file that cannot be removed; the grant is revoked even then.
     """
     entry = None
     if not is_revoked(project.entries(), grant):
         entry = project.append(_use("revoked", grant, None))
-    found = sorted(runs.glob(f"*/*/{rundir.GRANTS}/{grant.id}.json"))
-    removed = tuple(path for path in found if _owner(path) in (grant.owner, None))
+    # Another owner's grant with the same id keeps its file; a damaged file has no owner that could be asked.
+    paths = sorted(runs.glob(f"*/*/{rundir.GRANTS}/{grant.id}.json"))
+    removed = tuple(path for path in paths if _owner(path) in (grant.owner, None))
     for path in removed:
         _remove(path)
     return entry, removed
@@ -231,7 +234,7 @@ def wrapped_path(run: Path, id: str) -> Path:
 
 
 def read_wrapped(path: Path) -> WrappedKeys:
-    """Read a file of wrapped keys. Raises `ProvenanceError` for what is not one."""
+    """Read a file of wrapped keys. Raises `ProvenanceError` for any other file."""
     return parse_wrapped(rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError), where=str(path))
 
 
@@ -241,7 +244,7 @@ def naming(signed: Signed[Grant]) -> Named:
 
 
 def ledger_state(run: RunLedger) -> LedgerState:
-    """Return the run's ledger as it was when it was opened."""
+    """Return the state of the run's ledger when the run was opened."""
     checkpoint = run.ledger.checkpoint()
     return LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex())
 
@@ -257,14 +260,14 @@ def _bundle(file: WrappedKeys, keys: OwnKeys, grant: Grant, of: tuple[str, str],
 
 
 def _refuse_other_owner(path: Path, grant: Grant) -> None:
-    """Two owners may have chosen the same id."""
+    """Refuse to overwrite the keys of another owner's grant with the same id."""
     owner = _owner(path) if path.exists() else None
     if owner not in (grant.owner, None):
         raise ProvenanceError(f"{path}: holds keys for a grant of {owner}: the grant of {grant.owner} needs another id")
 
 
 def _owner(path: Path) -> str | None:
-    """Return who granted what stands there, as the file says; None for one that is damaged."""
+    """Return the owner that a file of wrapped keys claims; None for a damaged file."""
     try:
         return claimed_grant(read_wrapped(path).grant, where=str(path)).owner
     except ProvenanceError:
@@ -286,31 +289,38 @@ def _remove(path: Path) -> None:
 class GrantKeys:
     """The keys that a grant gives, as `explorer.runlog.run_keys.Keys`. They are never printed."""
 
-    bundles: Mapping[tuple[str, str], Bundle]  # by class path, or *, and kind of entry
+    bundles: Mapping[tuple[str, str], Bundle]  # by class path (or *) and kind of entry
 
     def of(self, class_path: str, kind: str, first: int) -> bytes | None:
         return self.bundles.get((class_path, kind), {}).get(first)
 
 
 def believe(file: WrappedKeys, run: RunLedger, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
-    """Return the grant of a file of wrapped keys, if it holds now and the file is of this run and no wider than the
-    grant.
+    """Check a file of wrapped keys and return its grant.
 
-    Raises `ProvenanceError` that says what is wrong. Only what the project's ledger says of the grant is not known
-    here: `explorer.disclosure.grants_in_force`.
+    The grant has to be valid now, and the file of this run and no wider than the grant. Raises `ProvenanceError`
+    otherwise. Whether the grant was revoked or replaced is in the project's ledger:
+    `explorer.disclosure.grants_in_force`.
+
+    Args:
+        file: the file.
+        run: the run.
+        trust: the authorities that count.
+        now: the time of the check, in seconds since 1970.
+        where: the file's name in messages.
     """
     signed = open_grant(file.grant.content, trust=trust, now=now, where=f"{where}: grant")
     checkpoint = run.ledger.checkpoint()
     if (file.run, file.ledger.origin) != (run.genesis.run, checkpoint.origin):
         raise ProvenanceError(
-            f"{where}: holds keys of another run: {file.run} with the ledger {file.ledger.origin}; this is "
+            f"{where}: holds keys of another run: found {file.run} with the ledger {file.ledger.origin}, expected "
             f"{run.genesis.run} with {checkpoint.origin}"
         )
     size = file.ledger.size
     if size > checkpoint.size or merkle.root(size, run.ledger.read_hashes).hex() != file.ledger.root:
         raise ProvenanceError(
             f"{where}: wrapped for a ledger of {size} entries with the root {file.ledger.root}, which this one, of "
-            f"{checkpoint.size}, does not go on from"
+            f"{checkpoint.size}, does not extend"
         )
     classes = covered_classes(run.genesis, signed.value)
     for path, kind in file.keys:
@@ -320,12 +330,14 @@ def believe(file: WrappedKeys, run: RunLedger, *, trust: Trust, now: int, where:
 
 
 def open_keys(file: WrappedKeys, grant: Grant, key: X25519PrivateKey, *, where: str) -> GrantKeys:
-    """Read the keys in a file whose grant is believed. Raises `ProvenanceError` for another reader's key, and for a
-    bundle that was changed or wrapped as something else."""
+    """Unwrap the keys in a file that `believe` has checked.
+
+    Raises `ProvenanceError` for another reader's key, and for a bundle that was changed or wrapped as something else.
+    """
     if reader_public_text(key) != grant.grantee.public_key:
         raise ProvenanceError(
-            f"{where}: this is not the key of {grant.grantee.name}, which is {grant.grantee.public_key}; found "
-            f"{reader_public_text(key)}"
+            f"{where}: not the key of {grant.grantee.name}: found {reader_public_text(key)}, expected "
+            f"{grant.grantee.public_key}"
         )
     bundles: dict[tuple[str, str], Bundle] = {}
     for of, wrapped in file.keys.items():

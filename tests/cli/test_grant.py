@@ -198,12 +198,12 @@ def test_kinds_and_classes(desk: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--class", MIT), "class open/mit: outside of the grant: grant 2026-0007 of"),
-        (("--class", "*"), "numbers over several classes: outside of the grant"),
+        (("--class", MIT), "class open/mit: outside the grant: grant 2026-0007 of"),
+        (("--class", "*"), "numbers over several classes: outside the grant"),
         (("--kind", "stepp"), "did you mean 'step'?"),
         (("--steps", "5"), "expected A:B"),
-        (("--key", "other.pem"), "this is not the key of example.com/auditor"),
-        (("--key", "data-governance.pem"), "this is not the key of example.com/auditor"),
+        (("--key", "other.pem"), "not the key of example.com/auditor"),
+        (("--key", "data-governance.pem"), "not the key of example.com/auditor"),
         (("--grant", "absent.json"), "cannot read absent.json"),
         (("--grant", "trust.json"), "trust.json"),
         (("--out", "rows.csv"), "no --out"),
@@ -301,7 +301,7 @@ def test_keys_that_were_wrapped_ahead_say_that_they_leave_no_entry(desk: Path) -
     assert shown.returncode == 0, shown.stderr
     assert "what is read with them is on no record" in shown.stdout
     assert len(list(read_project(desk / "runs"))) == 1
-    assert "this is not the key of" in refused(*read(desk, "--key", "other.pem", keys=file))
+    assert "not the key of" in refused(*read(desk, "--key", "other.pem", keys=file))
 
 
 def test_a_grant_that_was_answered_by_request_can_be_revoked_by_its_id(desk: Path) -> None:

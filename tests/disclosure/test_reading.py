@@ -124,11 +124,11 @@ def test_some_steps(run: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"class_": MIT}, "class open/mit: outside of the grant: grant 2026-0007 of .* covers classes licensed/news"),
-        ({"class_": OPEN}, "class open: outside of the grant"),
-        ({"class_": "*"}, "numbers over several classes: outside of the grant"),
+        ({"class_": MIT}, "class open/mit: outside the grant: grant 2026-0007 of .* covers classes licensed/news"),
+        ({"class_": OPEN}, "class open: outside the grant"),
+        ({"class_": "*"}, "numbers over several classes: outside the grant"),
         ({"class_": "open/mitt"}, r"unknown class 'open/mitt'; did you mean 'open/mit'\?"),
-        ({"kind": "profile"}, "entries of kind profile are outside of the grant: .* entries step"),
+        ({"kind": "profile"}, "entries of kind profile: outside the grant: .* entries step"),
         ({"kind": "stepp"}, r"unknown kind of entry with numbers 'stepp'; did you mean 'step'\?"),
     ],
 )
@@ -218,7 +218,7 @@ def test_an_older_grant_of_the_same_id_opens_nothing(run: Path, tmp_path: Path) 
     kept = tmp_path / "kept.json"
     shutil.copy(wrapped(run, grant_of(run, *EVERYTHING)).path, kept)
     path = wrapped(run, grant_of(run)).path
-    with pytest.raises(ProvenanceError, match="a later grant with this id has taken the place"):
+    with pytest.raises(ProvenanceError, match="replaced by a later grant with this id"):
         answered(run, kept)
     assert answered(run, path).rows
 

@@ -167,20 +167,20 @@ NOT_SIGNED = "not signed by the reader that it names"
         ({"query": {"classes": [NEWS, MIT]}}, None, NOT_SIGNED),
         ({"query": {"first": 0, "stop": 1}}, None, NOT_SIGNED),
         ({"nonce": "0" * 32}, None, NOT_SIGNED),
-        ({"query": {"classes": [MIT]}}, READER_SEED, "class open/mit: outside of the grant"),
-        ({"query": {"classes": ["*"]}}, READER_SEED, "numbers over several classes: outside of the grant"),
+        ({"query": {"classes": [MIT]}}, READER_SEED, "class open/mit: outside the grant"),
+        ({"query": {"classes": ["*"]}}, READER_SEED, "numbers over several classes: outside the grant"),
         ({"query": {"classes": [NEWS, NEWS]}}, READER_SEED, "expected each once"),
         ({"query": {"classes": ["open/mitt"]}}, READER_SEED, "did you mean 'open/mit'"),
         ({"query": {"kind": "stepp"}}, READER_SEED, "did you mean 'step'"),
         ({"query": {"first": 4, "stop": 4}}, READER_SEED, "no steps 4:4"),
         ({"query": {"stop": 1000}}, READER_SEED, "no steps 0:1000"),
-        ({"run": "another"}, READER_SEED, "about the run another; this is"),
-        ({"ledger": {"root": "a" * 64}}, READER_SEED, "does not go on from"),
-        ({"ledger": {"origin": "example.com/other"}}, READER_SEED, "does not go on from"),
-        ({"ledger": {"size": 0}}, READER_SEED, "does not go on from"),
-        ({"reader": public_text(OTHER_SEED)}, OTHER_SEED, "this is not the key of example.com/auditor"),
+        ({"run": "another"}, READER_SEED, "found the run another, expected"),
+        ({"ledger": {"root": "a" * 64}}, READER_SEED, "does not extend"),
+        ({"ledger": {"origin": "example.com/other"}}, READER_SEED, "does not extend"),
+        ({"ledger": {"size": 0}}, READER_SEED, "does not extend"),
+        ({"reader": public_text(OTHER_SEED)}, OTHER_SEED, "not the key of example.com/auditor"),
         ({"reader": public_text(OTHER_SEED)}, READER_SEED, NOT_SIGNED),
-        ({"issued": "2031-01-01T00:00:00Z", "expires": "2031-01-02T00:00:00Z"}, READER_SEED, "and now it is"),
+        ({"issued": "2031-01-01T00:00:00Z", "expires": "2031-01-02T00:00:00Z"}, READER_SEED, "now it is"),
         ({"expires": "2031-01-01T00:00:00Z"}, READER_SEED, f"holds for {MOST_DAYS} days at most"),
         ({"expires": "2020-01-01T00:00:00Z"}, READER_SEED, "the request expired"),
         ({"more": 1}, READER_SEED, "unknown key"),
@@ -197,7 +197,7 @@ def test_a_request_that_was_altered_or_asks_for_too_much(
 def test_a_request_for_the_kind_that_is_not_granted(run: Path) -> None:
     narrow = envelope_of(grant_of(run, entries=("step",)))
     request = changed(requested(run, narrow), by=READER_SEED, query={"kind": "profile"})
-    with pytest.raises(ProvenanceError, match="entries of kind profile are outside of the grant"):
+    with pytest.raises(ProvenanceError, match="entries of kind profile: outside the grant"):
         answer_to(run, request)
 
 
@@ -205,7 +205,7 @@ def test_a_reader_without_a_grant(run: Path) -> None:
     """A grant that the reader signed, and one to somebody else."""
     for envelope, message in (
         (envelope_of(grant_of(run), "reader"), "grant"),
-        (envelope_of(grant_of(run, key=OTHERS.opens)), "this is not the key of"),
+        (envelope_of(grant_of(run, key=OTHERS.opens)), "not the key of"),
     ):
         request = changed(request_of(run), by=READER_SEED, grant=None)
         with pytest.raises(ProvenanceError, match="grant"):
@@ -229,7 +229,7 @@ def test_an_expired_grant_and_an_expired_request(run: Path) -> None:
 def test_a_revoked_grant_and_one_that_was_replaced(run: Path) -> None:
     answer_to(run, request_of(run, *EVERYTHING))
     answer_to(run, request_of(run))  # of the same id, and later
-    with pytest.raises(ProvenanceError, match="a later grant with this id has taken the place"):
+    with pytest.raises(ProvenanceError, match="replaced by a later grant with this id"):
         answer_to(run, request_of(run, *EVERYTHING))
     with project_of(run) as project:
         revoke(naming(signed(grant_of(run))), runs=runs_of(run), project=project)
@@ -242,7 +242,7 @@ def test_another_run_and_another_ledger(run: Path) -> None:
     """The same run, trained again: its ledger is another one."""
     request = request_of(run)
     sign_again(run, lambda index, entry: None if index > 18 else entry)
-    with pytest.raises(ProvenanceError, match="does not go on from"):
+    with pytest.raises(ProvenanceError, match="does not extend"):
         answer_to(run, request)
     assert entries(run) == []
 
@@ -256,7 +256,7 @@ def test_where_the_secrets_are_not_nothing_is_answered(run: Path, tmp_path: Path
 
 
 def test_an_old_readers_key_cannot_ask(run: Path) -> None:
-    with pytest.raises(ProvenanceError, match="of an earlier version and signs nothing"):
+    with pytest.raises(ProvenanceError, match="of an earlier version and cannot sign"):
         request_of(run, key=ReaderKey(opens=READING.opens, signs=None))
 
 
@@ -301,7 +301,7 @@ def test_an_entry_about_something_else(run: Path) -> None:
     with pytest.raises(ProvenanceError, match="entry 0 of the project's ledger is not about this request"):
         shown(run, altered(first, proof=make_proof(ledger, 0).content.decode()))
     own = make_proof(RunLedger(run).ledger, 0).content.decode()
-    with pytest.raises(ProvenanceError, match="a project's ledger ends in /_audit"):
+    with pytest.raises(ProvenanceError, match="expected a project's ledger"):
         shown(run, altered(first, proof=own))
 
 
@@ -325,7 +325,7 @@ def test_keys_of_one_answer_in_another(run: Path) -> None:
 def test_more_keys_than_were_asked_for(run: Path) -> None:
     whole = answer_to(run, request_of(run, *EVERYTHING)).content
     part = answer_to(run, request_of(run, *EVERYTHING, class_=NEWS)).content
-    with pytest.raises(ProvenanceError, match="not asked for"):
+    with pytest.raises(ProvenanceError, match="not in the query"):
         shown(run, altered(part, keys=json.loads(whole)["keys"]))
 
 

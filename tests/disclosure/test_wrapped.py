@@ -112,7 +112,7 @@ def test_a_bundle() -> None:
         ({"run": "a\nb"}, "run: string should match pattern"),
         ({"ledger": {"origin": "o", "size": -1, "root": "a" * 64}}, "ledger.size: input should be greater"),
         ({"keys": []}, "keys: tuple should have at least 1 item"),
-        ({"keys": [VALUE["keys"][0]] * 2}, "keys: a class and kind stand twice"),
+        ({"keys": [VALUE["keys"][0]] * 2}, "keys: a class and kind are listed twice"),
         ({"keys": [VALUE["keys"][0] | {"class": "../x"}]}, r"keys\[0\]\.class"),
         ({"keys": [VALUE["keys"][0] | {"class_": "open"}]}, r"keys\[0\]\.class_: unknown key"),
         ({"keys": [VALUE["keys"][0] | {"wrapped": "?"}]}, "step keys of licensed/news: not base64"),
@@ -255,7 +255,7 @@ def test_where_a_secret_was_destroyed_that_is_said(run: Path) -> None:
 
 def test_it_takes_the_secrets(run: Path) -> None:
     shutil.rmtree(run / rundir.PRIVATE)
-    with pytest.raises(ProvenanceError, match="keys are wrapped where the secrets of the run are"):
+    with pytest.raises(ProvenanceError, match="wrap keys on the host that has the run's secrets"):
         wrapped(run, grant_of(run))
 
 
@@ -266,7 +266,7 @@ def test_of_two_grants_with_one_id_the_later_counts(run: Path) -> None:
     wrapped(run, narrow)
     check_standing(read_project(runs_of(run)), naming(signed(narrow)))
     assert kept != (run / rundir.GRANTS / "2026-0007.json").read_bytes()
-    with pytest.raises(ProvenanceError, match="a later grant with this id has taken the place of this one: entry 1"):
+    with pytest.raises(ProvenanceError, match="replaced by a later grant with this id: entry 1"):
         wrapped(run, wide)
 
 
@@ -367,12 +367,12 @@ def test_what_is_not_understood_may_be_a_revocation(run: Path) -> None:
 
 def test_keys_count_only_if_their_wrapping_is_on_record(run: Path) -> None:
     grant = naming(signed(grant_of(run)))
-    with pytest.raises(ProvenanceError, match="the project's ledger knows nothing of keys of"):
+    with pytest.raises(ProvenanceError, match="the project's ledger records no wrapping of keys of"):
         check_wrapped([], grant, origin="example.com/run")
     wrapped(run, grant_of(run))
     recorded = list(read_project(runs_of(run)))
     check_wrapped(recorded, grant, origin=RunLedger(run).ledger.checkpoint().origin)
-    with pytest.raises(ProvenanceError, match="knows nothing"):
+    with pytest.raises(ProvenanceError, match="records no wrapping"):
         check_wrapped(recorded, grant, origin="example.com/other")
 
 
