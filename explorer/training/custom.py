@@ -1,4 +1,4 @@
-"""`explorer.train`: a model and a task of one's own, trained as a recipe says.
+"""`explorer.train`: train your own model on your own task, with the settings and methods of a recipe.
 
     class Digits:
         def batch(self, numbers):
@@ -13,7 +13,7 @@
     settings = {"epochs": 4, "batch_size": 32, "optimizer": {"sgd": {"lr": 0.1}}}
     explorer.train(model, Digits(), examples=900, train=settings, methods=["label_smoothing", "ema"])
 
-With `runs` the run goes where those of sweeps go, and is compared with them in every table and plot.
+With a `place` the run goes where those of sweeps go, and is compared with them in every table and plot.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ from explorer.training.watch import watched
 log = logging.getLogger(__name__)
 
 NAMES = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in what a model prints as: another in each process
+ADDRESSES = re.compile(r" at 0x[0-9a-f]+")  # of objects in a model's repr: they differ between processes
 NAME = "train"  # in messages
 
 
@@ -83,7 +83,7 @@ class Place:
     sweep: str = "own"
     recipe: str = "baseline"
     baseline: str = "baseline"  # the recipe that others of the sweep are compared with
-    tuning: str | None = None  # how the baseline was tuned; None: it was not, and every view says so
+    tuning: str | None = None  # how the baseline was tuned; None: it was not, and every view calls it untuned
 
     def __post_init__(self) -> None:
         for name in (self.sweep, self.recipe, self.baseline):
@@ -99,8 +99,8 @@ class Trained:
     steps: int
     seconds: float  # of the timed optimiser steps
     directory: Path | None  # of the run; None: nothing was kept
-    trained: bool  # false: the run was there already, and nothing was done to the model
-    warnings: tuple[str, ...] = ()  # what the methods have to say of such a run; it is logged, too
+    trained: bool  # false: the run was finished before this call, which left the model as it was
+    warnings: tuple[str, ...] = ()  # of the methods; also logged
 
 
 def train(
@@ -115,22 +115,31 @@ def train(
     threads: int = 1,
     place: Place | None = None,
 ) -> Trained:
-    """Train `model` in place on the task's `examples` training examples, from the weights that it has.
+    """Train `model` in place, from the weights that it has.
 
-    `train` and `methods` are as in the specification of a sweep; `budget` is the scale-schedule ratio. The same model,
-    seed and number of threads give the same bits. Interrupted in a `place`, the same call continues from the last
-    checkpoint; of a run that is finished there it gives the result and leaves the weights alone. What the task does is
-    not part of the run's identity, nor is the code of the model's modules, beyond what the model prints as: with other
-    ones give the recipe or sweep another name. A run that is finished in the same place and had other source in one of
-    the three functions is refused; what they call is not looked at.
+    Args:
+        model: any module; a parameter that does not require gradients stays as it is.
+        task: its `batch`, `loss` and `metrics`, as functions.
+        examples: how many training examples `batch` can be asked for.
+        train: numbers, optimiser and schedule, as in the specification of a sweep.
+        methods: as there, by name or with parameters.
+        budget: the scale-schedule ratio.
+        seed: of every draw.
+        threads: of torch.
+        place: where to keep the run; None: nowhere.
 
-    In a `place` every metric is one of `records.METRICS` or declared by the task (`OwnTask.metrics`).
+    The same model, seed and number of threads give the same bits. Interrupted in a `place`, the same call continues
+    from the last checkpoint; for a run that is finished there it returns the result and does not touch the weights. In
+    a `place` every metric is one of `run_files.METRICS` or declared by the task (`OwnTask.metrics`).
 
-    A parameter that does not require gradients stays as it is. Whatever happens, the model comes back in evaluation
-    mode, without gradients, and with `requires_grad` as before.
+    The identity of the run has the model's repr, and neither the code of its modules nor that of the task: when they
+    change, give the recipe or sweep another name. A finished run in the same place whose three functions had other
+    source is refused; the functions that these call are not compared.
 
-    Raises `RecipeError` for settings and methods that do not serve such a model, `DataError` and `TrainingError` for
-    what the three functions return.
+    Even after an error the model comes back in evaluation mode, without gradients, and with `requires_grad` as before.
+
+    Raises `RecipeError` for settings and methods that do not fit such a model, `DataError` and `TrainingError` for
+    invalid results of the three functions.
     """
     asked = {"examples": examples, "budget": budget, "seed": seed, "threads": threads}
     amounts = check(_Amounts, asked, where=NAME)
@@ -170,6 +179,7 @@ def _train(
     amounts: _Amounts,
     place: Place | None,
 ) -> Trained:
+    # --- the setting, and checks that need its first batch ---
     pace, steps = length(training, NAME, examples=amounts.examples, ssr=amounts.budget)
     setting = _setting(model, task, training, examples=amounts.examples, seed=amounts.seed, pace=pace, steps=steps)
     _check_kind(training, setting.batches.dataset.train.inputs)
@@ -178,13 +188,15 @@ def _train(
     setting.batches.labels_for = next((method.name for method in training.methods if method.makes_dense), None)
     if setting.batches.labels_for is not None:
         setting.batches.look_through()
-    first = setting.task.evaluate(model, setting.batches)  # what is wrong with it shows before the training
+    # The first evaluation is for its errors: hours later they would cost the run. Its first metric is the quality.
+    first = setting.task.evaluate(model, setting.batches)
     declared = declared_metrics(task)
     if place is not None:
         _check_names(first, declared)
     check_numbers(first, declared)
     setting = dataclasses.replace(setting, task=dataclasses.replace(setting.task, quality=next(iter(first))))
     record = _record(setting, training, task, place, budget=amounts.budget, threads=amounts.threads)
+    # --- the run ---
     with _directory(place, record) as directory:
         _check_functions(directory, record)
         if (directory / rundir.RESULT).exists():
@@ -201,7 +213,7 @@ def _train(
             )
             fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
         result = result_of(directory, record, fitted, examples=pace.position(steps), contended=shared)
-        if place is not None:
+        if place is not None:  # the result first: with it the run is whole, and needs no checkpoint
             run_files.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)
         done = _trained(result, None if place is None else directory, trained=True)
@@ -209,7 +221,7 @@ def _train(
 
 
 def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
-    """Check that every metric is known or declared: hours later it would be too late to say what its number means."""
+    """Check that every metric is known or declared, since tables and plots need its unit and direction."""
     known = {*METRICS, *(metric.name for metric in declared)}
     for name in names:
         if name not in known:
@@ -220,9 +232,8 @@ def _check_names(names: Iterable[str], declared: Sequence[Metric]) -> None:
 
 
 def _check_functions(directory: Path, record: RunRecord) -> None:
-    """Check that a run that is finished in the directory had the same functions: its numbers would be taken for theirs.
-    In one that is not finished a mended function continues from the checkpoint."""
-    if not (directory / rundir.RESULT).exists():
+    """Check that a finished run in the directory had the same functions: its numbers would be taken for theirs."""
+    if not (directory / rundir.RESULT).exists():  # unfinished: a corrected function continues from the checkpoint
         return
     before = run_files.read(RunRecord, directory / rundir.RUN).functions
     for name in record.functions:
@@ -280,7 +291,7 @@ def _setting(
 
 @torch.no_grad()
 def _outputs(model: nn.Module, batches: OwnBatches, task: OwnTask) -> int:
-    """Return how many numbers the model gives for each target: the classes, where these are classes."""
+    """Return how many numbers the model gives for each target: the number of classes in a classification."""
     inputs, _ = batches.read(np.zeros(1, np.int64))
     training = {module: module.training for module in model.modules()}
     outputs = model.eval()(batches.prepare(inputs))
@@ -304,6 +315,7 @@ def _record(
         "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(model)))},
         **surroundings(threads=threads),
     }
+    # `keep_vars` hands out the parameters themselves: the digest reads them, and nothing is copied.
     weights = {f"model/{name}": tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     name = type(model).__name__.lower()
     return run_record(
@@ -331,7 +343,7 @@ def _record(
 
 @contextlib.contextmanager
 def _directory(place: Place | None, record: RunRecord) -> Iterator[Path]:
-    """Give the directory of the run: in its place, locked against other processes, or a temporary one."""
+    """Yield the directory of the run: in its place, locked against other processes, or a temporary one."""
     if place is None:
         with tempfile.TemporaryDirectory(prefix="explorer-") as made:
             yield Path(made)

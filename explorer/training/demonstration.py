@@ -1,8 +1,8 @@
-"""Authorities for a demonstration: everything that `governance: DIR` asks for, made by one process on one machine.
+"""Authorities for a demonstration: all documents that `governance: DIR` needs, made by one process on one machine.
 
-The documents are real and are checked like all others. What they prove is that nothing was changed afterwards, and no
-more: three roles that should be three parties are played by one, with keys in one directory, unencrypted.
-For real use every party makes its own key, with a passphrase, with `explorer authority new`.
+The documents are real and are checked like all others. They prove only that nothing was changed afterwards: one party
+plays three roles that should be three parties, with keys in one directory, unencrypted. For real use every party makes
+its own key, with a passphrase, with `explorer authority new`.
 """
 
 import datetime
@@ -49,7 +49,7 @@ DAYS = 365
 KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER_FILE}
 ROLES = {GOVERNANCE: Role.DATA_GOVERNANCE, RISK: Role.MODEL_RISK, NAME_OF_TRAINER: Role.TRAINER}
 COSIGNERS = (GOVERNANCE, RISK)
-WARNING = "for demonstration: three keys of one party, unencrypted, beside each other"
+WARNING = "for demonstration: three keys of one party, unencrypted, in one directory"
 
 
 class Example(NamedTuple):
@@ -74,10 +74,18 @@ def demonstrate(
     policies: Sequence[RoutingPolicy],
     now: int,
 ) -> Path:
-    """Return the documents for a dataset, in a directory below this one that is named for what they are about.
+    """Return the directory of documents for a dataset, below this one; make it if it is not there.
 
-    What is there is kept: other data, another taxonomy and other policies have another directory, other keys too.
+    Args:
+        directory: the parent of such directories.
+        source: the dataset; its records become tags.
+        data: the directory of data sets.
+        taxonomy: the classes of the tags.
+        policies: all of them are signed.
+        now: seconds since 1970; the documents are issued then.
     """
+    # The name is a digest of the subject, so that other data, another taxonomy and other policies have another
+    # directory, with other keys, and the same ones keep theirs.
     about = {
         "data": [written(source), source.digest(data)],
         "taxonomy": taxonomy.digest,
@@ -86,8 +94,9 @@ def demonstrate(
     whole = directory / f"{source.name}-{digest(about)[:8]}"
     if whole.exists():
         return whole
+    # Renamed when it is whole: a crash leaves a hidden directory that this process id may meet again.
     part = directory / f".{whole.name}.{os.getpid()}.tmp"
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(part, ignore_errors=True)
     (part / POLICIES).mkdir(parents=True, mode=0o700)
     try:
         _write(part, source, data=data, taxonomy=taxonomy, policies=policies, now=now)
@@ -100,7 +109,7 @@ def demonstrate(
 
 
 def authorities(directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int) -> Path:
-    """Return the documents of a new directory without tags: for examples that the caller tags
+    """Write the documents into a new directory, without tags, and return it: for examples that the caller tags
     (`explorer.tag`)."""
     (directory / POLICIES).mkdir(parents=True, mode=0o700)
     _authorities(directory, taxonomy=taxonomy, policies=policies, now=now)
@@ -134,7 +143,7 @@ def _write(
 def _authorities(
     directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
 ) -> tuple[dict[str, Ed25519PrivateKey], Trust]:
-    """Keys, trust file, taxonomy and policies: everything but tags."""
+    """Write keys, trust file, taxonomy and policies, which is everything but tags."""
     keys = {name: new_key() for name in ROLES}
     trust = _trust(keys, taxonomy, policies, now)
     for name, key in keys.items():
@@ -155,7 +164,7 @@ def _authorities(
 def _trust(
     keys: dict[str, Ed25519PrivateKey], taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int
 ) -> Trust:
-    """Return a trust file that asks for one signature of each role. Its keys are valid from the oldest document on."""
+    """Return a trust file that requires one signature of each role. Its keys are valid from the oldest document on."""
     begins = min([taxonomy.issued, *(policy.issued for policy in policies), format_time(now)], key=parse_time)
     branches = tuple(sorted(class_.path for class_ in taxonomy.classes if "/" not in class_.path))
     trust = new_trust("demonstration")
@@ -168,7 +177,7 @@ def _trust(
 
 
 def _description(source: DataSource, data: Path | None, now: int) -> Description:
-    """Return what is known about any dataset here, in the words of its card."""
+    """Return the description of a dataset, from the facts that its source declares."""
     today = datetime.datetime.fromtimestamp(now, datetime.UTC).date().isoformat()
     return Description(
         standards_version="1.0.0",

@@ -1,9 +1,9 @@
 """Governed and recorded runs: their signed documents, checked against the data, and their ledger.
 
 The trainer's key signs the ledger under the trainer's name and the run's: `example.com/trainer/<run id>`. The first
-entry names by digest what the run is made of; as its recipe it names the whole identity in `run.json`: recipe, budget,
-seed, data, machine, versions and documents. Environment and code are those that the run began with. A run that a
-deletion made begins where it continues another one, which it names as its parent (recorded/origin.py).
+entry names the inputs of the run by digest; its `recipe` is the whole identity in `run.json`: recipe, budget, seed,
+data, machine, versions and documents. Environment and code are those that the run began with. A run that a deletion
+made begins where it continues another one, which it names as its parent (runlog/target.py).
 """
 
 import hashlib
@@ -57,9 +57,9 @@ log = logging.getLogger(__name__)
 
 
 def documents_of(recipe: Recipe, directory: Path | None, *, now: int) -> Documents | None:
-    """Return the documents of a recipe in their author's directory; None where neither asks for the other.
+    """Return the documents of a recipe, from their author's directory; None for a recipe that needs none.
 
-    Raises `RecipeError` for a method that acts on documents where there are none, and `ProvenanceError` for documents
+    Raises `RecipeError` for a method that needs documents where there are none, and `ProvenanceError` for documents
     that cannot be read.
     """
     if directory is None:
@@ -73,7 +73,7 @@ def refuse_governed(recipe: Recipe) -> None:
         if method.name in GOVERNED:
             raise RecipeError(
                 f"recipe {recipe.name!r}: {method.name!r} acts on signed documents, and there are none: expected"
-                " 'governance: DIR' beside 'task'"
+                " 'governance: DIR' next to 'task'"
             )
 
 
@@ -83,15 +83,15 @@ def policy_of(recipe: Recipe) -> str | None:
 
 
 def absent_of(recipe: Recipe) -> Absent:
-    """Return what the recipe leaves out; its content may be gone."""
+    """Return the examples that the recipe leaves out; their content may be gone."""
     return next((method.absent for method in recipe.methods if isinstance(method, Routing)), Absent())
 
 
 def credentials_of(recipe: Recipe, documents: Documents, data: Path | None) -> Credentials:
     """Return the documents, checked against the recipe's training examples; see `governance.credentials.check`.
 
-    A sweep plans many runs on few policies: what was checked in this process is not checked again, as long as it is the
-    same documents and the same data.
+    A sweep plans many runs on few policies, and a check reads every training example: results are kept for this
+    process, by the content of the documents, the state of the files that they name, and the digest of the data.
     """
     files = (_stamp(documents.table), _stamp(documents.salts))
     return _checked(documents, files, recipe.dataset, data, recipe.dataset.digest(data), absent_of(recipe))
@@ -110,7 +110,7 @@ def _checked(
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is none."""
+    """Return values that change when a file does; None where there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -138,7 +138,10 @@ def session_of(credentials: Credentials) -> Session:
 
 
 def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
-    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other."""
+    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other.
+
+    Batches are mixed within a class only, which is safe for rules about classes and not for rules about examples.
+    """
     by_example = next((at for at, rule in enumerate(policy.rules) if rule.examples is not None), None)
     mixing = next((method.name for method in recipe.methods if method.mixes), None)
     if by_example is not None and mixing is not None:
@@ -149,7 +152,8 @@ def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
 
 
 def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tuple[dict[type, Any], Typing | None]:
-    """Return what the documents give to a loop: the session of its methods, and the classes of its examples."""
+    """Return the resources that documents add to a loop, the session of its methods, and the classes of its
+    examples."""
     if documents is None:
         return {}, None
     credentials = credentials_of(recipe, documents, data)
@@ -164,7 +168,7 @@ def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tup
 # --- the ledger ---
 
 STRATEGY = "microbatch"  # how the engine takes the gradients of classes
-QUARANTINE = "quarantine"  # the blob of the genesis that says which examples are in it, by reason
+QUARANTINE = "quarantine"  # blob of the genesis: the examples in quarantine, by reason
 
 
 def is_recorded(recipe: Recipe) -> bool:
@@ -173,7 +177,8 @@ def is_recorded(recipe: Recipe) -> bool:
 
 
 def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
-    """Who signs the ledger of a run. Raises `ProvenanceError` for a key that may not, and without its passphrase."""
+    """Return the signer of a run's ledger. Raises `ProvenanceError` for a key that may not sign it, and without its
+    passphrase."""
     path = documents.trainer
     key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
     trainer = check_signer(
@@ -188,9 +193,9 @@ def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
 
 
 def keep_environment(run: Path, *, recorded: bool) -> None:
-    """Write `environment.json`; that of a recorded run stays as it began.
+    """Write `environment.json`; a recorded run keeps the one that it began with, since its genesis has the digest.
 
-    Raises `RunError` where other code would go on with a ledger.
+    Raises `RunError` where other code would continue a ledger.
     """
     path, now = run / rundir.ENVIRONMENT, machine.environment()
     if recorded and (run / rundir.LEDGER).exists():
@@ -199,15 +204,15 @@ def keep_environment(run: Path, *, recorded: bool) -> None:
         if code != now["training_code"]:
             raise RunError(
                 f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says {code}:"
-                " go on with that code, or delete the directory and begin anew"
+                " continue with that code, or delete the directory and start over"
             )
         return
     rundir.write_json(path, now)
 
 
 def stand_in(run_id: str) -> Signer:
-    """Return a signer for steps that are timed and thrown away. Its key is in no trust file, and nothing that is
-    believed is signed twice."""
+    """Return a signer for steps that are timed and thrown away. Its key is in no trust file, so that no trusted key
+    signs two ledgers of one run."""
     return Signer(name=f"rehearsal/{run_id}", algorithm=Algorithm.ED25519, private_key=new_key())
 
 
@@ -222,7 +227,16 @@ def recording(
     data: Path | None,
     rehearsal: bool = False,
 ) -> Iterator[None]:
-    """Give a recipe that writes a ledger one, in the run's directory; in a rehearsal it is signed by a throw-away key.
+    """Open the ledger of a recorded recipe in the run's directory, for this block.
+
+    Args:
+        loop: the loop whose methods write it.
+        record: the plan of the run.
+        recipe: its recipe; one without a recorder gets no ledger.
+        run: the run's directory.
+        documents: govern the run; None: none do, and there is no ledger.
+        data: the directory of data sets.
+        rehearsal: sign with a throw-away key.
 
     Raises `ProvenanceError` for a key that may not sign it, and `LedgerError` for a ledger that is another run's.
     """
@@ -250,8 +264,10 @@ def recording(
 def begun(
     run: Path, *, genesis: Genesis, signer: Signer, credentials: Credentials, contents: Mapping[str, bytes]
 ) -> Journal:
-    """Begin the ledger in a run's directory, or go on with it; its first entry names these contents as its blobs, and
-    which examples are in quarantine, and why. Raises `LedgerError` for the ledger of another run."""
+    """Begin the ledger in a run's directory, or continue it. Raises `LedgerError` for the ledger of another run.
+
+    The first entry has the `contents` as its blobs, and the examples in quarantine with their reasons.
+    """
     if credentials.quarantine:
         contents = {**contents, QUARANTINE: canonical(quarantine_json(credentials.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}
@@ -262,6 +278,7 @@ def begun(
         leaves=credentials.leaves,
         confidential=confidential(credentials.routing, genesis.classes),
     )
+    # After the entry that names them is appended, and before anything is committed: no durable entry lacks its blobs.
     try:
         for content in contents.values():
             write_blob(journal.directory, content)
@@ -278,13 +295,24 @@ def genesis_of(
     credentials: Credentials,
     *,
     methods: Sequence[Method],
-    source: str,  # the name of the data
-    data: str,  # its manifest
+    source: str,
+    data: str,
     start: Start | None = None,
-    fitted: Fitted | None = None,  # None: not known
+    fitted: Fitted | None = None,
 ) -> Genesis:
-    """Return the first entry of a run's ledger, without its blobs. The run's directory has its environment and, after
-    a deletion, its origin."""
+    """Return the first entry of a run's ledger, without its blobs.
+
+    Args:
+        state: of the loop, at step 0.
+        run: the run's directory, which has its environment and, after a deletion, its origin.
+        record: the plan of the run.
+        credentials: the checked documents.
+        methods: every method of the loop.
+        source: the name of the data.
+        data: the digest of the data's manifest.
+        start: the model that the run begins with; None: drawn weights.
+        fitted: what the dataset fits on its examples; None: not known.
+    """
     environment: Any = rundir.read_json(run / rundir.ENVIRONMENT)
     session, origin = state.resource(Session), read_origin(run)
     return Genesis(

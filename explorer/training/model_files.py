@@ -1,12 +1,12 @@
-"""A model that a recorded run has left, as a module again.
+"""Loading the model of a recorded run as a module.
 
     model = explorer.load_model("model", trust="trust.json", regions=["customer"])
 
-`model.json` says how to build it and `model.safetensors` what its parameters and buffers are; neither holds code. The
+`model.json` says how to build it and `model.safetensors` holds its parameters and buffers; neither holds code. The
 module is built without memory first and compared with the file's header, so that a file that does not fit costs
 nothing.
 
-What a loop of one's own left, only its owner's code can build. It is given a module of the same class:
+The model of a custom loop is built by its owner's code only, which passes a module of the same class:
 
     model = explorer.load_model("runs/own/mine/model", into=MyModel())
 """
@@ -41,11 +41,15 @@ def load_model(
 ) -> nn.Module:
     """Return the module in a model's directory, in evaluation mode, on the CPU.
 
-    Its sealed regions are off but for those in `regions`; what was deleted from it is absent and cannot be named. With
-    a trust file the attestation next to the model is checked first, or `ProvenanceError` says why it is not. A model of
-    a loop of one's own goes into the module `into`, where that is: it is sealed as the trained one was, and its values
-    are replaced. Raises `RunError` for files that do not belong together, for a region that the model does not have,
-    and for a module that does not fit the file.
+    Args:
+        directory: with `model.json` and `model.safetensors`.
+        trust: a trust file, against which the attestation next to the model is verified first.
+        regions: the sealed regions to switch on; the others are off. A deleted region is absent and cannot be named.
+        into: for the model of a custom loop, a new module of its class: its regions are sealed as in the trained model,
+            and its values replaced, on the device where it is.
+
+    Raises `RunError` for files that do not belong together, for a region that the model does not have, and for a module
+    that does not fit the file; `ProvenanceError` for an attestation that cannot be trusted.
     """
     place = ModelPlace.of(Path(directory))
     if trust is not None:
@@ -63,6 +67,8 @@ def load_model(
             if card.own is not None
             else f"{here}: a model that the package builds itself: expected no module to load it into"
         )
+    # A module on the meta device has shapes and no memory: a card that asks for a huge model is refused before it is
+    # built.
     if into is None:
         with torch.device("meta"):
             _check_fit(_build(card, place.card, on=()), file)
@@ -78,14 +84,14 @@ def load_model(
 
 
 class Absent(nn.Module):
-    """Stand-in for a deleted sealed module: as where it was switched off, the path around it remains."""
+    """Stand-in for a deleted sealed module: zeros, as if it were switched off, so that the path around it remains."""
 
     def forward(self, input: Tensor, *rest: object, **named: object) -> Tensor:
         return torch.zeros_like(input)
 
 
 def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
-    """Return the module with whatever values. Raises `RunError` for a card of no model that can be built."""
+    """Return the module with arbitrary values. Raises `RunError` for a card from which no model can be built."""
     where = str(path)
     try:
         with torch_stream(torch.device("cpu"), 0, "build"):
@@ -97,8 +103,7 @@ def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
 
 
 def _completed(model: nn.Module, card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
-    """Return the owner's module, changed and sealed as the trained one was. Raises `RunError` for one that cannot
-    be."""
+    """Return the owner's module, changed and sealed as the trained one was. Raises `RunError` where that fails."""
     if switch_of(model) is not None:
         raise RunError(f"{path}: {type(model).__name__} has sealed regions already: expected a new module of its class")
     try:
@@ -108,7 +113,7 @@ def _completed(model: nn.Module, card: ModelCard, path: Path, *, on: Collection[
 
 
 def _sealed(model: nn.Module, card: ModelCard, where: str, *, on: Collection[str]) -> nn.Module:
-    """Return the model as its methods changed it, without what was deleted, and its regions sealed."""
+    """Return the model as its methods changed it, without deleted modules, and with its regions sealed."""
     _change(model, card, where)
     for region in card.absent:
         model.set_submodule(str(region.module), Absent(), strict=True)
@@ -117,7 +122,7 @@ def _sealed(model: nn.Module, card: ModelCard, where: str, *, on: Collection[str
 
 
 def _change(model: nn.Module, card: ModelCard, where: str) -> None:
-    """What the recipe's methods changed in the model before its regions were sealed."""
+    """Repeat the changes that the recipe's methods made to the model before its regions were sealed."""
     state = State(seed=0, total_steps=1, batch_size=1, classes=card.classes, model=model, recompute=lambda: None)
     for index, written in enumerate(card.methods):
         method = choose(METHODS, written, kind="method", where=f"{where}: methods[{index}]")

@@ -1,11 +1,11 @@
-"""The layers of a model before anything of it is trained: what a policy for it can name.
+"""The layers of an untrained model, by the names that a policy can use.
 
-Of a model of the catalogue, `explorer policy check --model` asks. Of a model of one's own:
+For a model of the catalogue, `explorer policy check --model` finds them. For your own model:
 
     Path("mine.layers.txt").write_text(explorer.layers(model, inputs))
     explorer policy check draft.policy.yaml --taxonomy taxonomy.yaml --layers mine.layers.txt
 
-A run asks once more when it starts, over its first batch.
+A run determines them once more when it starts, from its first batch.
 """
 
 import json
@@ -23,13 +23,14 @@ from explorer.models.table import MODELS
 from explorer.provenance.regions import Layer, write_layers
 from explorer.recipes.choice import choose
 
-SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32)}  # what a layer is called depends on no size
+# A layer's name depends on no size, so any example does; two rows, because BatchNorm needs more than one in training.
+SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32)}
 CLASSES = {"classification": 10, "language": 256, "segmentation": 3}
 ROWS = 2
 
 
 def layers(model: nn.Module, *inputs: Any) -> str:
-    """Return the content of a file of layers for `explorer policy check --layers`: what `model(*inputs)` uses, in
+    """Return the content of a file for `explorer policy check --layers`: the layers that `model(*inputs)` uses, in
     order.
 
     The model runs once, in training mode, and is left as it was. Raises `RecipeError` for a model that no policy can
@@ -61,7 +62,7 @@ def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
 
 
 def _setting(written: str) -> tuple[str, Any]:
-    """`depth=4` as a name and a value: numbers, true and false as in JSON, and else text."""
+    """Return the name and the value of `depth=4`: a JSON number, true or false, or else text."""
     name, equals, value = written.partition("=")
     if not (name and equals):
         raise RecipeError(f"--set: found {written!r:.80}, expected NAME=VALUE such as width=64")

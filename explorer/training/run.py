@@ -1,7 +1,7 @@
 """Train one run, from its directory to its result: the place where data, model, methods and loop meet.
 
-A recorded run also leaves its model (`model/`). Its tensors have the names of the ledger, so that a reader of both can
-see that the one came out of the other.
+A recorded run also leaves its model (`model/`). Its tensors have the names of the ledger, so that a reader can check
+one against the other.
 """
 
 import contextlib
@@ -46,14 +46,14 @@ from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_o
 from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
 
-WARMUP_STEPS = 3
+WARMUP_STEPS = 3  # not timed: the first ones allocate memory, choose kernels and fill caches
 PATIENCE = 10.0  # seconds to wait for another process that holds the run: it may be about to finish
 
 log = logging.getLogger(__name__)
 
 
 def documents_in(directory: Path, record: RunRecord) -> Documents | None:
-    """Return the copies of the documents that govern a run, in its directory; None: nothing does."""
+    """Return the documents that govern a run, from the copies in its directory; None: nothing governs it."""
     return read_copies(directory) if "governance" in record.identity else None
 
 
@@ -62,15 +62,17 @@ def build_loop(
 ) -> Loop:
     """Return the loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
 
-    `documents` govern it; a session of theirs is among the resources of its methods. Raises `RunError` when the
-    machine, the software, the data or the documents are not the ones the run was planned for: its name promises a
-    result that they would not give. With `elsewhere` machine and software may differ: for a replay, which says how.
+    `documents` govern it; their session is among the resources of its methods. Raises `RunError` when the machine, the
+    software, the data or the documents are not those that the run was planned for: its name promises a result that they
+    would not give. With `elsewhere` machine and software may differ: for a replay, which reports the differences.
     """
+    # --- check that this is the run that was planned ---
     recipe = recipe_of(record)
     _check_surroundings(record, recipe, data, documents, elsewhere=elsewhere)
     if not elsewhere:
         _check_plan(record, data, documents)
-    machine.fix_bits(threads=record.hardware.threads)
+    # --- data, documents, initial weights ---
+    machine.fix_bits(threads=record.hardware.threads)  # before any tensor exists
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
     initial = initial_tensors(record, recipe, documents, dataset)
@@ -79,7 +81,10 @@ def build_loop(
     device = machine.device()
     if record.precision == "bf16" and not native_bf16(device):
         log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
-    with torch_stream(torch.device("cpu"), record.seed, "build"):  # torch draws weights here; ours come later
+    # --- model and loop ---
+    # torch initialises layers as it builds them. The loop draws the weights again, by name, so that a method that
+    # changes one layer leaves the others' as they are; this stream only keeps the build out of all other draws.
+    with torch_stream(torch.device("cpu"), record.seed, "build"):
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
     setting = setting_of(
         recipe,
@@ -110,13 +115,14 @@ def execute(
 ) -> ResultRecord:
     """Train the run that `directory/run.json` describes, or finish it from its checkpoint; return its result.
 
-    `contended`: other runs share the machine. Where another process kept it busy meanwhile, the result says the same.
+    `contended`: other runs share the machine. If another process kept it busy meanwhile, the result is contended too.
 
-    A run that has its result is left alone. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no
-    step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
+    A finished run keeps its result. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no step is
+    left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
     """
     with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
         record = run_files.read(RunRecord, directory / rundir.RUN)
+        # A crash between the result and the cleaning up leaves files that a second call removes.
         if (directory / rundir.RESULT).exists():
             result = run_files.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
@@ -133,13 +139,15 @@ def execute(
                 stop=stop,
             )
             fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
+            # The result is the last file: a run that has one is whole. Without it the run is resumed from its last
+            # checkpoint, and writes the same model again.
             if is_recorded(recipe):
                 write_finished(directory, loop, recipe, record)
             examples = loop.setting.batches.pace.position(record.steps)
             result = result_of(directory, record, fitted, examples=examples, contended=contended or shared)
             run_files.write(directory / rundir.RESULT, result)
             _clear(directory)
-            if stop():
+            if stop():  # the signal came in the last step: the result is there, and the caller still has to stop
                 raise KeyboardInterrupt
         return result
 
@@ -202,11 +210,13 @@ def _check_plan(record: RunRecord, data: Path | None, documents: Documents | Non
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Remember SIGTERM and SIGINT within the block; the function yielded says whether one came.
+    """Remember SIGTERM and SIGINT within the block; the function that is yielded returns whether one came.
 
-    Outside the main thread the function is never true, and the caller stops the process.
+    Outside the main thread it is never true, and the caller stops the process.
     """
-    came: list[None] = []  # an event would lock, and a second signal may arrive while it is locked
+    # A list and no `threading.Event`: an event takes a lock, and a second signal may arrive in the same thread while it
+    # is locked.
+    came: list[None] = []
     with on_stop_signals(lambda: came.append(None)):
         yield lambda: bool(came)
 
@@ -227,7 +237,7 @@ def on_stop_signals(act: Callable[[], object]) -> Iterator[None]:
 
 # --- the model that a recorded run leaves ---
 
-EXAMPLES = "examples"  # what the ledger of a loop of one's own calls its data
+EXAMPLES = "examples"  # name of the data in the ledger of a custom loop
 
 
 def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> None:
@@ -269,7 +279,7 @@ def _write_model(to: Path, state: State, methods: Sequence[Method], /, **describ
 
 
 def check_types(model: nn.Module) -> None:
-    """Raise `RecipeError` for a tensor that no model file can hold: better now than when all is trained."""
+    """Raise `RecipeError` for a tensor that no model file can hold, before anything is trained."""
     known = [of for _, of in TYPES.values()]
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if str(tensor.dtype) not in known or tensor.layout is not torch.strided:
@@ -285,7 +295,7 @@ def class_name(model: nn.Module) -> str:
 
 
 def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
-    """Return the methods that change a model before its regions are sealed, as a card has them."""
+    """Return the methods that change a model before its regions are sealed, as the card lists them."""
     return tuple(
         written(method)
         for method in methods
@@ -294,7 +304,7 @@ def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name, each in memory of its own; one that has several names is listed under the
-    first."""
+    """Return parameters and buffers by name, each in memory of its own; a tied tensor is listed under its first
+    name."""
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""Beginning with a model that another run trained: its record is checked, and its classes are admitted by weight.
+"""Beginning with a model that another run trained: its attestation is checked, and its classes are admitted by weight.
 
 In a recipe file, next to `governance`:
 
@@ -6,14 +6,14 @@ In a recipe file, next to `governance`:
       model: ../base/model         # model.safetensors, model.json, attestation.json
       admit: {open: 1, licensed/news: 0.5}
 
-Every class that the model was trained on, or that models before it were, needs a weight: that of the longest branch
-here that it lies in. A weight says how far the new trainer answers for the class; it is in the new run's first
-entry, and consumers of the new model decide by it. It scales nothing: what was learned cannot be let in by halves. 0 is
-for classes that are not in what is taken over: those that only trained sealed regions which this run does not have.
+Every class that trained the model, or a model before it, needs a weight: that of the longest branch in `admit` that
+covers it. A weight says how far the new trainer answers for the class; it is in the new run's first entry, and
+consumers of the new model decide by it. It scales nothing, since a class cannot be half unlearned. 0 is for classes of
+which nothing is taken over: they trained only sealed regions that this run does not have.
 
 The run keeps the model, its card and its attestation below `governance/parents/`, named by the attestation's digest,
-and the attestations of the models before it. So it can be resumed, repeated and audited without the place where they
-came from.
+and the attestations of the models before it. So it can be resumed, repeated and audited when the original files are
+gone.
 """
 
 import logging
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 class StartFrom:
     """Start as a recipe file gives it."""
 
-    model: Annotated[str, Field(min_length=1, max_length=4000)]  # a directory, seen from the file
+    model: Annotated[str, Field(min_length=1, max_length=4000)]  # a directory, relative to the file
     admit: dict[ClassPath, Share]  # weights, by branch
 
 
@@ -71,7 +71,7 @@ class Start:
 
     @property
     def parent(self) -> Parent:
-        """Return as the first entry of the ledger names it."""
+        """Return the start as the first entry of the ledger names it."""
         admitted = {path: write_float(weight) for path, weight in sorted(self.admitted.items())}
         return Parent(
             kind="model", ledger=self.ledger, model=self.model, attestation=self.attestation, admitted=admitted
@@ -83,10 +83,10 @@ def start_of(
 ) -> Start:
     """Return the model in this place as a start, for a run with these sealed regions.
 
-    Raises `ProvenanceError` for a model that the trust file of `documents` does not believe, and `RecipeError` for a
-    class that is not let in, or is let in and is not there.
+    Raises `ProvenanceError` for a model that the trust file of `documents` does not accept, and `RecipeError` for a
+    class of the model without a weight, or a weight for a class that the model does not have.
     """
-    attested, card = _believed(place, documents), read_card(place.card)
+    attested, card = _verified(place, documents), read_card(place.card)
     ancestors(attested.value, beside(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
     ledger = attested.value.ledger
@@ -107,12 +107,12 @@ def start_in(run: RunRecord) -> Start | None:
 
 
 def identity_of(start: Start | None) -> dict[str, Any]:
-    """Return what it adds to a run's identity."""
+    """Return the part of a run's identity for this start."""
     return {} if start is None else {KEY: to_json(start)}
 
 
 def kept_in(documents: Documents, start: Start) -> ModelPlace:
-    """Return where the run that these documents are copies for keeps what it begins with."""
+    """Return the place of the run's own copy of the model that it begins with."""
     name = documents.where / PARENTS / start.attestation
     return ModelPlace(
         model=name.with_suffix(".safetensors"),
@@ -122,9 +122,9 @@ def kept_in(documents: Documents, start: Start) -> ModelPlace:
 
 
 def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
-    """Copy the model into the run's directory, the attestations of the models before it, and its own last.
+    """Copy the model into the run's directory, with the attestations of the models before it.
 
-    Raises `RunError` if the disk refuses.
+    Its own attestation is the last file, so that a copy with one is whole. Raises `RunError` if the disk refuses.
     """
     to = run / rundir.GOVERNANCE / PARENTS / start.attestation
     if to.with_suffix(".json").exists():
@@ -136,6 +136,7 @@ def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
         target = to.with_suffix(suffix)
         temporary = target.with_name(f".{target.name}.tmp")
         try:
+            # Copied in pieces, not through memory, and put in place whole or not at all.
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, temporary)
             temporary.replace(target)
@@ -145,10 +146,10 @@ def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
 
 
 def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None, dataset: Dataset) -> dict[str, Tensor]:
-    """Return the tensors that the run begins with in place of drawn ones, by name; none for a run of its own.
+    """Return the tensors that the run begins with in place of drawn ones, by name; none for a run without a start.
 
-    The copy in the run's directory is checked as the model was. Raises `RunError` for another model than the run was
-    planned with, and for one that was built otherwise; `ProvenanceError` for one that is not believed.
+    The copy in the run's directory is checked again, as the model was. Raises `RunError` for another model than the run
+    was planned with, and for one with another structure; `ProvenanceError` for one that the trust file does not accept.
     """
     start = start_in(run)
     if start is None:
@@ -156,7 +157,7 @@ def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None,
     if documents is None:
         raise RunError(f"run {run.run_id}: begins with a model, and nothing governs it")
     place = kept_in(documents, start)
-    attested, card = _believed(place, documents), read_card(place.card)
+    attested, card = _verified(place, documents), read_card(place.card)
     if (attested.model, attested.digest) != (start.model, start.attestation):
         raise RunError(f"{place.model}: not the model that run {run.run_id} was planned with")
     check_fit(card, recipe, dataset, where=str(place.card))
@@ -167,7 +168,8 @@ def initial_tensors(run: RunRecord, recipe: Recipe, documents: Documents | None,
 
 
 def begin_with(model: nn.Module, tensors: Mapping[str, Tensor], regions: Sequence[SealedRegion]) -> None:
-    """Give the model these values; only sealed regions keep what was drawn for them. Raises `RunError` for others."""
+    """Copy these values into the model; only sealed regions keep their drawn values. Raises `RunError` unless the
+    names, shapes and types fit."""
     mine = dict(model.named_parameters()) | dict(model.named_buffers())
     fresh = {name for name in mine if name not in tensors and owner_of(name, regions) is None}
     for name in sorted(fresh | (tensors.keys() - mine.keys())):
@@ -194,7 +196,7 @@ def check_fit(card: ModelCard, recipe: Recipe, dataset: Dataset, *, where: str) 
             raise RunError(f"{where}: {name}: the model has {there!r:.200}, the recipe asks for {here!r:.200}")
 
 
-def _believed(place: ModelPlace, documents: Documents) -> Attested:
+def _verified(place: ModelPlace, documents: Documents) -> Attested:
     return read_attested(place, trust=_trust(documents), now=documents.judged)
 
 
@@ -202,10 +204,10 @@ def _trust(documents: Documents) -> Trust:
     return parse_trust(documents.trust, where=str(documents.where))
 
 
-def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[SealedRegion]) -> dict[str, float]:
+def _admitted(attested: Attested, admit: Mapping[str, float], gone: Sequence[SealedRegion]) -> dict[str, float]:
     """Return the weight of every class that the model or one before it was trained on."""
-    inherited = {path for parent in found.value.parents for path, weight in parent.admitted.items() if weight > 0}
-    claims = {claim.path: claim for claim in found.value.classes if claim.trained}
+    inherited = {path for parent in attested.value.parents for path, weight in parent.admitted.items() if weight > 0}
+    claims = {claim.path: claim for claim in attested.value.classes if claim.trained}
     paths = sorted(inherited | claims.keys())
     for branch in admit:
         if not any(covers(branch, path) for path in paths):
@@ -215,8 +217,9 @@ def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[Sealed
         branch = max((branch_ for branch_ in admit if covers(branch_, path)), key=len, default=None)
         if branch is None:
             raise RecipeError(
-                f"start: admit: the model was trained on {path}, and nothing is said of it; expected a weight"
+                f"start: admit: the model was trained on {path}, which has no weight; expected one for it or its branch"
             )
+        # The attestation does not say where an inherited class acted, so it counts as taken over.
         here = path in inherited or not _lies_in(claims[path], gone)
         if here and not admit[branch]:
             raise RecipeError(
@@ -228,5 +231,5 @@ def _admitted(found: Attested, admit: Mapping[str, float], gone: Sequence[Sealed
 
 
 def _lies_in(claim: ClassClaim, regions: Sequence[SealedRegion]) -> bool:
-    """Return whether all that a class trained is in these regions."""
+    """Return whether a class trained these regions only."""
     return all(region_of(regions, interval.layer) is not None for interval in claim.trained)

@@ -1,4 +1,4 @@
-"""What a tag table is made from: the records of a dataset as its maker knows them, or tensors of one's own.
+"""The sources of a tag table: the records that a dataset keeps of its examples, or your own tensors.
 
     examples = explorer.Split(inputs=x, labels=y)
     explorer.tag(examples, classes, authority="example.com/data-governance", documents="governed")
@@ -35,8 +35,8 @@ def dataset_of(written: str) -> DataSource:
 
 
 def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iterator[Record]:
-    """One record a training example, in order. Raises `DataError` for a dataset that does not know where its examples
-    come from."""
+    """Return one record for each training example, in order. Raises `DataError` for a dataset that does not know where
+    its examples come from."""
     dataset = load(source, data)
     records = dataset.provenance
     if records is None:
@@ -62,13 +62,18 @@ def tag(
 ) -> Path:
     """Write the tag table of these examples, and its salts, into a directory of documents; return the table's path.
 
-    `classes` has the class path of each example, in order; `authority` is the name of who vouches for them; `source`
-    says where all of them, or each, come from. What is tagged is `Split.content`: the bytes of the input and of the
-    label. The table counts for nothing before `explorer tags sign` has signed it.
+    Args:
+        examples: the examples to tag. A tag commits to `Split.content`: the bytes of the input and of the label.
+        classes: the class path of each example, in order.
+        authority: the name of the authority that vouches for them.
+        documents: the directory.
+        source: where the examples come from, one text for all or one for each.
 
-    Raises `ProvenanceError` for classes that are none, for another number of them than of examples, for tensors that
-    have no bytes here, and where there is a table or a salt file already.
+    The table counts for nothing before `explorer tags sign` has signed it. Raises `ProvenanceError` for malformed class
+    paths, for another number of them than of examples, for tensors whose bytes are not here, and where a table or a
+    salt file exists already.
     """
+    # Everything is checked before a file is made: a table that was begun cannot be begun again.
     examples.check()
     sources = [source] * len(examples) if isinstance(source, str) else list(source)
     for what, given in (("classes", classes), ("source", sources)):

@@ -1,6 +1,6 @@
-"""Watching the machine while times are measured: whether something else kept it busy.
+"""Watching the machine while times are measured, for other processes that keep it busy.
 
-Three things disturb a time, and each is seen in its own way.
+Three things disturb a time, and each has its own sign.
 
     another process takes the core      the window's processor time falls behind its wall time
     another process takes other cores   the machine's processor time exceeds this process's own: a neighbour on the
@@ -8,10 +8,10 @@ Three things disturb a time, and each is seen in its own way.
                                         processor time still equals its wall time
     another guest of the same host      the kernel counts the time as stolen
 
-A window of one thread that nothing disturbs has a ratio of processor time to wall time of 1. With more threads, with a
-GPU, or where a step waits for a disk, the ratio is another number, so each window is compared with the best window of
-the same phase. What else the machine did is judged over 0.5 s at least, because the kernel counts in hundredths of a
-second. Other users of a GPU are not seen.
+An undisturbed window of one thread has a ratio of processor time to wall time of 1. With more threads, with a GPU, or
+where a step waits for a disk, the ratio is another number, so each window is compared with the best window of the same
+phase. Other processes are judged over 0.5 s at least, because the kernel counts in hundredths of a second. Other users
+of a GPU are not detected.
 """
 
 import os
@@ -28,12 +28,12 @@ OTHERS = 0.10  # of all cores: more of it taken by other processes, and the mach
 STOLEN = 0.05  # of all cores, by other guests of the host
 LOAD = 0.25  # load average for each core beyond this process's threads; judged where processor times are not known
 RATIO = 0.9  # of the best ratio of the phase: a window below it was disturbed
-DISTURBED = 0.1  # of all windows: so many that stay disturbed, and the machine is busy
-LEAST_SECONDS = 0.5  # over which processor times are judged
+DISTURBED = 0.1  # of all windows: if more stay disturbed, the machine is busy
+LEAST_SECONDS = 0.5  # over which processor times are judged: 50 ticks of the kernel's clock, for 2% precision
 
 Result = TypeVar("Result")
 
-_IDLE = ("idle", "iowait", "steal", "guest", "guest_nice")  # guests are counted as user time already
+_IDLE = ("idle", "iowait", "steal", "guest", "guest_nice")  # guests: Linux counts their time as user time already
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +78,7 @@ class Shares(NamedTuple):
 
 
 def shares(spans: Sequence[tuple[Reading, Reading]], *, cores: int) -> Shares:
-    """Return what others took in all these spans together."""
+    """Return the shares that other processes and guests took of all these spans together."""
     wall = sum(after.wall - before.wall for before, after in spans)
     if wall < LEAST_SECONDS:
         return Shares(None, None)
@@ -102,7 +102,7 @@ def is_disturbed(ratio: float, *, best: float) -> bool:
 
 @dataclass(slots=True)
 class Watcher:
-    """Watches spans of time, and says in the end what kept the machine busy in those that count."""
+    """Spans of measured time, and the reasons to call the machine busy in those that count."""
 
     threads: int
     read: Callable[[], Reading] = read_machine
@@ -110,10 +110,8 @@ class Watcher:
     spans: list[tuple[Reading, Reading]] = field(default_factory=list)
 
     def attend(self, act: Callable[[], object], *, repeats: int = 0) -> int:
-        """Act, and again while others keep the machine busy, `repeats` times at most; how often it was again.
-
-        Only the last time counts.
-        """
+        """Act, and act again while other processes keep the machine busy, at most `repeats` times; return how many
+        repeats there were. Only the last span counts."""
         span, again = self._span(act), 0
         while again < repeats and shares([span], cores=self.cores).busy:
             span, again = self._span(act), again + 1
@@ -126,7 +124,14 @@ class Watcher:
         return before, self.read()
 
     def watch(self, *, windows: int = 0, disturbed: int = 0, repeated: int = 0, reasons: Sequence[str] = ()) -> Watch:
-        """Return what was seen, with `windows` of which `disturbed` stayed so, and other `reasons` to call it busy."""
+        """Return the observations over all spans that count.
+
+        Args:
+            windows: how many windows were measured.
+            disturbed: how many of them stayed disturbed.
+            repeated: how many were taken again.
+            reasons: further reasons to call the machine busy.
+        """
         taken = shares(self.spans, cores=self.cores)
         loads = [reading.load for span in self.spans for reading in span if reading.load is not None]
         seen = Watch(
@@ -141,7 +146,7 @@ class Watcher:
 
 
 def watched(act: Callable[[], Result], *, threads: int) -> tuple[Result, bool]:
-    """Return what acting gives, and whether something else kept the machine busy meanwhile."""
+    """Return the result of `act`, and whether something else kept the machine busy meanwhile."""
     watcher = Watcher(threads=threads, read=read_machine)
     results: list[Result] = []
     watcher.attend(lambda: results.append(act()))
@@ -149,13 +154,14 @@ def watched(act: Callable[[], Result], *, threads: int) -> tuple[Result, bool]:
 
 
 def _reasons(seen: Watch, *, windows: int, threads: int) -> list[str]:
-    """Why the machine counts as busy."""
+    """Return the reasons to call the machine busy, in words."""
     cores = "its core" if seen.cores == 1 else f"its {seen.cores} cores"
     reasons: list[str] = []
     if seen.others is not None and seen.others > OTHERS:
         reasons.append(f"other processes took {seen.others:.0%} of {cores}")
     if seen.stolen is not None and seen.stolen > STOLEN:
         reasons.append(f"the host gave {seen.stolen:.0%} of {cores} to other guests")
+    # The load average lags by a minute and counts waiting for disks: it is used only where nothing better is known.
     if seen.others is None and seen.load is not None and seen.load - threads / seen.cores > LOAD:
         reasons.append(f"the load average was {seen.load:.1f} for each core")
     if seen.disturbed > DISTURBED * windows:
