@@ -1,21 +1,22 @@
 """Deleting a target from a run: make the run that never had it out of the run that did.
 
-The new run is the counterfactual (recorded/counterfactual.py): the same plan, with the target's places in the batches
-empty. Its ledger begins with the state that was taken over and names the old one. There are two routes:
+The new run is the counterfactual (runlog/target.py): the same plan, with the target's places in the batches empty. Its
+ledger begins with the state that was taken over and names the old one. There are two routes:
 
     replay (G3)       The run continues from the newest state of the old run that the target had no influence on, and is
                       trained to its end as any run is, so it may be interrupted and resumed.
-    structure (G2)    All that the target moved lies in sealed regions of its own, so nothing is trained. The run that
-                      never had it ends with the same tensors but for those, which the old ledger lists one by one: the
-                      new ledger begins where the old one ended, with the kept tensors, and ends there. State of methods
-                      about classes is left out. The model is the old file without the regions, byte for byte;
-                      measurements are the old ones without the training loss, to which the target contributed.
+    structure (G2)    Everything that the target moved lies in sealed regions of its own, so nothing is trained. The run
+                      that never had it ends with the same tensors except for those regions, and the old ledger lists
+                      all tensors one by one: the new ledger begins where the old one ended, with the kept tensors, and
+                      ends there. State of methods about classes is left out. The model is the old file without the
+                      regions, byte for byte; measurements are the old ones without the training loss, to which the
+                      target contributed.
 
 Other data, documents, machine, versions or code than the old run's would give another run, and are refused.
 
-`train_counterfactual` checks a deletion the long way: it trains the counterfactual from its first step, on this machine
-and from this data, and compares every tensor that the new run ended with, by name and bit for bit. Faults of the code
-that trains are in both, so this training does not trust it (`Reference`). Nothing that it writes stays.
+`train_counterfactual` checks a deletion by brute force: it trains the counterfactual from its first step, on this
+machine and from this data, and compares every tensor that the new run ended with, by name and bit for bit. Faults of
+the training code are in both runs, so this training does not rely on it (`Reference`). Nothing that it writes is kept.
 """
 
 import json
@@ -47,8 +48,6 @@ from explorer.runlog.documents import (
     TRUST_FILE,
     Documents,
     keep,
-    quarantine_content,
-    read_copies,
     read_policy,
 )
 from explorer.runlog.forecast import NO_CODE, Route, kept, stopped_early
@@ -58,7 +57,7 @@ from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.runlog.target import Origin, Target, counterfactual, read_origin, write_origin
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
-from explorer.training.govern import OwnLoop, Reference, blank, train_without, trained_without
+from explorer.training.govern import OwnLoop, Reference, blank, papers_of, train_without, trained_without
 from explorer.training.ledgered import keep_environment, parent_of, recording, signer_of
 from explorer.training.replay import Elsewhere, elsewhere
 from explorer.training.run import build_loop, documents_in, execute, result_of
@@ -79,24 +78,32 @@ def delete(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     loop: OwnLoop | None = None,
 ) -> Path:
-    """Make the run without the target in a directory of its own below `to`, and return that; what was begun there is
-    gone on with. `private` is where the salts and the trainer's key are now, if not where the run had them. `loop`
-    trains a loop of one's own (govern.py).
+    """Make the run without the target in a directory of its own, and return that; a deletion begun there is continued.
 
-    Raises `RunError` for a run that did not end, and where data, documents, machine, versions or code are others;
-    `ProvenanceError` for documents that are not to be believed; KeyboardInterrupt as `execute` does.
+    Args:
+        old: the directory of the run.
+        target: what to leave out.
+        route: how: by structure, or by replay from a step (`runlog.forecast`).
+        to: the parent of the new directory.
+        data: the directory of data sets.
+        private: where the salts and the trainer's key are now, if not where the run had them.
+        on_progress: gets steps done and steps in all.
+        loop: the function that trains, for the run of a custom loop (govern.py).
+
+    Raises `RunError` for a run that did not end, and for other data, documents, machine, versions or code;
+    `ProvenanceError` for documents that cannot be trusted; KeyboardInterrupt as `execute` does.
     """
+    # --- the old run, which has to be finished ---
     ledger = RunLedger(old)
     record = read_record(ledger)
     if ledger.outline.end is None:
         raise RunError(f"run {record.run_id}: unfinished: its ledger has no end; let it end first")
     if stopped := stopped_early(ledger):
         raise RunError(f"run {record.run_id}: {stopped}")
+    # --- the new one: its plan, its directory, and where it begins ---
     new = counterfactual(record, target)
-    documents = replace(read_copies(old), quarantine=quarantine_content(ledger))
-    if private is not None:
-        documents = replace(documents, private=private.resolve())
-    if Path(new.run_id).name != new.run_id:
+    documents = papers_of(ledger, private)
+    if Path(new.run_id).name != new.run_id:  # a record may be forged: "../.." must not lead elsewhere
         raise RunError(f"run {record.run_id!r:.200}: no name of a directory")
     directory = to / new.run_id
     checkpoint = ledger.ledger.checkpoint()
@@ -108,11 +115,13 @@ def delete(
         begins=route.start,
         state=None,
     )
+    # --- by structure: nothing is trained ---
     if route.level == "G2":
         with rundir.locked(directory, what=f"run {new.run_id}"):
             if not _begun(directory, origin) or not is_whole(directory, new):
                 drop(ledger, directory, new, origin, documents, dropped=route.dropped)
         return directory
+    # --- by replay, of a custom loop: from its first step ---
     if not isinstance(new, RunRecord) or not isinstance(record, RunRecord):
         assert isinstance(new, LoopRecord)
         if loop is None:
@@ -122,6 +131,7 @@ def delete(
                 refuse_elsewhere(old, record)
                 train_without(directory, new, loop, documents, origin)
         return directory
+    # --- by replay, of a recipe: from the newest state without influence ---
     if not _begun(directory, origin):
         refuse_elsewhere(old, record)
         built = build_loop(new, data=data, documents=documents)
@@ -131,6 +141,8 @@ def delete(
                 start = start_in(new)
                 if start is not None:
                     keep_start(kept_in(documents, start), start, directory)
+                # The plan is the last file: until it is there a crash leaves a directory that is begun again, and
+                # from then on `execute` can finish the run.
                 keep(documents, directory)
                 _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
                 write_origin(directory, replace(origin, state=state))
@@ -140,7 +152,7 @@ def delete(
 
 
 def refuse_elsewhere(old: Path, record: Plan) -> None:
-    """Raise `RunError` with all that is otherwise here than where the run was trained and may decide its bits."""
+    """Raise `RunError` with every difference between here and where the run was trained that may change its bits."""
     differing = [difference for difference in elsewhere(old, record) if difference.what not in IMMATERIAL]
     if differing:
         listed = "; ".join(
@@ -159,14 +171,16 @@ def _begun(directory: Path, origin: Origin) -> bool:
     if replace(begun, state=None) != origin:
         raise RunError(
             f"{directory}: begun as another deletion, {begun.level} from step {begun.begins} of"
-            f" {begun.run}, whose ledger had {begun.ledger.size} entries: move it away to delete anew"
+            f" {begun.run}, whose ledger had {begun.ledger.size} entries: move it away to start over"
         )
     return True
 
 
 def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> TrainingState | None:
-    """Return the state that was kept after so many steps; None for the initial one. Raises `RunError` for a checkpoint
-    that is not what the ledger has on record: nothing else vouches for it."""
+    """Return the state of the checkpoint after this many steps; None for the initial one.
+
+    Raises `RunError` for a checkpoint whose state is not the one in the ledger: nothing else vouches for it.
+    """
     if not step:
         return None
     checkpoint = load_checkpoint(_kept_at(ledger.run, step), run_id=run_id)
@@ -180,14 +194,15 @@ def _state_at(ledger: RunLedger, loop: Loop, *, run_id: str, step: int) -> Train
 
 
 def _take_over(old: Path, directory: Path, *, old_id: str, new_id: str, step: int) -> None:
-    """Copy what the old run kept up to this step as the new run's own; times start at zero."""
+    """Copy the old run's kept checkpoints and measurements up to this step, as the new run's own; times start at
+    zero."""
     (directory / rundir.PRIVATE).mkdir(mode=0o700, exist_ok=True)
     for number in (kept_step for kept_step in kept(old) if kept_step <= step):
         checkpoint = load_checkpoint(_kept_at(old, number), run_id=old_id)
         head = metrics_bytes(checkpoint)
         mine = replace(checkpoint, plain={"offset": head})
         save_checkpoint(directory / rundir.KEPT, mine, run_id=new_id, keep=None)
-        if number == step:
+        if number == step:  # the checkpoint that `execute` resumes from, and the measurements that belong to it
             rundir.write_bytes(directory / rundir.METRICS, (old / rundir.METRICS).read_bytes()[:head])
             save_checkpoint(directory / rundir.CHECKPOINT, mine, run_id=new_id)
 
@@ -204,10 +219,19 @@ TRAIN_LOSS = "train_loss"
 def drop(
     old: RunLedger, to: Path, record: Plan, origin: Origin, documents: Documents, *, dropped: Collection[str]
 ) -> None:
-    """Write the run without these regions into its directory, its record, its ledger and a recipe's result last.
+    """Write the run without these regions into its directory.
+
+    Args:
+        old: the ledger of the old run, which has ended.
+        to: the new directory.
+        record: the plan of the new run.
+        origin: where it comes from, but for the state.
+        documents: govern it; the directory gets copies.
+        dropped: names of the sealed regions to leave out.
 
     Raises `RunError` for a model that is not the one that the old ledger ends with.
     """
+    # --- the state that is kept ---
     ended = read_ended(old)
     policy = read_policy(old)
     sealed = () if policy is None else policy.sealed
@@ -216,9 +240,10 @@ def drop(
     parameters, buffers, optimizer = kept.roots
     end = ended.end.entry
     state = TrainingState(parameters=parameters, buffers=buffers, optimizer=optimizer, random=end.state.random)
+    # --- its files; the ledger and a recipe's result last, since `is_whole` goes by them ---
     keep(documents, to)
     rundir.write_bytes(to / rundir.ENVIRONMENT, (old.run / rundir.ENVIRONMENT).read_bytes())
-    if (old.run / rundir.METRICS).exists():  # a loop of one's own measures by itself
+    if (old.run / rundir.METRICS).exists():  # a custom loop has none: it measures for itself
         rundir.write_bytes(to / rundir.METRICS, _metrics(old.run / rundir.METRICS))
     _write_model(old.run, to, record, kept, sealed_gone=dropped)
     write_origin(to, replace(origin, state=state))
@@ -229,13 +254,14 @@ def drop(
 
 
 def is_whole(to: Path, record: Plan) -> bool:
-    """Return whether all of a run that a deletion makes was written."""
+    """Return whether a run that a deletion makes was written completely."""
     if isinstance(record, RunRecord):
         return (to / rundir.RESULT).exists()
     return (to / rundir.LEDGER / CHECKPOINT).exists() and History(to / rundir.LEDGER).ended()
 
 
 def _write_model(old: Path, to: Path, record: Plan, kept: Tensors, *, sealed_gone: Collection[str]) -> None:
+    """Write the model without these regions. Raises `RunError` unless it has exactly the kept tensors."""
     expected = kept.parameters | kept.buffers
     model = ModelFile(old / rundir.MODEL / WEIGHTS)
     model.write_without(model.entries.keys() - expected.keys(), to / rundir.MODEL / WEIGHTS)
@@ -244,8 +270,10 @@ def _write_model(old: Path, to: Path, record: Plan, kept: Tensors, *, sealed_gon
         raise RunError(f"{model.path}: not the model that the ledger ends with: {fault}")
     card = read_card(old / rundir.MODEL / CARD)
     sealed = tuple(region for region in card.sealed if region.name not in sealed_gone)
+    # An adapter that is not in the card is not built. A sealed module is part of the model's own structure, so the card
+    # lists it as absent.
     gone = (region for region in card.sealed if region.name in sealed_gone and region.module)
-    absent = (*card.absent, *gone)  # an adapter that is not in the card is not built; a module is the model's own
+    absent = (*card.absent, *gone)
     write_card(to / rundir.MODEL / CARD, replace(card, run=record.run_id, sealed=sealed, absent=absent))
 
 
@@ -275,7 +303,8 @@ def _write_ledger(
 
 
 def _metrics(path: Path) -> bytes:
-    """Return the lines of `metrics.jsonl` but for those of the training loss. Raises `RunError` for what is none."""
+    """Return the lines of `metrics.jsonl` except for those of the training loss. Raises `RunError` for a damaged
+    file."""
     lines = path.read_bytes().splitlines(keepends=True)
     try:
         return b"".join(line for line in lines if json.loads(line)["metric"] != TRAIN_LOSS)
@@ -306,12 +335,12 @@ class Compared:
     run: str
     steps: int  # trained
     tensors: int  # compared
-    differing: tuple[str, ...]  # names, with what is wrong
+    differing: tuple[str, ...]  # names of tensors, with the difference
     steps_watched: int = 0  # optimiser steps around which tensors that admitted no class were compared
 
     @property
     def equal(self) -> bool:
-        """Return whether the new run ended with what the counterfactual ends with, all of it."""
+        """Return whether the new run ended with exactly the tensors that the counterfactual ends with."""
         return not self.differing
 
 
@@ -325,14 +354,23 @@ def train_counterfactual(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     loop: OwnLoop | None = None,
 ) -> Compared:
-    """Train the plan of the run in this directory from step 0, and compare. `dropped` are the tensors that a deletion
-    by structure took out, which the counterfactual has untrained. `loop` trains a loop of one's own (govern.py).
+    """Train the plan of the run in this directory from step 0, and compare.
 
-    `private` is where the salts of the tags are now, if not where the run had them. Raises `RunError` for a run without
-    a plan or without this data, `LedgerError` for one that has not ended. That something differs is no error.
+    Args:
+        new: the directory of the run that a deletion made.
+        dropped: tensors that a deletion by structure took out; the counterfactual still has them, untrained.
+        data: the directory of data sets.
+        private: where the salts of the tags are now, if not where the run had them.
+        on_environment: gets the differences in machine and software before anything is trained.
+        on_progress: gets steps done and steps in all.
+        loop: the function that trains, for the run of a custom loop (govern.py).
+
+    Raises `RunError` for a run without a plan or without this data, `LedgerError` for one that has not ended. A
+    difference is no error.
     """
     ledger = RunLedger(new)
     record, expected = read_record(ledger), read_ended(ledger).tensors
+    # --- a custom loop: its owner's function trains ---
     if isinstance(record, LoopRecord):
         if loop is None:
             raise RunError(f"run {record.run_id}: {NO_CODE}")
@@ -341,11 +379,10 @@ def train_counterfactual(
         with tempfile.TemporaryDirectory(prefix="explorer-") as scratch:
             trained, reference = trained_without(new, record, loop, private=private, scratch=Path(scratch))
         return _compared(ledger, trained, expected, reference, dropped=dropped)
-    documents = documents_in(new, record)
+    # --- a recipe: its loop, with blank rows and guarded optimisers ---
+    documents = documents_in(new, record, private=private)
     if documents is None:
         raise LedgerError(f"run {record.run_id}: governed by no documents: nothing can have been left out of it")
-    if private is not None:
-        documents = replace(documents, private=private.resolve())
     environment = elsewhere(new, record)
     on_environment(environment)
     built = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
@@ -359,9 +396,10 @@ def train_counterfactual(
 
 
 def _compared(
-    new: RunLedger, found: Tensors, expected: Tensors, reference: Reference, *, dropped: Collection[str]
+    new: RunLedger, trained: Tensors, expected: Tensors, reference: Reference, *, dropped: Collection[str]
 ) -> Compared:
-    states = [without_bookkeeping(tensors, new.genesis) for tensors in (found, expected)]
+    """Compare the tensors, without the state that methods keep about classes, one of which the old run had."""
+    states = [without_bookkeeping(tensors, new.genesis) for tensors in (trained, expected)]
     mine, theirs = ({**state.parameters, **state.buffers, **state.optimizer} for state in states)
     mine = {name: leaf for name, leaf in mine.items() if name in theirs or name not in dropped}
     return Compared(
@@ -382,7 +420,7 @@ def _trained(
     data: Path | None,
     on_progress: Callable[[int, int], None],
 ) -> Tensors:
-    """Return what the loop comes to at its end; its ledger goes into the scratch directory, signed by a
+    """Train the loop to its end and return its tensors; its ledger goes into the scratch directory, signed by a
     throw-away key."""
     keep_environment(scratch, recorded=False)
     with recording(loop, record, recipe_of(record), scratch, documents, data=data, rehearsal=True):

@@ -1,6 +1,6 @@
 """`explorer.govern` and `explorer.replay`: custom training loops under signed documents, and their replay.
 
-A run of `explorer.govern` keeps no code. Where the loop is a function of what governs it, it can be called again:
+A run of `explorer.govern` keeps no code. A loop that is a function of `govern` can be called again:
 
     def train(govern=explorer.govern):
         torch.manual_seed(0)
@@ -10,7 +10,7 @@ A run of `explorer.govern` keeps no code. Where the loop is a function of what g
             model, optimizer, examples=examples, documents="governed", policy="half-depth",
             ledger="runs/own/mine", steps=100,
         ) as governed:
-            for rows in batches():                        # the same ones each time
+            for rows in batches():                        # the same ones in every call
                 governed.step(rows, losses)
 
     train()
@@ -19,9 +19,9 @@ A run of `explorer.govern` keeps no code. Where the loop is a function of what g
 The function gets another `govern`, of the same signature, which takes the run's own documents and writes nothing: every
 entry has to be the one that the ledger has next. The same function trains the run that never had a class, for a
 deletion by replay (G3) and for the counterfactual of a certificate; then the places of that class in the batches are
-empty. It always begins with its first step, since the states of such a loop are its owner's.
+empty. It always begins with its first step, since the checkpoints of such a loop are its owner's.
 
-No file names a function to be called: the caller says which, so that a run's directory executes nothing.
+No file names the function to call: the caller does, so that a run's directory executes nothing.
 """
 
 import hashlib
@@ -54,7 +54,6 @@ from explorer.governance.custom_loop import Governed
 from explorer.governance.journal import Journal, erased, read_secrets
 from explorer.governance.recorder import Recorder, beginning, tensors_of
 from explorer.governance.routing import Routing
-from explorer.governance.spool import ALL
 from explorer.note import Signer
 from explorer.recipes.choice import choose, written
 from explorer.run_files import LoopRecord, listed_methods
@@ -78,7 +77,7 @@ from explorer.training.replay import (
 )
 from explorer.training.run import EXAMPLES, check_types, class_name, write_own
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's name
 
 
 def govern(
@@ -94,20 +93,26 @@ def govern(
     every: int = 50,
     methods: Sequence[Method] = (),
 ) -> Governed:
-    """Put a model and its optimiser under a signed policy, and everything they do into a ledger.
+    """Put a model and its optimiser under a signed policy, and record every step in a ledger.
 
-    `examples` are the training examples that were tagged (`explorer.tag`); `documents` is the directory with trust,
-    taxonomy, tags and policies (governance/documents.py), `policy` the name of one of these; `ledger` becomes the run's
-    directory, with the ledger in it; `steps` is how many there will be, since policies speak of shares of training;
-    every so many of them the whole state goes on record. The finished model stays in the run's `model/`, from where
-    `explorer.load_model(directory, into=MODEL)` gives it back. Further `methods` act as well. Gradients are clipped by
-    one of them, since a norm over everything would carry one class's gradients into the steps of others:
+    Args:
+        model: any module; its regions are sealed in place.
+        optimizer: of its parameters. Gradients are clipped by a method (below), since a norm over everything would
+        carry
+            one class's gradients into the steps of others.
+        examples: the training examples that were tagged (`explorer.tag`).
+        documents: the directory with trust file, taxonomy, tags and policies (runlog/documents.py).
+        policy: the name of one of the policies.
+        ledger: the run's directory, which gets the ledger and the finished model: `explorer.load_model(directory,
+            into=MODEL)` loads it.
+        steps: how many there will be, since policies speak of fractions of training.
+        seed: of the draws of sealed regions and of methods.
+        every: how many steps lie between two records of the whole state.
+        methods: act as well, such as `explorer.methods.gradient_clipping.GradientClipping(threshold=1.0)`.
 
-        methods=[GradientClipping(threshold=1.0)]        (explorer.methods.gradient_clipping)
-
-    Raises `ProvenanceError` for documents, tags or a key that are not to be believed, `DataError` for examples that no
-    tag can be about, `RecipeError` for what cannot be governed, an optimiser that moves tensors by the gradients of
-    others among them, and for a ledger that is there already.
+    Raises `ProvenanceError` for documents, tags or a key that cannot be trusted, `DataError` for examples that cannot
+    be tagged, and `RecipeError` for a model, methods or an optimiser that cannot be governed, such as one that moves a
+    tensor by the gradients of others, and for a ledger that exists already.
     """
     run = Path(ledger)
     if not NAME.fullmatch(run.name):
@@ -115,7 +120,7 @@ def govern(
             f"ledger: found {run.name!r}, expected a directory named in letters, digits, '_', '.' and '-'"
         )
     if (run / rundir.LEDGER).exists():
-        raise RecipeError(f"ledger: {run}: there is one already; a loop of one's own begins a new one each time")
+        raise RecipeError(f"ledger: {run}: there is one already; a custom loop begins a new one each time")
     papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
 
     def open_journal(given: Given, state: State) -> Journal:
@@ -161,8 +166,16 @@ def governed(
     keep_model: Callable[[Given, State], None],
     shown: Callable[[Given], Split] = lambda given: given.examples,
 ) -> Governed:
-    """Return the loop under these documents. `open_journal` says where it is written, once the layers are known, and
-    `shown` which examples it is handed. Raises as `govern` does."""
+    """Return the loop under these documents; the arguments not listed are those of `govern`, which also lists the
+    errors.
+
+    Args:
+        papers: the documents, read.
+        routing: the method that routes, with the policy and what is left out.
+        open_journal: opens the ledger, once the model's layers are known.
+        keep_model: keeps the finished model, before the ledger records the end.
+        shown: returns the examples that the loop reads.
+    """
     for what, count in (("steps", steps), ("every", every)):
         if count < 1:
             raise RecipeError(f"{what}: found {count}, expected 1 or more")
@@ -196,8 +209,17 @@ def begin(
     signer: Signer | None = None,
     origin: Origin | None = None,
 ) -> Journal:
-    """Begin the directory and the ledger of a run, or go on with them. It is signed by the trainer, if not by
-    `signer`; a run that a deletion made has an origin."""
+    """Begin the directory and the ledger of a run, or continue them.
+
+    Args:
+        run: the directory.
+        record: the plan of the run.
+        papers: the documents; the directory gets copies.
+        given: the checked inputs.
+        state: of the loop, at step 0.
+        signer: of the ledger; None: the trainer.
+        origin: of a run that a deletion made.
+    """
     signer = signer or signer_of(record.run_id, papers, given.credentials.trust)
     run.mkdir(parents=True, exist_ok=True)
     keep(papers, run)
@@ -212,7 +234,7 @@ def begin(
 def identity_of(
     model: nn.Module, optimizer: Optimizer, methods: Sequence[Method], *, steps: int, seed: int
 ) -> dict[str, Any]:
-    """Return what is known of a loop that is the caller's, as `LoopRecord` has it."""
+    """Return what can be recorded of a loop whose code is the caller's, as `LoopRecord` has it."""
     recipe = {
         "model": class_name(model),
         "optimizer": type(optimizer).__name__,
@@ -223,13 +245,13 @@ def identity_of(
 
 
 def _genesis(state: State, run: Path, record: LoopRecord, given: Given) -> Genesis:
-    """Return the first entry of the loop's ledger. As its recipe it names what is known of the loop."""
+    """Return the first entry of the loop's ledger."""
     data = _manifest(given.examples)
     return genesis_of(state, run, record, given.credentials, methods=given.methods, source=EXAMPLES, data=data)
 
 
 def _manifest(examples: Split) -> str:
-    """SHA-256 over the contents of all examples, in their order."""
+    """Return the SHA-256 over the digests of all examples, in order."""
     total = hashlib.sha256()
     for index in range(len(examples)):
         total.update(hashlib.sha256(examples.content(index)).digest())
@@ -240,26 +262,27 @@ def _manifest(examples: Split) -> str:
 
 
 class Reference:
-    """A training run that does not trust the code that trains to keep the target out.
+    """A training run that does not rely on the training code to keep the target out.
 
-    A fault in that code may be in both runs that are compared, which then agree. So three things are taken out of its
-    hands. The target's rows are blank (`blank`), so that code which reads them anyhow arrives elsewhere. A region to
-    which a step admits no class has no optimiser step at all, and a tensor to which it admits none has no gradient, not
-    even one of zeros, under which decay and momentum continue. Around each optimiser step such tensors, and the
-    optimiser's state for them, are compared bit for bit.
+    A fault in that code may be in both runs that are compared, which then agree. So three safeguards lie outside of it:
+
+    - The target's rows are blank (`blank`), so that code which reads them nevertheless ends with another model.
+    - A region to which a step admits no class has no optimiser step at all, and a tensor to which it admits none has no
+      gradient: with a gradient of zeros decay and momentum would continue.
+    - Around each optimiser step such tensors, and the optimiser's state for them, are compared bit for bit.
     """
 
     def __init__(self, state: State) -> None:
-        """Changes the optimisers of this training in place; it is at step 0."""
+        """Guard the optimisers of this training, in place. It is at step 0."""
         self.moved: list[str] = []  # tensors that moved in a step that admitted no class to them, in words
-        self.watched = 0
+        self.watched = 0  # optimiser steps around which tensors were compared
         self._state = state
         for region in state.regions.values():
             for optimizer in region.optimizers:
                 self._guard(region, optimizer)
 
     def _guard(self, region: Region, optimizer: Optimizer) -> None:
-        """Replace the optimiser's step. By a method, since schedules bind again what they find there."""
+        """Replace the optimiser's step by a bound method, since torch's schedulers unbind and rebind `step`."""
         step = optimizer.step
 
         def guarded(this: Optimizer) -> None:
@@ -269,34 +292,32 @@ class Reference:
 
     def _step(self, region: Region, optimizer: Optimizer, step: Callable[[], None]) -> None:
         admitted = {name for share in self._state.shares if len(share.slots) for name in share.parameters}
-        closed = {
-            name: closed_parameter for name, closed_parameter in region.parameters.items() if name not in admitted
-        }
+        closed = {name: parameter for name, parameter in region.parameters.items() if name not in admitted}
         for parameter in closed.values():
             parameter.grad = None
         if len(closed) == len(region.parameters):
             return
-        before = {name: _seen(optimizer, closed_parameter) for name, closed_parameter in closed.items()}
+        before = {name: _copied(optimizer, parameter) for name, parameter in closed.items()}
         step()
         self.watched += bool(closed)
         for name, parameter in closed.items():
-            if not _same(before[name], _seen(optimizer, parameter)):
+            if not _same(before[name], _copied(optimizer, parameter)):
                 self.moved.append(
-                    f"{name}: moved in step {self._state.step}, or what the optimiser remembers for it did, and nobody"
-                    " in the batch was admitted to it"
+                    f"{name}: moved in step {self._state.step}, or its optimiser state did, and no class in the batch"
+                    " was admitted to it"
                 )
 
 
 def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
-    """Return the examples with zeros in place of these."""
+    """Return the examples with zeros in place of those that are gone."""
     rows = torch.from_numpy(gone)
     inputs, labels = examples.inputs.clone(), examples.labels.clone()
     inputs[rows], labels[rows] = 0, 0
     return Split(inputs=inputs, labels=labels)
 
 
-def _seen(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
-    """Return a parameter and what the optimiser remembers for it."""
+def _copied(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
+    """Return a copy of a parameter and of its optimiser state."""
     state = {
         key: value.clone() if isinstance(value, Tensor) else value
         for key, value in optimizer.state.get(parameter, {}).items()
@@ -311,12 +332,12 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
     )
 
 
-# --- executed again ---
+# --- execution by a function of the owner ---
 
 OwnLoop = Callable[[Callable[..., Governed]], object]
-"""A training loop that governs by what it is handed; what it returns is not looked at."""
+"""A training loop that takes `govern` as its argument; its result is ignored."""
 
-COMPARED = ("data", "initial", "classes", "layers", "shared")  # of the first entry; the others are the documents'
+COMPARED = ("data", "initial", "classes", "layers", "shared")  # of the first entry; the rest follows from documents
 
 
 def replay(
@@ -328,11 +349,16 @@ def replay(
 ) -> Replayed:
     """Execute a run of `explorer.govern` again, from its first step to its end, and compare it with its ledger.
 
-    `private` is where the salts of the tags are now, if not where the run had them. `on_environment` is told what
-    differs here before anything is executed. Raises `RunError` for a run of a recipe, and for a function that does not
-    come to the end of what is on record; what the loop itself raises comes through. That something differs is no
-    error, but in the report.
+    Args:
+        directory: of the run.
+        loop: the function that trained it.
+        private: where the salts of the tags are now, if not where the run had them.
+        on_environment: gets the differences in machine and software before anything is executed.
+
+    Raises `RunError` for a run of a recipe, and for a function that ends before the record does; errors of the loop
+    itself come through. A difference is no error: it is in the report.
     """
+    # --- the run as it is on record ---
     run = Path(directory)
     ledger = RunLedger(run)
     record, genesis = _loop_record(ledger), ledger.genesis
@@ -346,42 +372,40 @@ def replay(
     sealed = frozenset(path for path in genesis.classes if policy is not None and policy.is_confidential(path))
     comparison = Comparison(run / rundir.LEDGER, commitments(genesis, missing, confidential=sealed))
 
+    # --- execution, with a journal that compares and writes nothing ---
     def open_journal(given: Given, state: State) -> Journal:
         _compare_first(record, given, genesis, _genesis(state, run, record, given), beginning(state))
         leaves = given.credentials.leaves
         return Journal(comparison, genesis=genesis, secrets=secrets, leaves=leaves, spool=None, confidential=sealed)
 
     difference: Difference | None = None
-    again = _Again(record, _papers(ledger, private), open_journal)
+    again = _Again(record, papers_of(ledger, private), open_journal)
     try:
         loop(again)
     except Differs as caught:
         difference = caught.difference
-    counts = comparison.counts
-    ended = counts.get("end", 0) == 1 or ledger.outline.end is None
-    if difference is None and (counts.get("step", 0) < ledger.steps or not ended):
-        raise RunError(f"run {record.run_id}: the loop ended after {counts.get('step', 0)} of {ledger.steps} steps")
-    return Replayed(
+    # A loop that ends early differs from the ledger in nothing that it did.
+    done = comparison.counts.get("step", 0)
+    ended = comparison.counts.get("end", 0) == 1 or ledger.outline.end is None
+    if difference is None and (done < ledger.steps or not ended):
+        raise RunError(f"run {record.run_id}: the loop ended after {done} of {ledger.steps} steps")
+    return comparison.report(
         run=record.run_id,
         first=0,
         last=ledger.steps,
         start=0,
         source=INITIAL,
         environment=environment,
-        entries=sum(counts.values()) - counts.get("blobs", 0),
-        steps=counts.get("step", 0),
-        states=counts.get("state", 0),
-        blobs=counts.get("blobs", 0),
-        secrets_missing=tuple(sorted(missing)),
-        sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+        missing=missing,
+        sealed=sealed,
         difference=difference,
     )
 
 
 def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents, origin: Origin) -> None:
-    """Train the run of this record from its first step into its directory; begun there, it is resumed.
+    """Train the run of this record from its first step into the directory `to`, or continue it there.
 
-    Raises as the loop does, and `RunError` for one that is not the recorded one or does not come to its end.
+    Raises the loop's errors, and `RunError` for a loop that is not the recorded one or ends early.
     """
 
     def open_journal(given: Given, state: State) -> Journal:
@@ -399,11 +423,11 @@ def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents
 def trained_without(
     run: Path, record: LoopRecord, loop: OwnLoop, *, private: Path | None, scratch: Path
 ) -> tuple[Tensors, Reference]:
-    """Return what the run of this record ends with, trained here from its first step as `Reference` says. Its ledger
-    goes into the scratch directory, signed by a throw-away key."""
+    """Train the run of this record here, from its first step and under a `Reference`; return the tensors that it ends
+    with, and the reference. Its ledger goes into the scratch directory, signed by a throw-away key."""
     ended: list[Tensors] = []
     watching: list[Reference] = []
-    papers = _papers(RunLedger(run), private)
+    papers = papers_of(RunLedger(run), private)
 
     def open_journal(given: Given, state: State) -> Journal:
         _check_identity(record, given)
@@ -423,7 +447,7 @@ def trained_without(
 
 
 class _Again:
-    """Stand-in for `explorer.govern`, which a loop calls in its place."""
+    """Substitute for `explorer.govern` that governs by the documents of a recorded run."""
 
     def __init__(
         self,
@@ -451,7 +475,8 @@ class _Again:
         every: int = 50,
         methods: Sequence[Method] = (),
     ) -> Governed:
-        """Return as `explorer.govern`; documents, policy and ledger are the run's own."""
+        """Govern the loop as `explorer.govern` does; `documents`, `policy` and `ledger` are ignored for the run's
+        own."""
         if self._governed is not None:
             raise RecipeError("the loop governs a second time: expected a function that trains one run")
         self._governed = governed(
@@ -471,7 +496,7 @@ class _Again:
         return self._governed
 
     def check_ended(self) -> None:
-        """Raise `RunError` for a loop that did not do the steps that it had announced."""
+        """Raise `RunError` for a loop that did fewer steps than it had announced."""
         done = 0 if self._governed is None else self._governed.state.step
         planned: Any = self._record.identity.get("steps")
         if done != planned:
@@ -481,17 +506,21 @@ class _Again:
 def _loop_record(ledger: RunLedger) -> LoopRecord:
     record = read_record(ledger)
     if not isinstance(record, LoopRecord):
-        raise RunError(f"run {record.run_id}: of a recipe, which says all by itself: explorer replay {ledger.run}")
+        raise RunError(f"run {record.run_id}: of a recipe, which needs no function: explorer replay {ledger.run}")
     return record
 
 
-def _papers(ledger: RunLedger, private: Path | None) -> Documents:
+def papers_of(ledger: RunLedger, private: Path | None) -> Documents:
+    """Return the run's copies of its documents, with the quarantine that its ledger records.
+
+    `private` is where the salts and the trainer's key are now, if not where the run had them.
+    """
     papers = replace(read_copies(ledger.run), quarantine=quarantine_content(ledger))
     return papers if private is None else replace(papers, private=private.resolve())
 
 
 def _routing(record: LoopRecord) -> Routing:
-    """Return the routing of the record, what it leaves out included."""
+    """Return the routing of the record, including what it leaves out."""
     for method in listed_methods(record):
         if ROUTING in method:
             return choose({ROUTING: Routing}, dict(method), kind="method", where=f"run {record.run_id}")
@@ -512,11 +541,11 @@ def _differing(record: LoopRecord, given: Given) -> list[tuple[str, str, str]]:
 
 
 def _compare_first(
-    record: LoopRecord, given: Given, expected: Genesis, found: Genesis, contents: dict[str, bytes]
+    record: LoopRecord, given: Given, expected: Genesis, here: Genesis, contents: dict[str, bytes]
 ) -> None:
-    """Raise `Differs` where the first entry would have been another one."""
+    """Raise `Differs` where the first entry would be another one here."""
     pairs = [(f"recipe: {name}", then, now) for name, then, now in _differing(record, given)]
-    pairs += [(name, str(getattr(expected, name)), str(getattr(found, name))) for name in COMPARED]
+    pairs += [(name, str(getattr(expected, name)), str(getattr(here, name))) for name in COMPARED]
     blobs = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     pairs += [(f"blobs.{name}", blob.sha256, blobs[name]) for name, blob in expected.blobs.items() if name in blobs]
     for name, then, now in pairs:
@@ -529,12 +558,12 @@ def _compare_first(
 def load_loop(named: str) -> OwnLoop:
     """Return the function that `module:function` names. Raises `RunError` where there is none.
 
-    Importing a module executes it: this is for names that the caller gives, and never for one that a file has.
+    Importing a module executes it, so the name has to come from the caller, never from a file.
     """
     module, _, name = named.partition(":")
     if not module or not name:
         raise RunError(f"--loop: found {named!r:.100}, expected MODULE:FUNCTION, such as mine:train for mine.py here")
-    sys.path.insert(0, "")
+    sys.path.insert(0, "")  # the working directory, which a console script does not have on its path
     try:
         function = getattr(importlib.import_module(module), name, None)
     except ImportError as error:

@@ -6,9 +6,9 @@ Everything from there on is compared: each step with its slots, counts and commi
 the end of each segment the state of training and the digests of all numbers. Nothing is written. On another machine or
 build the bits may differ without any fault; so the differences in machine and software are reported first.
 
-Commitments need the classes' secrets. Where a secret is gone, or is not the caller's, the numbers are compared by the
-blobs of their segments, and the report lists the commitments that were not compared. Blobs of a confidential class need
-its secret too: without it neither is compared.
+Commitments need the classes' secrets. Where a secret was destroyed or is not available here, the numbers are compared
+by the blobs of their segments, and the report lists the commitments that were not compared. Blobs of a confidential
+class need its secret too: without it neither is compared.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The first thing that came out otherwise."""
+    """First difference between the ledger and the replay."""
 
     entry: int  # its number in the ledger
     kind: str
@@ -69,7 +69,7 @@ class Difference:
 
 
 class Differs(Exception):
-    """Ends the replay."""
+    """Signal that ends a replay at its first difference."""
 
     def __init__(self, difference: Difference) -> None:
         self.difference = difference
@@ -77,7 +77,7 @@ class Differs(Exception):
 
 @dataclass(slots=True)
 class Comparison:
-    """The book of a journal that writes nothing: what is put there has to be what the ledger has next."""
+    """Book of a journal that writes nothing: every entry has to be the one that the ledger has next."""
 
     directory: Path
     uncompared: frozenset[str]  # dotted fields of commitments that cannot be made here
@@ -95,9 +95,11 @@ class Comparison:
         return hashlib.sha256(content).hexdigest()
 
     def put(self, leaf: bytes, *, step: int) -> None:
+        """Compare an entry with the next one of the ledger. Raises `Differs` where they differ."""
         head, expected = read_head(leaf), next(self._recorded, None)
         if expected is None:
             raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
+        # Entries with other bytes may still be equal in every field that can be compared here.
         if leaf != expected.leaf:
             for name, wanted, here in differences(expected.head, head, uncompared=self.uncompared):
                 raise Differs(
@@ -113,15 +115,29 @@ class Comparison:
 
     def close(self) -> None: ...
 
+    def report(self, *, missing: Set[str], sealed: Set[str], **more: Any) -> "Replayed":
+        """Return the report of the replay, of which `more` are further fields.
 
-def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """Field, expected and found value, wherever two entries differ.
+        `missing` are the classes without a secret here, and `sealed` the confidential ones.
+        """
+        return Replayed(
+            entries=sum(self.counts.values()) - self.counts.get("blobs", 0),
+            steps=self.counts.get("step", 0),
+            states=self.counts.get("state", 0),
+            blobs=self.counts.get("blobs", 0),
+            secrets_missing=tuple(sorted(missing)),
+            sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+            **more,
+        )
 
-    Of the fields that are not compared it still counts whether there is a value. A ledger of an earlier version does
-    not commit to sketches: there the blobs alone are compared.
+
+def differences(recorded: Head, replayed: Head, *, uncompared: Collection[str] = ()) -> Iterator[tuple[str, str, str]]:
+    """Yield field, recorded and replayed value, wherever two entries differ.
+
+    A field in `uncompared` differs only if one of the two has no value for it.
     """
-    then, now = _comparable(expected), _comparable(found)
-    if SKETCHES not in expected.fields:
+    then, now = _comparable(recorded), _comparable(replayed)
+    if SKETCHES not in recorded.fields:  # of an earlier version, which has blobs of sketches and no commitments
         now = {name: value for name, value in now.items() if not name.startswith(f"{SKETCHES}.")}
     for name in sorted(then.keys() | now.keys()):
         values = then.get(name, NOTHING), now.get(name, NOTHING)
@@ -130,7 +146,8 @@ def differences(expected: Head, found: Head, *, uncompared: Collection[str] = ()
 
 
 def commitments(genesis: Genesis, classes: Set[str], *, confidential: Set[str]) -> frozenset[str]:
-    """Return the fields of the commitments of these classes and of their sealed blobs, in entries of all kinds."""
+    """Return the fields that need a secret of these classes: their commitments and sealed blobs, in entries of all
+    kinds."""
     numbers = {
         f"{of}.{place}" for of in (NUMBERS, SKETCHES) for place, name in enumerate(genesis.classes) if name in classes
     }
@@ -163,7 +180,7 @@ def _comparable(head: Head) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Elsewhere:
-    """Something about machine or software that was otherwise when the run was recorded."""
+    """Difference in machine or software between the recording and here."""
 
     what: str
     recorded: str
@@ -176,9 +193,9 @@ class Replayed:
 
     run: str
     first: int
-    last: int  # the step behind the last one
-    start: int  # the step that was begun with
-    source: str  # what it was begun from
+    last: int  # exclusive
+    start: int  # the step at which execution began, at or before the first
+    source: str  # of the state that it began with, in words
     environment: tuple[Elsewhere, ...]
     entries: int  # found equal, as the following
     steps: int
@@ -190,7 +207,7 @@ class Replayed:
 
     @property
     def equal(self) -> bool:
-        """Return whether everything came out as it is on record."""
+        """Return whether everything was equal to the record."""
         return self.difference is None
 
 
@@ -202,17 +219,23 @@ def replay(
     private: Path | None = None,
     on_environment: Callable[[tuple[Elsewhere, ...]], None] = lambda environment: None,
 ) -> Replayed:
-    """Execute steps [first, last) of a recorded run again; all that are on record, unless told otherwise.
+    """Execute steps of a recorded run again, and compare them.
 
-    `private` is where the salts of the tags are now, if not where the run had them. `on_environment` is told what
-    differs here before anything is executed.
+    Args:
+        run: the run's directory.
+        steps: the range [first, last); None: all that are on record.
+        data: the directory of data sets.
+        private: where the salts of the tags are now, if not where the run had them.
+        on_environment: gets the differences in machine and software before anything is executed.
+
     Raises `RunError` or `LedgerError` for a run without a ledger, or of other data or documents, and for steps that are
-    not on record. That something differs is no error, but in the report.
+    not on record. A difference is no error: it is in the report.
     """
+    # --- the run as it is on record ---
     ledger = run / rundir.LEDGER
     if ledger.exists() and not (run / rundir.RUN).exists():
         raise RunError(
-            f"{run}: the run of a loop of one's own: only its owner's code executes its steps. Give a function that"
+            f"{run}: the run of a custom loop: only its owner's code executes its steps. Give a function that"
             " trains by the `govern` it is handed: explorer.replay(directory, train) in Python, or --loop MODULE:train"
         )
     record = run_files.read(RunRecord, run / rundir.RUN)
@@ -220,14 +243,14 @@ def replay(
     first, last = _range(ledger, steps, begins=genesis.begins)
     environment = elsewhere(run, record)
     on_environment(environment)
-    documents = documents_in(run, record)
-    if documents is not None and private is not None:
-        documents = dataclasses.replace(documents, private=private.resolve())
+    # --- a loop that writes nothing ---
+    documents = documents_in(run, record, private=private)
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
     secrets = read_secrets(run, genesis)
     missing = erased(secrets, genesis)
     sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
     comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
+    # --- execution; pointless where the first entry differs already ---
     difference = _initial(loop, genesis, record)
     checkpoint = None if difference else newest(run, record.run_id, first)
     if difference is None and genesis.begins > (checkpoint.step if checkpoint else 0):
@@ -240,43 +263,39 @@ def replay(
                 _execute(loop, journal, checkpoint, last)
         except Differs as caught:
             difference = caught.difference
-    counts = comparison.counts
-    return Replayed(
+    return comparison.report(
         run=record.run_id,
         first=first,
         last=last,
         start=checkpoint.step if checkpoint else 0,
         source=f"the checkpoint of step {checkpoint.step}" if checkpoint else INITIAL,
         environment=environment,
-        entries=sum(counts.values()) - counts.get("blobs", 0),
-        steps=counts.get("step", 0),
-        states=counts.get("state", 0),
-        blobs=counts.get("blobs", 0),
-        secrets_missing=tuple(sorted(missing)),
-        sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+        missing=missing,
+        sealed=sealed,
         difference=difference,
     )
 
 
 def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
-    """Return what is otherwise here than where the run was recorded: hardware, packages, Python, our own code."""
+    """Return the differences between here and where the run was recorded: hardware, packages, Python, our own code."""
     then = rundir.read_json(run / rundir.ENVIRONMENT)
     if not isinstance(then, dict):
         raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
     recorded, here = flat(then), flat(machine.environment())
-    if isinstance(record, RunRecord):  # how many threads a loop of one's own had is on no record
+    if isinstance(record, RunRecord):  # the record of a custom loop does not have its threads
         recorded |= flat({"hardware": dataclasses.asdict(record.hardware)})
         hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
         here |= flat({"hardware": hardware})
     return tuple(
         Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
         for name in sorted(recorded.keys() | here.keys())
-        if recorded.get(name, NOTHING) != here.get(name, NOTHING) and name != "code"  # training_code is what decides
+        # The digest of all code is left out: only `training_code` can change a bit.
+        if recorded.get(name, NOTHING) != here.get(name, NOTHING) and name != "code"
     )
 
 
 def newest(run: Path, run_id: str, step: int) -> Checkpoint | None:
-    """Return the newest whole checkpoint at or before this step; None: there is none."""
+    """Return the newest undamaged checkpoint at or before this step; None: there is none."""
     paths = [path for name in (rundir.KEPT, rundir.CHECKPOINT) for path in (run / name).glob("step-*.json")]
     for path in sorted(paths, key=lambda path: path.stem, reverse=True):
         try:
@@ -327,7 +346,7 @@ def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple
 
 
 def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | None:
-    """Return the first entry against the loop at step 0."""
+    """Return the first difference between the first entry and the loop at step 0."""
     session = loop.state.resource(Session)
     pairs: dict[str, tuple[Any, Any]] = {
         "strategy": (genesis.strategy, STRATEGY),
@@ -341,7 +360,7 @@ def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | No
     if genesis.fitted is not None:
         pairs["fitted"] = genesis.fitted, dict(recipe_of(record).dataset.fitted)
     for name, content in beginning(loop.state).items():
-        if name in genesis.blobs:  # ledgers of before have none
+        if name in genesis.blobs:  # ledgers of earlier versions have none
             pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()
     for name, (expected, here) in pairs.items():
         if expected != here:
@@ -355,17 +374,17 @@ def _leaves(loop: Loop) -> Any:
     return leaves_of(tags, examples=len(loop.setting.batches.dataset.train))
 
 
-# --- the step time of a replay that is to come ---
+# --- the step time of a future replay ---
 
-PLACES = 5
+PLACES = 5  # of the range, at which steps are timed
 
 
 def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None) -> Duration:
     """Measure the time of one of these steps without the target: the mean over places of medians and quartiles.
 
-    How fast a step is depends on its place in training, since the policy admits other classes to other layers there,
-    and on the examples that stay out. So the steps themselves are timed, on the machine as it is now.
-    The caller makes sure that nothing else keeps the machine busy. Raises what building the run raises.
+    The speed of a step depends on its place in training, since the policy admits other classes to other layers there,
+    and on the examples that are left out. So the steps themselves are timed, on the machine as it is now. The caller
+    makes sure that nothing else keeps the machine busy. Raises the errors of `build_loop`.
     """
     record = run_files.read_recipe_run(run, what="--profile")
     places = [
@@ -375,6 +394,7 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
     documents = documents_in(run, record)
     with rehearsed(counterfactual(record, target), data=data, documents=documents) as loop:
         counts = [_warm(loop, place) for place in places]
+        # Round after round over all places, so that a machine that drifts drifts for all of them.
         windows = [
             [time_steps(loop, place, count=count) for place, count in zip(places, counts, strict=True)]
             for _ in range(WINDOWS)
@@ -385,6 +405,6 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
 
 
 def _warm(loop: Loop, place: Place) -> int:
-    """Return how often the step fits into a window, once it is warm."""
+    """Warm the step up, and return how often it fits into a window."""
     time_steps(loop, place, count=WARMUP)
     return max(1, round(WINDOW_SECONDS / time_steps(loop, place, count=1)))

@@ -52,9 +52,15 @@ PATIENCE = 10.0  # seconds to wait for another process that holds the run: it ma
 log = logging.getLogger(__name__)
 
 
-def documents_in(directory: Path, record: RunRecord) -> Documents | None:
-    """Return the documents that govern a run, from the copies in its directory; None: nothing governs it."""
-    return read_copies(directory) if "governance" in record.identity else None
+def documents_in(directory: Path, record: RunRecord, *, private: Path | None = None) -> Documents | None:
+    """Return the documents that govern a run, from the copies in its directory; None: nothing governs it.
+
+    `private` is where the salts and the trainer's key are now, if not where the run had them.
+    """
+    if "governance" not in record.identity:
+        return None
+    documents = read_copies(directory)
+    return documents if private is None else dataclasses.replace(documents, private=private.resolve())
 
 
 def build_loop(

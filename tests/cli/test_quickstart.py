@@ -29,7 +29,7 @@ def test_the_quickstart_ends_with_a_governed_run_that_verifies(
 ) -> None:
     run = quickstart.govern(tmp_path / "runs")
     said = capsys.readouterr().out
-    assert "for demonstration: three keys of one party, unencrypted, beside each other" in said
+    assert "for demonstration: three keys of one party, unencrypted, in one directory" in said
     assert (run / "report.html").stat().st_size > 1000 and (run / "report.html").as_uri() in said
     verify = ("ledger", "verify", run / "ledger", "--trust", run / "governance" / "trust.json")
     done = explorer(*verify)

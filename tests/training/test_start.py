@@ -146,8 +146,8 @@ def test_three_generations(base: Path, tuned: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("admit", "message"),
     [
-        ({"open": 1}, "the model was trained on licensed/news, and nothing is said of it"),
-        ({}, "nothing is said of it; expected a weight"),
+        ({"open": 1}, "the model was trained on licensed/news, which has no weight"),
+        ({}, "which has no weight; expected one for it or its branch"),
         ({"open": 1, "licensed": 0}, "licensed/news: found weight 0, and the model was trained on it"),
         ({**EVERYBODY, "licenced": 1}, "unknown class of the model 'licenced'; did you mean"),
         ({**EVERYBODY, "open": 1.5}, r"start: admit\.open: found float 1\.5"),
