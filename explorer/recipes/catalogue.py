@@ -1,4 +1,4 @@
-"""What the methods say about themselves, for people: `explorer methods` and the table in the README."""
+"""The catalogue of methods: what `explorer methods` prints, and the table in the README."""
 
 import inspect
 import json
@@ -24,7 +24,7 @@ SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return everything about one method, as JSON. Raises `RecipeError` for a name that is not in the table."""
+    """Return everything about one method, as JSON. Raises `RecipeError` for an unknown name."""
     if name not in METHODS:
         raise RecipeError(unknown("method", name, METHODS))
     method = METHODS[name]
@@ -98,7 +98,7 @@ def _parameters(method: type[Method]) -> list[dict[str, Any]]:
 
 
 def _type_name(hint: Any) -> str:
-    """Return the type as one writes its values: choices by name, lists by what is in them."""
+    """Return the type in words: choices by name, lists by their elements."""
     kind, inner = get_origin(hint), get_args(hint)
     if kind is Annotated:
         return _type_name(inner[0])
@@ -118,7 +118,7 @@ def _refused(method: type[Method]) -> str:
 
 @cache
 def _measured() -> dict[str, dict[str, Any]]:
-    """Step-time ratios by method and model, as benchmarks/method_cost.py wrote them."""
+    """Return the step-time ratios by method and model, as benchmarks/method_cost.py wrote them."""
     content = resources.files("explorer.methods").joinpath("measured.json").read_text(encoding="utf-8")
     return json.loads(content)["ratios"]
 
@@ -147,6 +147,7 @@ def _meaning(hint: Any) -> str:
 
 def _neutral(method: type[Method]) -> dict[str, Any] | None:
     """Return the parameters that make the method a bit-identical no-op, or None where no such setting exists."""
+    # A method with a required parameter cannot be built here to be asked.
     if any(field.default is MISSING and field.default_factory is MISSING for field in fields(method)):
         return None
     neutral = method().neutral()

@@ -25,9 +25,10 @@ def choose(table: Mapping[str, type[Value]], written: Any, *, kind: str, where: 
 
 
 def check(target: type[Value], parameters: Any, *, where: str) -> Value:
-    """Return the frozen dataclass `target` from its fields, types and ranges checked.
+    """Return the frozen dataclass `target` from its fields, with types and ranges checked.
 
-    Strictly, as JSON: a whole number stands for a fraction, and nothing else stands for anything else.
+    Types are strict, as in JSON: an integer is accepted for a fraction, and nothing else is converted. Raises
+    `RecipeError` that starts with `where`.
     """
     if not isinstance(parameters, Mapping):
         raise RecipeError(f"{where}: found {_shown(parameters)}, expected parameters as a mapping")
@@ -35,6 +36,7 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
     for key in parameters:
         if key not in known:
             raise RecipeError(f"{where}: {unknown('parameter', str(key), known)}")
+    # Through JSON text, because pydantic's strict mode takes a list for a tuple only there.
     text = _json(parameters, where=where)
     try:
         return _adapter(target).validate_json(text, strict=True)
@@ -43,7 +45,7 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"] if part != "function-wrap")
-        path = f"{where}.{key}" if ": " in where else f"{where}: {key}"  # a file's name alone, or a place in it
+        path = f"{where}.{key}" if ": " in where else f"{where}: {key}"  # `where`: a place in a file, or a file
         if first["type"] == "missing":
             raise RecipeError(f"{path}: missing: expected a value") from error
         meaning = _adapter(target).json_schema()["properties"].get(key.partition(".")[0], {}).get("description", "")
@@ -81,8 +83,8 @@ def _listed(parameters: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in parameters.items()}
 
 
-def _shown(found: Any) -> str:
-    return f"{type(found).__name__} {found!r:.80}"
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.80}"
 
 
 def _lowered(message: str) -> str:

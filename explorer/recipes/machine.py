@@ -13,8 +13,8 @@ import torch
 import explorer
 from explorer.run_files import Hardware
 
-# The parts of the package that can change a result. (`recorded` names what came out; if it named it otherwise, nothing
-# would be equal to what is on record.)
+# The parts of the package that can change a result. `runlog` is not among them: it names tensors, and if it named them
+# otherwise, every comparison with the record would fail.
 TRAINING = ("data", "engine", "entries", "governance", "methods", "models", "provenance", "recipes", "training")
 PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "pillow", "pyarrow")
 
@@ -25,18 +25,18 @@ def device() -> torch.device:
 
 
 def hardware(*, threads: int) -> Hardware:
-    """This machine, for runs of that many torch threads."""
+    """Return this machine, for runs of this many torch threads."""
     if torch.cuda.is_available():
         return Hardware(device="cuda", name=torch.cuda.get_device_name(0), threads=threads)
     return Hardware(device="cpu", name=_cpu_name(), threads=threads)
 
 
 def fix_bits(*, threads: int) -> None:
-    """Set, for this process, what decides the last bits beside the hardware: threads, kernels, and a true fp32."""
+    """Set, for this process, what decides the last bits apart from the hardware: threads, kernels, and a true fp32."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it deterministic matrix products raise
-    torch.backends.cudnn.allow_tf32 = False  # on by default, and no fp32
+    torch.backends.cudnn.allow_tf32 = False  # on by default, and it rounds inputs to 10 bits
 
 
 @cache
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict[str, Any]:
-    """`environment.json`: where and with what a run was trained."""
+    """Return the content of `environment.json`: the software and the platform of a run."""
     return {
         "format": 1,
         "python": platform.python_version(),
@@ -72,7 +72,7 @@ def environment() -> dict[str, Any]:
 
 @cache
 def code_digest(parts: tuple[str, ...] = (".",)) -> str:
-    """SHA-256 over the package's own source files in these parts of it: names and contents, in order."""
+    """Return the SHA-256 over the source files in these parts of the package: names and contents, in order."""
     root = Path(explorer.__file__).parent
     total = hashlib.sha256()
     for path in sorted(path for part in parts for path in (root / part).rglob("*.py")):

@@ -32,12 +32,12 @@ class Recipe(Training):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical form."""
+        """Return the SHA-256 of the canonical form."""
         return digest(self.to_mapping())
 
     @classmethod
     def from_mapping(cls, name: str, value: Any, *, where: str) -> Self:
-        """Read what `to_mapping` wrote, or what a person wrote in the same form."""
+        """Read a mapping that `to_mapping` or a person wrote. Raises `RecipeError` that starts with `where`."""
         if not isinstance(value, Mapping):
             raise RecipeError(f"{where}: found {type(value).__name__}, expected a mapping with task, train, methods")
         for key in value:
@@ -75,14 +75,14 @@ def build_recipe(
 
 
 def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method], *, where: str) -> None:
-    """Check that model and methods, in the order of writing, are for this kind of data."""
+    """Check that model and methods are for this kind of data; `methods` in the order of writing, for its messages."""
     shown = f"dataset {dataset.name!r} is {MODALITIES[dataset.modality]}"
     if model.takes != dataset.modality:
         raise RecipeError(
             f"{where}: task.model: {model.name!r} takes {MODALITIES[model.takes]}; {shown}:"
             f" expected {_serving(dataset)}"
         )
-    check_serving(methods, dataset.modality, found=shown, where=where)
+    check_serving(methods, dataset.modality, shown=shown, where=where)
     if model.task != dataset.task:
         raise RecipeError(
             f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"
@@ -91,6 +91,6 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
 
 
 def _serving(dataset: DataSource) -> str:
-    """Return the models for such data."""
+    """Return the models for such data, in words."""
     fitting = (name for name, kind in MODELS.items() if (kind.task, kind.takes) == (dataset.task, dataset.modality))
     return f"one of {', '.join(sorted(fitting))}"

@@ -1,4 +1,4 @@
-"""Settings of training: optimiser, schedule, methods and plain numbers, apart from the task that is trained."""
+"""Settings of training: optimiser, schedule, methods and plain numbers, without the task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -55,9 +55,9 @@ class Training:
 
 
 def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, list[Method]]:
-    """Return the settings as `Training.training` or a person wrote them, and the methods in the order of writing.
+    """Return the settings from the form that `Training.training` writes, and the methods in the order of writing.
 
-    Raises `RecipeError` whose message starts with `where`.
+    Raises `RecipeError` that starts with `where`.
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule")}
@@ -79,14 +79,14 @@ def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, li
     ), chosen
 
 
-def check_serving(methods: Sequence[Method], modality: Modality, *, found: str, where: str) -> None:
-    """Check that the methods, in the order of writing, are for this kind of data; `found` says which data that is."""
+def check_serving(methods: Sequence[Method], modality: Modality, *, shown: str, where: str) -> None:
+    """Check that the methods, in the order of writing, are for this kind of data, which `shown` describes."""
     serving = sorted(name for name, kind in METHODS.items() if modality in kind.modalities and name not in GOVERNED)
     for index, method in enumerate(methods):
         if modality not in method.modalities:
             works = " and ".join(MODALITIES[served] for served in sorted(method.modalities))
             raise RecipeError(
-                f"{where}[{index}]: {method.name!r} works on {works}; {found}; methods for {MODALITIES[modality]}:"
+                f"{where}[{index}]: {method.name!r} works on {works}; {shown}; methods for {MODALITIES[modality]}:"
                 f" {', '.join(serving)}"
             )
 

@@ -261,7 +261,7 @@ def _check_kind(training: Training, inputs: Tensor) -> None:
     shown = f"`batch` gives {inputs.dtype} with rows of shape {tuple(inputs.shape[1:])}"
     kind = modality_of(inputs)
     if kind is not None:
-        check_serving(training.methods, kind, found=shown, where=f"{NAME}: methods")
+        check_serving(training.methods, kind, shown=shown, where=f"{NAME}: methods")
     for method in training.methods if kind is None else ():
         if not {"image", "text"} <= method.modalities:
             raise RecipeError(f"{NAME}: {method.name!r} works on {_words(method)}; {shown}, which is neither")

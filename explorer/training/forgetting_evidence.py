@@ -1,12 +1,13 @@
-"""How models of one plan behave on a class that some of them never had: the measurements behind `analysis.forgetting`.
+"""Behaviour of models of one plan on a class that some of them never had: the measurements behind
+`analysis.forgetting`.
 
 A bench has the network, the data and the loss of one run. The models that it measures are tensors by name: those that
-the run ended with, those of runs without the class (of any seed), those of a deletion, and those of the run whose
-layers that the class trained are put back to where they were before (`localised`). None of these numbers proves that
-anything is deleted.
+the run ended with, those of runs without the class (of any seed), those of a deletion, and those of the run with every
+layer that the class trained put back to its state before (`localised`). None of these numbers proves that anything is
+deleted.
 
 A region is off for every class but its owner. So the run as it is, which its owner uses, is measured on the owner's
-examples with the region on, and all else with every region off.
+examples with the region on, and everything else with every region off.
 
 Shapes: N examples of the class, M others.
 """
@@ -42,12 +43,12 @@ from explorer.training.replay import newest
 from explorer.training.run import build_loop, documents_in
 from explorer.training.run_plan import recipe_of
 
-EXAMPLES = 512  # of the class and of the others that are looked at, evenly spaced over all of them
-PROBES = 128  # of the class's that are looked at before every step of relearning
+EXAMPLES = 512  # of the class, and of the others, evenly spaced over all of them
+PROBES = 128  # of the class, before every step of relearning
 ROWS = 64  # of one forward pass
 STEPS = 200  # of relearning, at most
 RATE = 0.1  # of the recipe's highest learning rate: relearning begins where a schedule ends
-ANY_SEED = ("seed", "hardware", "versions")  # where a reference may be unlike the run
+ANY_SEED = ("seed", "hardware", "versions")  # parts of the identity in which a reference may differ from the run
 
 Tensors = Mapping[str, Tensor]
 
@@ -57,8 +58,8 @@ class Behaviour:
     """Measurements of one model; `analysis.forgetting.Measured`."""
 
     seed: int
-    target_N: np.ndarray  # nats
-    others_M: np.ndarray
+    target_N: np.ndarray  # losses, nats
+    others_M: np.ndarray  # losses, nats
     quality: float
     relearned: int | None  # steps; None: not within `STEPS`
 
@@ -67,7 +68,11 @@ class Bench:
     """The network, the data and the loss of one finished run, for models that have its tensors."""
 
     def __init__(self, run: Path, target: Target, *, data: Path | None = None) -> None:
-        """Raises `RunError` for a run that left no model, has other data here, or was trained on nothing else."""
+        """Build the run's loop and measure how well the finished run knows the target.
+
+        Raises `RunError` for a run that left no model, has other data here, or was trained on nothing but the target.
+        """
+        # --- the run ---
         self._run, self._target = run, target
         self.record = run_files.read_recipe_run(run, what="explorer delete evidence")
         self._recipe = recipe_of(self.record)
@@ -76,6 +81,7 @@ class Bench:
         self._loop: Loop = build_loop(self.record, data=data, documents=documents, elsewhere=True)
         session, batches = self._loop.state.resource(Session), self._loop.setting.batches
         self._initial = _copies(self._loop)
+        # --- the target's regions, its examples, and the others ---
         self._regions: tuple[SealedRegion, ...] = session.routing.policy.sealed if session.routing else ()
         self._own = {
             path: [region.name for region in self._regions if covers(region.branch, path)] for path in target.classes
@@ -86,32 +92,34 @@ class Bench:
         self._others = some(np.flatnonzero(np.isin(codes, known)), EXAMPLES)
         if not len(self._others):
             raise RunError(f"{run}: {target.words}: all that the run was trained on; expected others to retain")
+        # The goal of relearning: the loss of the run as its owner uses it.
         self._goal = self._probe(self._tensors, on=True)
 
     @property
     def sealed(self) -> bool:
-        """Return whether each of the classes has a region of its own, and G0 is something else than the run as it
-        is."""
+        """Return whether each of the classes has a region of its own, so that G0 differs from the run as it is."""
         return all(self._own.values())
 
     def whole(self) -> Behaviour:
-        """Return the run as it is, with the classes' own regions on: all that it learned from them."""
+        """Measure the run as it is, with the classes' own regions on: everything that it learned from them."""
         return self._measured(self._tensors, seed=self.record.seed, on=True)
 
     def switched_off(self) -> Behaviour:
-        """G0: the run as it is, every region off."""
+        """Measure G0: the run as it is, with every region off."""
         return self._measured(self._tensors, seed=self.record.seed)
 
     def ablated(self) -> Behaviour:
-        """G1. Raises `RunError` where the checkpoint that it takes is not there."""
+        """Measure G1 (`localised`). Raises `RunError` where the checkpoint that it takes is not here."""
         tensors = localised(self._run, self._target, self._tensors, initial=self._initial, loop=self._loop)
         return self._measured(tensors, seed=self.record.seed)
 
     def without(self, run: Path) -> Behaviour:
-        """Return a finished run that never had the classes, a reference or what a deletion left. Raises `RunError` for
-        a run that is another one in more than that and its seed."""
+        """Measure a finished run that never had the classes: a reference, or the result of a deletion.
+
+        Raises `RunError` for a run that differs in more than that and `ANY_SEED`.
+        """
         record = run_files.read_recipe_run(run, what="explorer delete evidence")
-        recipe_of(record)
+        recipe_of(record)  # raises for a record that was edited
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):
             if record.identity.get(key) != expected.get(key):
@@ -156,8 +164,8 @@ class Bench:
         return np.concatenate(losses)
 
     def _relearn(self) -> int | None:
-        """Train the shared parameters on the target alone until it is known as well as the run knew it; how many steps
-        that took. Every model has the same batches and draws."""
+        """Train the shared parameters only on the target, and return after how many steps the loss reached the run's
+        own; None: not within `STEPS`. A model that relearns fast had not forgotten."""
         setting, state = self._loop.setting, self._loop.state
         parameters = list(state.regions[SHARED].parameters.values())
         for parameter in parameters:
@@ -166,6 +174,7 @@ class Bench:
         for group in optimizer.param_groups:
             group["lr"] = self._recipe.optimizer.lr * RATE
         rows = np.concatenate(list(self._rows.values()))
+        # The draws depend on the step only, so that all models see the same batches.
         for step in range(STEPS + 1):
             if self._known() <= self._goal:
                 return step
@@ -185,7 +194,7 @@ class Bench:
 
     @torch.no_grad()
     def _put(self, tensors: Tensors) -> None:
-        """Make the network the one of these tensors. Those of regions may be missing: a deletion drops them."""
+        """Load these tensors into the network. Those of regions may be missing: a deletion drops them."""
         for name, tensor in _named(self._loop.setting.model).items():
             given = tensors.get(name)
             if given is None and owner_of(name, self._regions) is not None:
@@ -214,7 +223,7 @@ def finished(run: Path) -> dict[str, Tensor]:
 
 
 def some(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return at most so many of the rows, evenly spaced.
+    """Return at most `most` of the rows, evenly spaced.
 
     >>> some(np.arange(10), 4)
     array([0, 3, 6, 9])
@@ -234,25 +243,34 @@ def _copies(loop: Loop) -> Tensors:
 
 
 def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, loop: Loop) -> Tensors:
-    """Return the tensors that the run ended with, those of layers that admitted the target's classes as they were
-    before the first step in which one did. `loop` is the run's own, of any step.
+    """Return the tensors that the run ended with, but with every layer that admitted one of the target's classes as it
+    was before the first step in which it did.
 
-    This takes out of those layers what the class put in, and what all others did since then too; and it leaves in the
-    other layers what they learned on top of the class. So the result is neither the model without the class nor a
-    deletion: it is measured so that it can be seen for what it is. Raises `RunError` where the checkpoint of that step
-    is not there.
+    Args:
+        run: the directory of the run.
+        target: whose layers are put back.
+        ended: the tensors that the run ended with.
+        initial: those that it began with.
+        loop: the run's own, at any step.
+
+    This removes the class's effect from those layers, together with everything that the other classes did there since;
+    and the other layers keep what they learned on top of the class. So the result is neither the model without the
+    class nor a deletion: it is measured to show how far it falls short. Raises `RunError` where the checkpoint of that
+    step is not here.
     """
     ledger = RunLedger(run)
     admitted = first_admitted(ledger)
     firsts = [step for path in target.classes if (step := admitted[path]) is not None]
     if not firsts:
         return ended
+    # --- layers that some admission table of the run opened to a class of the target ---
     places = [ledger.class_(path) for path in target.classes]
     trained = {
         ledger.genesis.layers[at]
         for table in tables_in_force(ledger)
         for at in np.flatnonzero(table.weights[places].any(axis=0))
     }
+    # --- their tensors, from before its first step ---
     routing = loop.state.resource(Session).routing
     layers = governed_layers(loop.state.model, loop.state.layers, routing.policy.sealed if routing else ())
     back = {name for layer in layers if layer.layer.name in trained for name in (*layer.parameters, *layer.buffers)}
@@ -261,7 +279,7 @@ def localised(run: Path, target: Target, ended: Tensors, *, initial: Tensors, lo
 
 
 def _before(run: Path, run_id: str, step: int, initial: Tensors) -> Tensors:
-    """Return the tensors after so many steps, where the run kept a checkpoint."""
+    """Return the tensors after this many steps, where the run kept a checkpoint."""
     if step == 0:
         return initial
     checkpoint = newest(run, run_id, step)

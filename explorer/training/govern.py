@@ -114,6 +114,7 @@ def govern(
     be tagged, and `RecipeError` for a model, methods or an optimiser that cannot be governed, such as one that moves a
     tensor by the gradients of others, and for a ledger that exists already.
     """
+    # Checked before anything is read: a name with a slash would be another directory, and part of the ledger's origin.
     run = Path(ledger)
     if not NAME.fullmatch(run.name):
         raise RecipeError(
@@ -182,6 +183,7 @@ def governed(
     examples.check()
     check_types(model)
     credentials = check(papers, examples, absent=routing.absent)
+    # Every governed loop routes, measures and records; `ordered` puts the caller's methods between these.
     everything = (routing, Contributions(), Recorder(every=every), *methods)
     identity = identity_of(model, optimizer, everything, steps=steps, seed=seed)
     given = Given(credentials=credentials, examples=examples, methods=everything, identity=identity)
@@ -221,6 +223,7 @@ def begin(
         origin: of a run that a deletion made.
     """
     signer = signer or signer_of(record.run_id, papers, given.credentials.trust)
+    # The genesis has the digest of the environment and of the origin, so these files come before the ledger.
     run.mkdir(parents=True, exist_ok=True)
     keep(papers, run)
     keep_environment(run, recorded=True)
@@ -477,7 +480,7 @@ class _Again:
     ) -> Governed:
         """Govern the loop as `explorer.govern` does; `documents`, `policy` and `ledger` are ignored for the run's
         own."""
-        if self._governed is not None:
+        if self._governed is not None:  # a second run would be compared with entries of the first
             raise RecipeError("the loop governs a second time: expected a function that trains one run")
         self._governed = governed(
             model,

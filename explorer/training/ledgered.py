@@ -244,6 +244,7 @@ def recording(
         yield
         return
     credentials = credentials_of(recipe, documents, data)
+    # A rehearsal never reads the trainer's key: steps are timed where it is not.
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, credentials.trust)
     genesis = genesis_of(
         loop.state,
@@ -313,6 +314,7 @@ def genesis_of(
         start: the model that the run begins with; None: drawn weights.
         fitted: what the dataset fits on its examples; None: not known.
     """
+    # The environment is the file in the directory, not this process's: a resumed run has to give the same first entry.
     environment: Any = rundir.read_json(run / rundir.ENVIRONMENT)
     session, origin = state.resource(Session), read_origin(run)
     return Genesis(

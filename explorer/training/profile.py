@@ -1,15 +1,15 @@
-"""The uncontended step time of recipes, measured phase by phase, and the time of whole runs that follows from it.
+"""Profiles: the uncontended step time of recipes, phase by phase, and the time of whole runs that follows from it.
 
-Runs of a sweep share their machine and slow each other down, so their wall time is no measure of cost. A profile
-takes short windows of every phase of every recipe in turn, round after round, so that a machine that drifts drifts
-for all of them; the median of the windows counts.
+Runs of a sweep share their machine and slow each other down, so their wall-clock is no measure of cost. A profile takes
+short windows of every phase of every recipe in turn, round after round, so that a machine that drifts drifts for all of
+them; the median of the windows counts.
 
-Two builds of one recipe may differ in speed, for their tensors lie elsewhere in memory: the medians of eight builds
-were 4% apart, most of which the noise of their windows explains. So each round has a build of its own, as far as
-building does not take long, and the spread of the rounds contains whatever a build adds.
+Two builds of one recipe may differ in speed, since their tensors lie elsewhere in memory: the medians of eight builds
+were 4% apart, most of which the noise of their windows explains. So each round has a build of its own, if building does
+not take long, and the spread of the rounds contains the effect of a build.
 
 The machine is watched meanwhile (watch.py). A window that lost the processor is taken again, and so is a round in which
-other processes were busy; how often is bounded, and windows that stay disturbed are counted in the record.
+other processes were busy; the number of repeats is bounded, and windows that stay disturbed are counted in the record.
 
 Recipes are compared by the time of training: steps times the time of a step, phase by phase. Its interval has every
 step at the quartiles of the windows. Evaluations and checkpoints are reported apart, and are no cost of the recipe.
@@ -42,11 +42,11 @@ from explorer.training.run import build_loop, execute
 from explorer.training.run_plan import pace_of, phase_of, plan_again, recipe_of, total_steps
 from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 
-WINDOWS = 7
-WINDOW_SECONDS = 0.06  # a window repeats its step until it lasts about as long
-WARMUP = 2
-INFERENCE_EXAMPLES = 256
-BESIDES_SECONDS = 0.5  # after so long an evaluation, or a checkpoint, is not timed again
+WINDOWS = 7  # of each phase, one a round: the fewest with quartiles that are not the extremes
+WINDOW_SECONDS = 0.06  # a window repeats its step to last about this long
+WARMUP = 2  # steps before a window of a new build
+INFERENCE_EXAMPLES = 256  # of one pass
+BESIDES_SECONDS = 0.5  # in all, after which an evaluation or a checkpoint is not timed again
 BUILD_SECONDS = 3.0  # to spend on building and warming up one recipe, beyond the first two builds
 WINDOW_REPEATS = 2  # of a window that lost the processor
 ROUND_REPEATS = 4  # in all, of rounds in which other processes were busy
@@ -65,14 +65,21 @@ def profile(
 ) -> list[ProfileRecord]:
     """Return one profile for each distinct recipe among the runs, in the order of their first runs.
 
-    Every phase that any of the runs meets is measured; with `besides` also an evaluation and a checkpoint, which are no
-    steps. The caller makes sure that nothing else keeps the machine busy, or says in `reasons` what does.
-    `documents_of` gives what governs a run. A recipe whose steps fail is left out if `on_fault` hears of it.
-    `on_progress` hears of each of the rounds. `read` reads the clocks of the machine.
+    Args:
+        runs: every phase that any of them meets is measured.
+        data: the directory of data sets.
+        documents_of: returns the documents that govern a run.
+        besides: also measure an evaluation and a checkpoint, which are no steps.
+        reasons: known reasons why the machine is busy. The caller makes sure that nothing else keeps it busy.
+        on_fault: gets a recipe whose steps fail, which is then left out; None: the error is raised.
+        on_progress: gets rounds done and rounds in all.
+        read: reads the clocks of the machine.
     """
+    # Profiles of one pass were measured in turn on one machine: their ratios are more precise than those of two passes.
     profile_pass = secrets.token_hex(8)
     watcher = Watcher(threads=max((run.hardware.threads for run in runs), default=1), read=read)
     with contextlib.ExitStack() as stack:
+        # --- a subject for each recipe ---
         subjects = [
             _Subject(group, data=data, documents=documents_of(_longest(group)), besides=besides)
             for group in _by_recipe(runs).values()
@@ -80,7 +87,7 @@ def profile(
         for subject in subjects:
             stack.callback(subject.close)
 
-        def each(act: Callable[[_Subject], None]) -> None:
+        def for_all(act: Callable[[_Subject], None]) -> None:
             for subject in tuple(subjects):
                 try:
                     act(subject)
@@ -90,11 +97,12 @@ def profile(
                     on_fault(_longest(subject.runs), error)
                     subjects.remove(subject)
 
-        each(_Subject.begin)
+        # --- rounds: one window of every phase of every recipe ---
+        for_all(_Subject.begin)
         repeated = 0
         for round in range(WINDOWS):
-            each(_Subject.prepare)
-            again = watcher.attend(lambda: each(_Subject.measure), repeats=ROUND_REPEATS - repeated)
+            for_all(_Subject.prepare)
+            again = watcher.attend(lambda: for_all(_Subject.measure), repeats=ROUND_REPEATS - repeated)
             repeated += again
             for subject in subjects:
                 subject.keep(taken_again=again)
@@ -110,9 +118,9 @@ def profile(
 
 @dataclass(slots=True)
 class _Phase:
-    """A phase under measurement: a step for each window, how often one fits into a window, the windows so far.
+    """A phase under measurement: a step for each window, how often it fits into a window, the windows so far.
 
-    The steps are spread over the phase: what a method draws differs from step to step, and with it the time.
+    The steps are spread over the phase: the draws of methods differ from step to step, and with them the time.
     """
 
     places: tuple[Place, ...]
@@ -135,11 +143,11 @@ class _Subject:
         self._phases: dict[str, _Phase] = {}
         self._inference_count, self._inference = 0, list[float]()
         self._latest: tuple[dict[str, tuple[Window, dict[str, float]]], float] | None = None
-        self._builds = self._wanted = 1
+        self._builds = self._wanted = 1  # how many builds there were, and how many the rounds are to have
         self.windows = self.repeated = self.disturbed = 0
 
     def begin(self) -> None:
-        """Build the recipe, warm up every phase, and see how often that can be done."""
+        """Build the recipe, warm up every phase, and decide how many builds the rounds can have."""
         begun = time.perf_counter()
         loop = self._build()
         self._phases = {name: self._warm(places) for name, places in _places(self.runs, loop).items()}
@@ -152,9 +160,9 @@ class _Subject:
         self._stack.close()
 
     def prepare(self) -> None:
-        """Build the recipe again if the next round is to have a build of its own. What it records goes into a
-        directory that is removed."""
+        """Build the recipe again if the next round has a build of its own."""
         round = len(self._inference)
+        # The builds are spread evenly over the rounds.
         if round * self._wanted // WINDOWS < self._builds:
             return
         self._build()
@@ -164,13 +172,13 @@ class _Subject:
         time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1)
 
     def measure(self) -> None:
-        """One window of each phase and of inference, for `keep`."""
+        """Take one window of each phase and of inference, for `keep`."""
         taken = {name: self._take(phase) for name, phase in self._phases.items()}
         seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
         self._latest = (taken, seconds)
 
     def keep(self, *, taken_again: int) -> None:
-        """Count what was measured last; the round was `taken_again` so often."""
+        """Add the latest measurements to the record; their round was repeated `taken_again` times."""
         assert self._latest is not None
         taken, seconds = self._latest
         for name, (window, split) in taken.items():
@@ -180,12 +188,13 @@ class _Subject:
         self._inference.append(seconds)
         self.windows += len(taken)
         self.repeated += taken_again * len(taken)
+        # Counted over again in each round: a better window makes earlier ones count as disturbed.
         self.disturbed = sum(
             is_disturbed(window.ratio, best=phase.best) for phase in self._phases.values() for window in phase.windows
         )
 
     def record(self) -> ProfileRecord:
-        """Return what was measured."""
+        """Return the profile so far, once all rounds are done."""
         run = self.runs[0]
         return ProfileRecord(
             recipe_digest=run.recipe_digest,
@@ -203,28 +212,29 @@ class _Subject:
         )
 
     def _build(self) -> Loop:
-        """Return a new loop in the place of the last one."""
+        """Return a new loop, in place of the last one, whose memory and ledger go first."""
         self._stack.close()
         run = _longest(self.runs)
         self._loop: Loop = self._stack.enter_context(rehearsed(run, data=self._data, documents=self._documents))
         return self._loop
 
     def _take(self, phase: _Phase) -> tuple[Window, dict[str, float]]:
-        """Return a window of the phase, of the round that is next; the best of a few where it loses the processor."""
+        """Return the next window of the phase; the best of a few where it loses the processor."""
         place = phase.places[len(phase.windows)]
         taken = [time_window(self._loop, place, count=phase.count)]
         while is_disturbed(taken[-1].ratio, best=phase.best) and len(taken) <= WINDOW_REPEATS:
             taken.append(time_window(self._loop, place, count=phase.count))
             self.repeated += 1
-        window = max(taken, key=lambda window: window.ratio)  # chosen by what disturbed it, never by its time
+        # Chosen by how little it was disturbed and never by its time, which would bias the profile towards fast ones.
+        window = max(taken, key=lambda window: window.ratio)
         return window, split_steps(self._loop, place, count=-(-phase.count // WINDOWS))
 
     def _evaluate(self) -> None:
-        """One evaluation; it ends with numbers on the host, so that the device has done its part."""
+        """Evaluate once, which ends with numbers on the host, so that the device has finished."""
         self._loop.evaluate()
 
     def _save(self) -> None:
-        """One checkpoint, in a directory of its own."""
+        """Write one checkpoint, in a directory of its own."""
         with tempfile.TemporaryDirectory(prefix="explorer-") as place:
             whole = Checkpoint(step=self._loop.state.step, tensors=self._loop.tensors(), plain={})
             save_checkpoint(Path(place), whole, run_id=self.runs[0].run_id)
@@ -255,7 +265,7 @@ def _longest(runs: Sequence[RunRecord]) -> RunRecord:
 
 
 def _median_seconds(act: Callable[[], object]) -> float:
-    """Return the median of a few times that it takes; fewer where it takes long."""
+    """Return the median of a few times; of fewer where one takes long."""
     seconds: list[float] = []
     while len(seconds) < WINDOWS and sum(seconds) < BESIDES_SECONDS:
         start = time.perf_counter()
@@ -265,8 +275,7 @@ def _median_seconds(act: Callable[[], object]) -> float:
 
 
 def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return what a step is spent on: of every part the median, so that a disturbance in one window moves none of
-    them."""
+    """Return the median time of every part of a step, so that a disturbance in one window moves none of them."""
     parts = dict.fromkeys(part for split in splits for part in split)
     medians = {part: statistics.median(split.get(part, 0.0) for split in splits) for part in parts}
     return {part: seconds for part, seconds in medians.items() if seconds}
@@ -274,7 +283,7 @@ def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def rehearsed(run: RunRecord, *, data: Path | None, documents: Documents | None) -> Iterator[Loop]:
-    """The loop of a run, to be timed. What it records goes into a directory that is removed afterwards."""
+    """Yield the loop of a run, to be timed. What it records goes into a directory that is removed afterwards."""
     loop = build_loop(run, data=data, documents=documents)
     with tempfile.TemporaryDirectory(prefix="explorer-") as made:
         scratch = Path(made)
@@ -291,7 +300,7 @@ def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def _places(runs: list[RunRecord], loop: Loop) -> dict[str, tuple[Place, ...]]:
-    """Steps for each phase, one a window and spread over it, in the longest run that meets the phase."""
+    """Return steps for each phase, one a window and spread over it, in the longest run that meets the phase."""
     recipe, dataset = recipe_of(runs[0]), loop.setting.batches.dataset
     places: dict[str, tuple[Place, ...]] = {}
     for total, ssr in sorted({(run.steps, run.ssr) for run in runs}, reverse=True):
@@ -301,6 +310,7 @@ def _places(runs: list[RunRecord], loop: Loop) -> dict[str, tuple[Place, ...]]:
             moment = Moment(step=step, total_steps=total, example_shape=dataset.example_shape, pace=pace)
             steps.setdefault(phase_of(recipe.methods, moment), []).append(step)
         for name, numbers in steps.items():
+            # The middle of each of as many equal parts as there are windows.
             chosen = [numbers[(2 * window + 1) * len(numbers) // (2 * WINDOWS)] for window in range(WINDOWS)]
             places.setdefault(name, tuple(Place(step=step, total_steps=total, pace=pace) for step in chosen))
     return places
@@ -321,7 +331,7 @@ class PhaseTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extrapolated:
-    """The time of a run that is alone on the machine."""
+    """Time of a run on an otherwise idle machine."""
 
     run: RunRecord
     phases: tuple[PhaseTime, ...]
@@ -337,7 +347,7 @@ class Extrapolated:
 
 
 def extrapolate(run: RunRecord, profile: ProfileRecord) -> Extrapolated:
-    """Return the time of the run by that profile, which has evaluation and checkpoint.
+    """Return the time of the run by this profile.
 
     Raises `RunError` for a phase that was not profiled, or a profile without evaluation and checkpoint.
     """
@@ -359,7 +369,7 @@ def extrapolate(run: RunRecord, profile: ProfileRecord) -> Extrapolated:
 
 
 def train_in_full(directory: Path, profile: ProfileRecord, *, data: Path | None) -> Validation:
-    """Train the run in that directory to its end, and hold what its steps took against what the profile says.
+    """Train the run in this directory to its end, and compare its time with the prediction of the profile.
 
     The caller makes sure that nothing else keeps the machine busy.
     """
@@ -370,8 +380,8 @@ def train_in_full(directory: Path, profile: ProfileRecord, *, data: Path | None)
 def validation(run: RunRecord, result: ResultRecord, profile: ProfileRecord) -> Validation:
     """Return a finished run's time and the prediction for its schedule.
 
-    Its own time is that of the timed steps, stretched to the first ones. Raises `RunError` for a run that shared the
-    machine, or has no timed step: its time is no measure.
+    Its own time is that of the timed steps, scaled to all of them. Raises `RunError` for a run that shared the machine,
+    or has no timed step.
     """
     if result.contended:
         raise RunError(f"run {run.run_id}: other runs shared the machine, so its own time is no measure of a profile")
@@ -402,7 +412,7 @@ def plan_here(
 ) -> RunRecord:
     """Return the run on this machine, at another budget if one is given.
 
-    Raises `RunError` where the data or the documents are not those of the record: that would be another recipe.
+    Raises `RunError` for other data or documents than those of the record: that would be another recipe.
     """
     planned = plan_again(record, data=data, documents=documents, ssr=ssr)
     if planned.effective_digest != record.effective_digest:

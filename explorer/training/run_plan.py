@@ -121,6 +121,8 @@ def run_record(
         more: the part of the identity that only this run has, next to budget and seed.
         names: further fields of the record.
     """
+    # The digest of `common` groups the budgets and seeds of a recipe; that of the whole identity ends the name, so that
+    # the same name means the same bits.
     identity = {**common, "ssr": ssr, "seed": seed, **more}
     return RunRecord(
         run_id=f"{prefix}-ssr{ssr:g}-s{seed}-{digest(identity)[:8]}",
@@ -460,12 +462,12 @@ def plan_single(
         name: of the run, if the file gives none.
         where: the beginning of every `RecipeError`.
         data: the directory of data sets.
-        beside: the directory of the file; paths in the file are relative to it.
         governance: a directory of documents that replaces the file's.
         now: the moment for which documents are judged, in seconds since 1970.
 
-    Raises `ProvenanceError` for documents that cannot be trusted.
+    Paths in the file are relative to its directory. Raises `ProvenanceError` for documents that cannot be trusted.
     """
+    # --- the recipe and its options ---
     keys = (*RECIPE_KEYS, *(field.name for field in fields(Single)), START)
     if not isinstance(content, Mapping):
         raise RecipeError(f"{where}: found {type(content).__name__}, expected a mapping with {', '.join(keys)}")
@@ -477,6 +479,7 @@ def plan_single(
     recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
     if governance is None and single.governance is not None:
         governance = beside / single.governance
+    # --- a trial before the plan: it names the method that cannot work, where the plan only counts steps ---
     try:
         documents = documents_of(recipe, governance, now=now)
         warned = rehearse(recipe, data=data, documents=documents)

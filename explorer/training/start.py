@@ -87,6 +87,7 @@ def start_of(
     class of the model without a weight, or a weight for a class that the model does not have.
     """
     attested, card = _verified(place, documents), read_card(place.card)
+    # Every model before it has to be attested too, or an untrusted ancestor would be laundered by one trusted step.
     ancestors(attested.value, beside(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
     ledger = attested.value.ledger
@@ -214,6 +215,7 @@ def _admitted(attested: Attested, admit: Mapping[str, float], gone: Sequence[Sea
             raise RecipeError(f"start: admit: {unknown('class of the model', branch, paths)}")
     weights = {}
     for path in paths:
+        # The longest branch that covers the class decides, as everywhere in policies.
         branch = max((branch_ for branch_ in admit if covers(branch_, path)), key=len, default=None)
         if branch is None:
             raise RecipeError(

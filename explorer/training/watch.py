@@ -82,6 +82,7 @@ def shares(spans: Sequence[tuple[Reading, Reading]], *, cores: int) -> Shares:
     wall = sum(after.wall - before.wall for before, after in spans)
     if wall < LEAST_SECONDS:
         return Shares(None, None)
+    # Summed before they are divided: a single short span is dominated by the kernel's tick.
     own = sum(after.own - before.own for before, after in spans)
     machine = [_difference(before.machine, after.machine) for before, after in spans]
     stolen = [_difference(before.stolen, after.stolen) for before, after in spans]

@@ -151,4 +151,4 @@ def test_what_works_on_recipes_says_so(project: Project) -> None:
     assert "explorer delete evidence works on runs of recipes only" in refused(
         "delete", "evidence", *own, *refs, cwd=root
     )
-    assert "of a loop of one's own" in refused("replay", "runs/own/mine", cwd=root)
+    assert "of a custom loop" in refused("replay", "runs/own/mine", cwd=root)
