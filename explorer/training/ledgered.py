@@ -244,7 +244,7 @@ def recording(
         yield
         return
     credentials = credentials_of(recipe, documents, data)
-    # A rehearsal never reads the trainer's key: steps are timed where it is not.
+    # A rehearsal does without the trainer's key, which the machine that times steps may not have.
     signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, credentials.trust)
     genesis = genesis_of(
         loop.state,
