@@ -1,8 +1,8 @@
 """AugMix: mix an image with versions of itself that went through chains of random operations.
 
 Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty", 2020,
-arXiv:1912.02781. This is the paper's AugmentAndMix alone: its Jensen-Shannon loss, which compares three views of an
-image, is not part of it.
+arXiv:1912.02781. This is only the paper's AugmentAndMix (algorithm 1), without its Jensen-Shannon loss, which compares
+three views of an image.
 Shapes: N images, C channels, H rows, W columns; images are N C H W, uint8.
 """
 
@@ -20,27 +20,28 @@ from explorer.data.streams import stream
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
 
-LONGEST = 3  # of chains whose length is drawn
-DRAWN = -1  # the depth that asks for it
+LONGEST = 3  # the greatest length of chains whose length is drawn
+DRAWN = -1  # the depth that means: draw it
 
 
 class Chains(NamedTuple):
-    """What happens to N images: each goes through `width` chains of up to `depth` operations."""
+    """The draws for N images, each of which goes through `width` chains of up to `depth` operations."""
 
     choices: np.ndarray  # N width depth: the number of an operation; -1: none
     levels: np.ndarray  # N width depth
     weights: np.ndarray  # N (1 + width), rows sum to 1: of the image itself, and of each chain's result
 
     def at(self, slots: np.ndarray) -> "Chains":
-        """Return those of some images."""
+        """Return the draws of the images in these slots."""
         return Chains(*(drawn[slots] for drawn in self))
 
 
 def draw_chains(
     draws: np.random.Generator, *, count: int, operations: Choice, severity: float, depth: int, width: int, alpha: float
 ) -> Chains:
-    """Chains for `count` images: operations and levels uniform, the weights of the chains from Dirichlet(alpha), the
-    weight of the image itself from Beta(alpha, alpha)."""
+    """Return chains for `count` images: operations and levels are uniform, the weights of the chains are drawn from
+    Dirichlet(alpha), the weight of the image itself from Beta(alpha, alpha)."""
+    # Every chain is drawn at full length and then cut, so that the number of draws does not depend on the draws.
     longest = LONGEST if depth == DRAWN else depth
     choices = draws.integers(len(SETS[operations]), size=(count, width, longest))
     if depth == DRAWN:
@@ -53,11 +54,13 @@ def draw_chains(
 def augment_and_mix(
     images: Tensor, chains: Chains, *, operations: Choice = "all", strengths: Strengths = "paper"
 ) -> Tensor:
-    """Return the images mixed with what their chains make of them, rounded to the nearest level."""
+    """Return the images mixed with the results of their chains, rounded to the nearest level."""
+    # In levels of 0..255 and float32: the mean of several images is rounded once, at the end.
     width, depth = chains.choices.shape[1:]
     weights = torch.from_numpy(chains.weights.astype(np.float32))[..., None, None, None]
     mixed = images * weights[:, 0]
-    changed = images.repeat(width, 1, 1, 1)  # chain by chain: an operation meets all images that it is for at once
+    # All chains side by side in one tensor: at each place an operation runs once, on all images that drew it.
+    changed = images.repeat(width, 1, 1, 1)
     choices, levels = (drawn.swapaxes(0, 1).reshape(-1, depth) for drawn in (chains.choices, chains.levels))
     for place in range(depth):
         drawn = {"choices": choices[:, place], "levels": levels[:, place]}
@@ -69,7 +72,7 @@ def augment_and_mix(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AugMix(Method):
-    """Augment and mix each image by itself, without the paper's consistency loss."""
+    """Runs on the CPU, on images as they were read. The paper's consistency loss is not included."""
 
     name: ClassVar[str] = "augmix"
     kind: ClassVar[Kind] = Kind.EXAMPLE
@@ -83,7 +86,9 @@ class AugMix(Method):
     )
     changes: ClassVar[str] = "the images, one by one, before they are normalised"
     needs: ClassVar[str] = "images of one or three channels with one label each; any model"
-    routing: ClassVar[str] = "Every image is mixed with itself alone, and its draws belong to its slot."
+    routing: ClassVar[str] = (
+        "Works: every image is mixed only with versions of itself, and its draws belong to its slot."
+    )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     severity: Annotated[
@@ -107,6 +112,7 @@ class AugMix(Method):
         assert state.raw is not None and state.share is not None
         if not self.depth:
             return
+        # Drawn for every slot of the nominal batch, then picked by slot: leaving a class out changes no other image.
         chains = draw_chains(
             stream(state.seed, self.name, state.step),
             count=state.batch_size,

@@ -1,9 +1,9 @@
-"""Batch-size warm-up: small batches first, the full one later, the same number of examples in all.
+"""Batch-size warm-up: small batches first and the full batch later, with the same total number of examples.
 
 Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", 2018, arXiv:1711.00489; Merrill et al.,
-"Critical Batch Size Revisited", 2025, arXiv:2505.23971. Early gradients say enough in few examples, so steps are cheap
-while many of them are needed. The budget of a run is its examples: what the small steps save in examples becomes more
-steps. The stages are planned, so a resumed run knows its stage from its step.
+"Critical Batch Size Revisited", 2025, arXiv:2505.23971. Early in training a few examples give a good enough gradient
+(the critical batch size grows as the loss falls), so the same examples buy more steps. The budget of a run is its
+examples, not its steps. The stages are planned, so a resumed run knows its stage from its step.
 """
 
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ EXPONENT: dict[Scaling, float] = {"sqrt": 0.5, "linear": 1.0, "hold": 0.0}
 
 
 def planned_stages(*, batch_size: int, examples: int, initial: float, stages: int, duration: float) -> Pace:
-    """Stages of equally many examples whose batches grow evenly from `initial` of the batch; then the full batch.
+    """Return stages of equally many examples, whose batches grow evenly from `initial` of the batch to the full batch.
 
-    Each size and each end of a stage is rounded once, half up, so that nothing adds up. A stage that would end before
-    its first step is left out.
+    A stage that would end before its first step is left out.
     """
+    # Each size, and each end of a stage from the start of training, is rounded once: errors do not accumulate.
     sizes_at: dict[int, int] = {}
     step = position = 0
     for stage in range(stages):
@@ -37,7 +37,7 @@ def planned_stages(*, batch_size: int, examples: int, initial: float, stages: in
 
 
 def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return the stages without those of the size before them."""
+    """Return the stages, merging those of equal size."""
     merged: list[tuple[int, int]] = []
     for step, size in sizes.items():
         if not merged or merged[-1][1] != size:
@@ -46,13 +46,15 @@ def _merged(sizes: dict[int, int]) -> tuple[tuple[int, int], ...]:
 
 
 def rate_ratio(size: int, *, full: int, scaling: Scaling) -> float:
-    """Return the factor on the learning rate of a batch of `size`, tuned for one of `full`."""
+    """Return the factor on the learning rate for a batch of `size`, if it was tuned for a batch of `full`."""
+    # Linear: equal progress for each example while noise does not matter. Square root: equal variance of an update,
+    # which suits Adam (Malladi et al. 2022, arXiv:2205.10287).
     return (size / full) ** EXPONENT[scaling]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchSizeWarmup(Method):
-    """Grow the batch in planned stages, and the learning rate with it."""
+    """The learning rate grows with the batch. The run takes more steps than without it, on the same examples."""
 
     name: ClassVar[str] = "batch_size_warmup"
     kind: ClassVar[Kind] = Kind.PLAN
@@ -62,12 +64,12 @@ class BatchSizeWarmup(Method):
         "batch = B (`initial` + (1 - `initial`) k / `stages`) in stage k = 0, 1, ... of equally many examples, B after"
         " `duration`; learning rate times (batch / B)^p, p = 1/2 for sqrt, 1 for linear, 0 for hold"
     )
-    changes: ClassVar[str] = "how many examples a step has; the learning rate"
+    changes: ClassVar[str] = "the number of examples of a step; the learning rate"
     routing: ClassVar[str] = ""
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
     conflicts_with: ClassVar[dict[str, str]] = {
-        "routing": "the phases of a policy are shares of the steps, which whoever reads the ledger takes to be of equal"
-        " size",
+        "routing": "the phases of a policy are shares of training by steps, and readers of the ledger take all steps to"
+        " have equal batches",
     }
 
     initial: Annotated[
@@ -78,7 +80,7 @@ class BatchSizeWarmup(Method):
         float, Field(ge=0, le=1, description="before the batch is full"), Unit("share of the examples")
     ] = 0.3
     scaling: Annotated[
-        Scaling, Field(description="the learning rate goes with the batch's square root, with the batch, or is held")
+        Scaling, Field(description="learning rate: by the square root of the batch, linear in the batch, or unchanged")
     ] = "sqrt"
 
     def pace(self, *, batch_size: int, examples: int) -> Pace:

@@ -1,8 +1,8 @@
 """BlurPool: blur before every stride, so that down-sampling does not alias.
 
 Zhang, "Making Convolutional Networks Shift-Invariant Again", 2019, arXiv:1904.11486. The filter is [1 2 1] x [1 2 1]
-/ 16, applied to each channel with the border repeated (zeros would darken it). Strided convolutions are blurred first;
-strided max-pooling becomes a dense maximum, then a strided blur.
+/ 16 on each channel, with the border repeated (zeros would darken it). The input of strided convolutions is blurred;
+strided max-pooling becomes a dense maximum followed by a strided blur (section 3.2).
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ def blur(images_BCHW: Tensor, kernel_33: Tensor, *, stride: int | tuple[int, int
 
 
 def _with_border(images_BCHW: Tensor) -> Tensor:
-    """Return one pixel more on each side, repeated. Concatenated: padding has no deterministic backward on GPUs."""
+    """Return the images with their border repeated by one pixel on each side."""
+    # By concatenation: the backward pass of replication padding is not deterministic on GPUs.
     tall = torch.cat((images_BCHW[:, :, :1], images_BCHW, images_BCHW[:, :, -1:]), dim=2)
     return torch.cat((tall[:, :, :, :1], tall, tall[:, :, :, -1:]), dim=3)
 
@@ -43,7 +44,7 @@ class Blurred(nn.Conv2d if TYPE_CHECKING else object):
     """A strided convolution of a blurred input."""
 
     blur_filter: Tensor
-    blur_strides: bool  # the blur takes the stride, where a filter of one pixel would pass over what it blurred
+    blur_strides: bool  # the blur takes the stride: a filter of one pixel would skip most of the blurred pixels
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.blur_strides:
@@ -65,10 +66,10 @@ class BlurredMaximum(nn.MaxPool2d if TYPE_CHECKING else object):
 def apply_blurpool(
     model: nn.Module, *, convolutions: bool = True, pools: bool = True, min_channels: int = 16
 ) -> list[str]:
-    """Blur before every stride, in place; return the names of what was changed. Raises `RecipeError` if nothing.
+    """Blur before every stride, in place; return the names of the changed modules. Raises `RecipeError` if none match.
 
-    Left alone: convolutions of fewer than `min_channels` input channels, and pools that return indices or round up,
-    because a blur has no indices and rounds down.
+    Convolutions with fewer than `min_channels` input channels stay as they are. So do pools that return indices or
+    round up, because a blur has no indices and rounds down.
     """
     device = next((parameter.device for parameter in model.parameters()), None)
 
@@ -94,7 +95,7 @@ def apply_blurpool(
 
 
 def _is_one_pixel(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution sees each pixel alone, and is computed as torch does."""
+    """Return whether a convolution sees one pixel at a time, and no other method has changed its computation."""
     own = type(conv)._conv_forward is nn.Conv2d._conv_forward
     return own and conv.kernel_size == (1, 1) and conv.padding in ((0, 0), "valid")
 
@@ -105,7 +106,7 @@ def _strided(stride: int | tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlurPool(Method):
-    """Blur before every stride. Changes the model for good, inference included."""
+    """Changes the model for good, at inference too. The blur has no parameters."""
 
     name: ClassVar[str] = "blurpool"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -117,14 +118,15 @@ class BlurPool(Method):
     )
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "strided convolutions or strided max-pooling of images"
-    routing: ClassVar[str] = "Works: the filter is fixed, and each row is blurred by itself."
+    # After surgery that adds or replaces convolutions, since those need the blur too.
+    routing: ClassVar[str] = "Works: the filter is fixed, and each image is blurred by itself."
     after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     convolutions: Annotated[bool, Field(description="blur before strided convolutions")] = True
     pools: Annotated[bool, Field(description="blur after max-pooling at stride one")] = True
     min_channels: Annotated[
-        int, Field(ge=1, le=65536, description="convolutions of fewer input channels are left alone"), Unit("channels")
+        int, Field(ge=1, le=65536, description="least input channels of a blurred convolution"), Unit("channels")
     ] = 16
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Channels last: keep images and filters in the memory order that convolutions read fastest (NHWC).
+"""Channels last: images and filters in the memory order that convolutions read fastest (NHWC).
 
-The mathematics is the same; the order of additions, and so the last bits, may differ. Hence no neutral form.
+The mathematics is the same, but the order of additions, and so the last bits, may differ. Hence no neutral form.
 """
 
 from dataclasses import dataclass, replace
@@ -26,18 +26,19 @@ def batch_to_channels_last(images_BCHW: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelsLast(Method):
-    """Reorder weights once and each batch once, so that no convolution has to."""
+    """Weights are reordered once and each batch once, so that no convolution has to. Saves time mostly on GPUs."""
 
     name: ClassVar[str] = "channels_last"
     kind: ClassVar[Kind] = Kind.LAYOUT
     summary: ClassVar[str] = "Keeps images and filters in NHWC memory order."
     source: ClassVar[str] = "no paper"
-    formula: ClassVar[str] = "the same numbers, the channels of a place side by side in memory"
+    formula: ClassVar[str] = "the same numbers, with the channels of a pixel adjacent in memory"
     changes: ClassVar[str] = "the memory order of the model's filters and of the images"
     needs: ClassVar[str] = "convolutions of images"
-    routing: ClassVar[str] = "Works: it changes where numbers lie, not what they are."
+    routing: ClassVar[str] = "Works: it changes where numbers are stored, not their values."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
+    # In `change_model`, before the optimisers are built: their fused kernels need states in the parameters' layout.
     def change_model(self, state: State) -> None:
         to_channels_last(state.model)
 

@@ -1,7 +1,7 @@
 """ColOut: leave random rows and columns out of the images.
 
-MosaicML, no paper. What is left stays in order, so an image keeps its look and a step costs less. Needs a model that
-takes any image size, as those with global pooling do.
+MosaicML, no paper. The remaining rows and columns stay in order, so an image keeps its look while a step costs less.
+Needs a model that takes any image size, such as one with global pooling.
 Shapes: B images, C channels, H rows, W columns, K classes of a pixel.
 """
 
@@ -20,21 +20,20 @@ from explorer.engine.state import State
 
 
 def draw_kept(draws: np.random.Generator, *, size: int, drop: float) -> Tensor:
-    """Which of `size` lines stay: `(1 - drop) * size` of them, rounded down, at least one; ascending, int64."""
-    kept = max(1, int((1 - drop) * size + 1e-9))  # 1 - 0.8 is a little less than 0.2
+    """Draw the lines of `size` that stay: `(1 - drop) * size` of them, rounded down, at least one; ascending, int64."""
+    kept = max(1, int((1 - drop) * size + 1e-9))  # 1 - 0.8 is a little less than 0.2 in binary
     return torch.from_numpy(np.sort(draws.permutation(size)[:kept]))
 
 
 def keep_lines(values: Tensor, *, rows: Tensor, columns: Tensor, axis: int = -2) -> Tensor:
-    """Return the values with these rows and columns only; `axis` is that of the rows, the columns are on the next
-    one."""
+    """Return only these rows and columns of the values; `axis` is that of the rows, and the next one of the columns."""
     return values.index_select(axis, rows).index_select(axis + 1, columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColOut(Method):
-    """Train on fewer rows and columns, the same for the whole step; on whole images at the end, as they will be met
-    when the model is used. Volumes keep all their planes."""
+    """All images of a batch lose the same rows and columns. The last part of training sees whole images, like
+    those at inference. Volumes keep all their planes."""
 
     name: ClassVar[str] = "colout"
     kind: ClassVar[Kind] = Kind.SHAPE
@@ -46,7 +45,8 @@ class ColOut(Method):
     )
     changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
     needs: ClassVar[str] = "a model that takes any image size"
-    routing: ClassVar[str] = "Rows and columns are drawn for the step, whichever examples are in it."
+    routing: ClassVar[str] = "Works: rows and columns are drawn for the step, whatever examples are in it."
+    # After resizing: drawn from the resized image, the share that is dropped stays what was asked for.
     after: ClassVar[tuple[str, ...]] = ("progressive_resizing",)
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
@@ -72,6 +72,7 @@ class ColOut(Method):
         if not self._acts(state.progress):
             return
         batch = state.batch
+        # The stream depends on the step only, so all shares of a step lose the same lines.
         draws = stream(state.seed, self.name, state.step)
         rows, columns = (
             draw_kept(draws, size=size, drop=drop).to(batch.inputs.device)

@@ -24,9 +24,11 @@ Box = tuple[slice, ...]  # one range of places for each axis
 
 
 def draw_box(draws: np.random.Generator, *, sizes: tuple[int, ...], edge: float, uniform: bool = False) -> Box:
-    """Return a box of sides `edge * sizes`, rounded; it may be empty. Its centre is uniform over the places, and what
-    sticks out is cut off; `uniform`: uniform over all that touch the image, so that every place is covered equally
-    often."""
+    """Return a box of sides `edge * sizes`, rounded, clipped at the border; it may be empty.
+
+    Its centre is uniform over the places. With `uniform`, the box is uniform over all positions that touch the image,
+    so that every place is covered equally often.
+    """
     box = []
     for size in sizes:
         side = math.floor(edge * size + 0.5)
@@ -41,7 +43,7 @@ def kept_share(box: Box, *, sizes: tuple[int, ...]) -> float:
 
 
 def paste(values: Tensor, *, partners: Tensor, place: tuple[slice, ...]) -> Tensor:
-    """Return the values of each row, and at that place those of its partner."""
+    """Return the values of each row, with those of its partner at that place."""
     pasted = values.clone()
     pasted[place] = values[place][partners]
     return pasted
@@ -49,11 +51,8 @@ def paste(values: Tensor, *, partners: Tensor, place: tuple[slice, ...]) -> Tens
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutMix(Method):
-    """Paste a box of each example's partner into it; the same box for the whole batch.
-
-    The targets are mixed by the share of the image that is really covered. Targets that have a class for each pixel
-    are pasted as the images are.
-    """
+    """The whole batch has the same box. Targets with a class for each pixel are pasted like the images; others are
+    mixed by the share of the image that the clipped box covers."""
 
     name: ClassVar[str] = "cutmix"
     kind: ClassVar[Kind] = Kind.MIX
@@ -67,10 +66,8 @@ class CutMix(Method):
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
-    routing: ClassVar[str] = "Partners are of the same provenance class, and leaving a class out changes no other pair."
-    conflicts_with: ClassVar[dict[str, str]] = {
-        "mixup": "each mixes every example with another one; choose one of them"
-    }
+    routing: ClassVar[str] = "Works: partners have the same class, and leaving a class out changes no other pair."
+    conflicts_with: ClassVar[dict[str, str]] = {"mixup": "both mix every example with another one; choose one of them"}
     makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
@@ -86,11 +83,13 @@ class CutMix(Method):
         assert state.batch is not None
         if not self.alpha:
             return
+        # Weight and box, then partners: one stream for the step, the same in all of its shares.
         batch, sizes = state.batch, tuple(state.batch.inputs.shape[2:])
         draws = stream(state.seed, self.name, state.step)
         edge = self.length or (1 - draws.beta(self.alpha, self.alpha)) ** (1 / len(sizes))
         box = draw_box(draws, sizes=sizes, edge=edge, uniform=self.uniform_sampling)
         partners = draw_partners(draws, slots=batch.slots, codes=batch.codes, batch_size=state.batch_size)
+        # The weight is that of the clipped box, not of the draw: the targets have to match what the image shows.
         if batch.pixelwise:
             targets = paste(batch.targets, partners=partners, place=(slice(None), *box))
         else:

@@ -20,10 +20,11 @@ from explorer.engine.state import State
 
 
 def cut_out(images: Tensor, *, centres: Tensor, side: int) -> Tensor:
-    """Return the images with holes of zeros: squares (cubes) of `side` around the centres, less what sticks out.
+    """Return the images with holes of zeros: squares (cubes) of `side` around the centres, clipped at the border.
 
-    `centres`: B, holes, and a place on each axis. A hole of even side reaches one further before its centre.
+    `centres`: B, holes, and a place on each axis. A hole of even side extends one pixel further before its centre.
     """
+    # One mask for all images and holes, axis by axis: a loop over images would take a kernel for each.
     covered = torch.ones((), dtype=torch.bool, device=images.device)
     for axis, size in enumerate(images.shape[2:]):
         distance = torch.arange(size, device=images.device) - centres[..., axis, None] + side // 2
@@ -36,7 +37,7 @@ def cut_out(images: Tensor, *, centres: Tensor, side: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cutout(Method):
-    """Set holes of each image to zero, which is the mean of normalised images. Every image has holes of its own."""
+    """Every image has holes of its own. They are filled with zero, which is the mean of normalised images."""
 
     name: ClassVar[str] = "cutout"
     kind: ClassVar[Kind] = Kind.MIX
@@ -47,8 +48,8 @@ class Cutout(Method):
         "square: of side length min(H, W), rounded; its centre uniform over the pixels; clipped at the border"
     )
     changes: ClassVar[str] = "the images"
-    routing: ClassVar[str] = "Every image has holes of its own, drawn for its slot."
-    before: ClassVar[tuple[str, ...]] = ("cutmix", "mixup")  # what is mixed then was cut by itself
+    routing: ClassVar[str] = "Works: every image has holes of its own, drawn for its slot."
+    before: ClassVar[tuple[str, ...]] = ("cutmix", "mixup")  # so that each image is cut, not the mixture of two
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     holes: Annotated[int, Field(ge=1, le=100, description="in each image"), Unit("holes")] = 1

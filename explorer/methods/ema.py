@@ -1,7 +1,7 @@
-"""Exponential moving average of the weights: evaluate, and end with, a smoothed model.
+"""Exponential moving average of the weights: a smoothed model, which is evaluated and kept.
 
-Polyak, Juditsky 1992; Tarvainen, Valpola 2017, arXiv:1703.01780. Floating tensors are averaged, integer buffers such
-as BatchNorm's counters are copied. The average ends as the model's weights.
+Polyak, Juditsky 1992; Tarvainen, Valpola 2017, arXiv:1703.01780. Floating-point tensors are averaged, BatchNorm's
+statistics among them; integer buffers such as its counters are copied. At the end the average becomes the model.
 """
 
 from dataclasses import dataclass, replace
@@ -19,8 +19,9 @@ from explorer.entries.kinds import Traits
 
 
 def decay(*, half_life: float, updates: int) -> float:
-    """Return the weight of the old average: 1/2 after `half_life` updates, and no more than (1 + n) / (10 + n) at
-    update n, so that the first weights are forgotten early. A half-life of 0 forgets everything at once."""
+    """Return the weight of the old average at update `updates`: 1/2 after `half_life` updates. A half-life of 0 forgets
+    everything at once."""
+    # At most (1 + n) / (10 + n) at update n, as in TensorFlow's `num_updates`: the random initial weights fade quickly.
     if half_life == 0:
         return 0.0
     return min(2 ** (-1 / half_life), (1 + updates) / (10 + updates))
@@ -28,8 +29,8 @@ def decay(*, half_life: float, updates: int) -> float:
 
 @torch.no_grad()
 def update_average(average: dict[str, Tensor], current: dict[str, Tensor], *, keep: float) -> None:
-    """Move the average towards the current tensors in place: `keep * average + (1 - keep) * current`; integers are
-    copied."""
+    """Update the average in place: `keep * average + (1 - keep) * current`; integers are copied."""
+    # `lerp` returns the current tensor bit for bit at weight 1, on which `neutral` relies.
     floating = [name for name, old in average.items() if old.is_floating_point()]
     torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
         [average[name] for name in floating], [current[name] for name in floating], 1 - keep
@@ -40,7 +41,7 @@ def update_average(average: dict[str, Tensor], current: dict[str, Tensor], *, ke
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EMA(Method):
-    """Average the weights while training, evaluate the average, and end with it."""
+    """Training itself never sees the average. It costs one more copy of the model in memory."""
 
     name: ClassVar[str] = "ema"
     kind: ClassVar[Kind] = Kind.AVERAGE
@@ -52,13 +53,11 @@ class EMA(Method):
     )
     changes: ClassVar[str] = "the weights that are evaluated and kept"
     traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
-    routing: ClassVar[str] = (
-        "Works: each tensor is averaged by itself, so its average holds what its own updates brought."
-    )
+    routing: ClassVar[str] = "Works: each tensor is averaged by itself, so its average holds only its own updates."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     half_life: Annotated[
-        float, Field(ge=0, le=1, description="after which a weight counts half; 0 is off"), Unit("share of all steps")
+        float, Field(ge=0, le=1, description="time for a weight to fade to half; 0 is off"), Unit("share of all steps")
     ] = 0.02
     every: Annotated[int, Field(ge=1, le=10_000_000, description="from one update to the next"), Unit("steps")] = 1
 
@@ -67,6 +66,7 @@ class EMA(Method):
         return average | {"updates": torch.zeros((), dtype=torch.int64)}
 
     def after_update(self, state: State) -> None:
+        # The last step always counts, so that the average holds all of training whatever `every` is.
         if (state.step + 1) % self.every and state.step + 1 != state.total_steps:
             return
         updates = state.memory[self.name]["updates"]
@@ -77,6 +77,8 @@ class EMA(Method):
     def phase(self, moment: Moment) -> str:
         return "averaging" if self.every > 1 and (moment.step + 1) % self.every == 0 else ""
 
+    # Swapped in for an evaluation and back out after it, bit for bit. At the end of the run `after_fit` has swapped the
+    # average in for good, and evaluation finds it there.
     def before_evaluation(self, state: State) -> None:
         if state.step < state.total_steps:
             exchange(self._average(state), model_tensors(state.model))

@@ -1,10 +1,11 @@
-"""Factorise: a large layer as two small ones.
+"""Factorise: replace a large layer by two small ones.
 
 Jaderberg, Vedaldi, Zisserman, "Speeding up Convolutional Neural Networks with Low Rank Expansions", 2014,
 arXiv:1405.3866; Zhang et al., "Accelerating Very Deep Convolutional Networks for Classification and Detection", 2016,
-arXiv:1505.06798. The weight, as drawn, becomes the best product of two matrices of that rank: a truncated singular
-value decomposition, which no other product of the rank beats for white input. A convolution becomes one of fewer
-filters and one of size 1x1. Its authors' successors never found it helpful in training; it is here to be measured.
+arXiv:1505.06798. The initial weight becomes the best product of two matrices of that rank: its truncated singular value
+decomposition, which no other product of the rank beats for white input (Eckart, Young 1936). A convolution becomes one
+with fewer filters followed by one of size 1x1. The papers compress trained networks; whether it helps in training from
+scratch is for each sweep to measure.
 
 Shapes: M outputs, N inputs of a place, K the rank.
 """
@@ -29,7 +30,8 @@ Factorise = Callable[..., nn.Sequential]
 
 
 def factors(weight_MN: Tensor, *, rank: int) -> tuple[Tensor, Tensor]:
-    """M K and K N whose product is the closest of that rank; they share the singular values equally."""
+    """Return M K and K N, whose product is the closest of that rank."""
+    # Each side gets the root of the singular values, so that both factors have gradients of similar size.
     exact = weight_MN.detach().to(torch.promote_types(weight_MN.dtype, torch.float32))
     left_MK, values_K, right_KN = torch.linalg.svd(exact, full_matrices=False)
     root_K = values_K[:rank].sqrt()
@@ -44,7 +46,7 @@ def saves(weight: Tensor, *, rank: int) -> bool:
 
 
 def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
-    """Return the layer as one to `rank` features and one from there."""
+    """Return the layer as two: one to `rank` features, and one from these to the outputs."""
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
     down = _empty(nn.Linear, layer.in_features, rank, bias=False, **place)
     up = _empty(nn.Linear, rank, layer.out_features, bias=layer.bias is not None, **place)
@@ -52,7 +54,7 @@ def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
 
 
 def factorised_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, *, rank: int) -> nn.Sequential:
-    """Return the convolution as one of `rank` filters and one of size 1. It has one group."""
+    """Return a convolution with one group as two: one with `rank` filters, and one of size 1."""
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
     kind = next(kind for kind in CONVOLUTIONS if isinstance(layer, kind))
     down = _empty(
@@ -72,13 +74,13 @@ def factorised_convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, *, rank: in
 
 
 def _empty(kind: type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
-    """Return a layer without values: nothing is drawn for it."""
+    """Return a layer without values, so that no random numbers are drawn for it."""
     return torch.nn.utils.skip_init(kind, *sizes, **options)
 
 
 @torch.no_grad()
 def _filled(layer: Any, down: Any, up: Any, *, rank: int) -> nn.Sequential:
-    """Return the two, with what the layer's weight and shift are."""
+    """Return the two layers, filled from the weight and the bias of the one they replace."""
     left, right = factors(layer.weight.flatten(1), rank=rank)
     down.weight.copy_(right.view_as(down.weight))
     up.weight.copy_(left.view_as(up.weight))
@@ -95,11 +97,19 @@ def apply_factorize(
     linear_rank: int = 128,
     min_features: int = 256,
 ) -> list[str]:
-    """Factorise every large layer of a model where that saves multiply-adds, in place; return their names.
+    """Factorise the large layers of a model where that saves multiply-adds, in place; return their names.
 
-    Left alone: grouped convolutions, weights that several layers share, layers that compute something else than their
-    class does. Raises `RecipeError` if nothing is left.
+    Grouped convolutions, weights that several layers share, and layers that other surgery has changed stay as they are.
+    Raises `RecipeError` if no layer qualifies.
+
+    Args:
+        model: the model to change.
+        convolution_rank: rank of a convolution's factors, as a share of the smaller of its numbers of channels.
+        min_channels: least channels, in and out, of a convolution that is factorised.
+        linear_rank: rank of a linear layer's factors.
+        min_features: least features, in and out, of a linear layer that is factorised.
     """
+    # A shared weight would become two different ones, one in each of its layers.
     uses = Counter(id(weight) for module in model.modules() for weight in module.parameters(recurse=False))
 
     def replace(module: nn.Module, name: str) -> nn.Module | None:
@@ -107,6 +117,7 @@ def apply_factorize(
             narrow = min(module.in_channels, module.out_channels)
             rank, large = max(1, round(convolution_rank * narrow)), narrow >= min_channels
             make: Factorise = factorised_convolution
+        # Attention reads the weight of its output projection directly, so that layer has to keep its class.
         elif isinstance(module, nn.Linear) and not isinstance(module, NonDynamicallyQuantizableLinear):
             rank, large = linear_rank, min(module.in_features, module.out_features) >= min_features
             make = factorised_linear
@@ -123,7 +134,7 @@ def apply_factorize(
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Return whether a layer computes what layers of its kind do."""
+    """Return whether a layer computes what its base class does."""
     kind = next(kind for kind in (*CONVOLUTIONS, nn.Linear) if isinstance(layer, kind))
     methods = ("forward", "_conv_forward") if kind in CONVOLUTIONS else ("forward",)
     return all(getattr(type(layer), method) is getattr(kind, method) for method in methods)
@@ -131,29 +142,32 @@ def _is_plain(layer: nn.Module) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factorize(Method):
-    """Two small layers for a large one. Changes the model for good, inference included."""
+    """Changes the model for good, at inference too. Starts from the closest product of the rank to the initial
+    weights."""
 
     name: ClassVar[str] = "factorize"
     kind: ClassVar[Kind] = Kind.SURGERY
     summary: ClassVar[str] = "Replaces large layers by two small ones, where that takes fewer multiply-adds."
     source: ClassVar[str] = "Jaderberg et al. 2014, arXiv:1405.3866; Zhang et al. 2016, arXiv:1505.06798"
     formula: ClassVar[str] = (
-        "W (M x N) becomes U V, its truncated singular value decomposition of rank K, where K (M + N) < M N;"
+        "W (M x N) becomes U V, its truncated singular value decomposition of rank K, if K (M + N) < M N;"
         " K = `convolution_rank` x min(channels in, out) for convolutions, `linear_rank` for linear layers"
     )
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "convolutions of `min_channels` or linear layers of `min_features`, in and out"
-    routing: ClassVar[str] = "Works: both factors are layers of their own, below the name of the one that they replace."
+    routing: ClassVar[str] = "Works: both factors are layers of their own, under the name of the layer they replace."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     convolution_rank: Annotated[
         float, Field(gt=0, le=1, description="rank of a convolution's factors"), Unit("share of channels")
     ] = 0.25
     min_channels: Annotated[
-        int, Field(ge=1, le=65536, description="convolutions of fewer are left alone"), Unit("channels")
+        int, Field(ge=1, le=65536, description="least channels of a convolution, in and out"), Unit("channels")
     ] = 256
     linear_rank: Annotated[int, Field(ge=1, le=65536, description="rank of a linear layer's factors")] = 128
-    min_features: Annotated[int, Field(ge=1, le=65536, description="linear layers of fewer are left alone")] = 256
+    min_features: Annotated[int, Field(ge=1, le=65536, description="least features of a linear layer, in and out")] = (
+        256
+    )
 
     def change_model(self, state: State) -> None:
         apply_factorize(

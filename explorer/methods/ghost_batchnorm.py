@@ -2,8 +2,8 @@
 
 Hoffer, Hubara, Soudry, "Train longer, generalize better", 2017, arXiv:1705.08741; Dimitriou, Arandjelovic, "A New Look
 at Ghost Normalization", 2020, arXiv:2007.08554. In training, every `size` rows are normalised by their own mean and
-variance, and the running statistics take each chunk in with the momentum divided by the number of chunks. Evaluation
-is as it was. A microbatch is a ghost batch already: in microbatches of `size` rows or fewer nothing changes.
+variance, and each chunk enters the running statistics with the momentum divided by the number of chunks. Evaluation is
+unchanged. A microbatch is a ghost batch already: in microbatches of `size` rows or fewer nothing changes.
 """
 
 import math
@@ -21,20 +21,17 @@ from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 
-LARGEST = 2**20  # no batch is larger
+LARGEST = 2**20  # no batch is larger, so this size is off
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def chunks(rows: Tensor, *, size: int) -> tuple[Tensor, ...]:
-    """Return the rows in chunks of `size`; where that does not divide them, in as many smaller ones, as equal as can
-    be.
-
-    The running statistics take in all chunks alike, so none should be much smaller; and none is a single row, which
-    may have no variance.
-    """
+    """Return the rows in chunks of `size`, or, if that does not divide them, in smaller chunks of nearly equal size."""
+    # Nearly equal, since all chunks have the same weight in the running statistics. None is a single row, which may
+    # have no variance: hence at most half as many chunks as rows.
     count = max(1, min(math.ceil(len(rows) / size), len(rows) // 2))
     least, longer = divmod(len(rows), count)
-    # One operation, with one gradient; tensor_split would take the gradient of each chunk at the size of the batch.
+    # One operation with one gradient: `tensor_split` would allocate a gradient of the batch's size for each chunk.
     return rows.split([least + 1] * longer + [least] * (count - longer))
 
 
@@ -51,7 +48,7 @@ class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
         return torch.cat([self._normalised(part, self._factor(len(parts))) for part in parts])
 
     def _normalised(self, rows: Tensor, factor: float) -> Tensor:
-        """Return the rows by their own statistics, which the running ones take in with that factor."""
+        """Return the rows normalised by their own statistics, which enter the running ones with weight `factor`."""
         return F.batch_norm(
             rows,
             self.running_mean,
@@ -64,16 +61,17 @@ class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
         )
 
     def _factor(self, count: int) -> float:
-        """Return the share of the next chunk, of so many in a batch, in the running statistics. Counts the chunk."""
+        """Count a chunk, one of `count` in its batch; return its weight in the running statistics."""
+        # All chunks of a batch together weigh about as much as the batch would have.
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-        if self.momentum is None:  # the mean of all chunks so far
+        if self.momentum is None:  # running statistics are the mean of all chunks so far
             return 0.0 if self.num_batches_tracked is None else 1.0 / float(self.num_batches_tracked)
         return self.momentum / count
 
 
 def apply_ghost_batchnorm(model: nn.Module, *, size: int = 32) -> list[str]:
-    """Make every batch normalisation one of chunks of `size` rows, in place; return the names of those changed.
+    """Make every batch normalisation normalise chunks of `size` rows, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
     """
@@ -90,7 +88,7 @@ def apply_ghost_batchnorm(model: nn.Module, *, size: int = 32) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GhostBatchNorm(Method):
-    """Normalise chunks of the batch separately, in training alone."""
+    """Acts in training only: evaluation normalises by the running statistics, as always."""
 
     name: ClassVar[str] = "ghost_batchnorm"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -103,11 +101,11 @@ class GhostBatchNorm(Method):
     changes: ClassVar[str] = "the model, in training"
     needs: ClassVar[str] = "batch normalisation; batches, and microbatches if any, of more than `size` rows"
     routing: ClassVar[str] = (
-        "Works: a chunk is cut from the rows of one class, whose number may be smaller than `size`."
+        "Works: a chunk has rows of one class only, and may be smaller than `size` where the class has fewer."
     )
     after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite", "blurpool")
     conflicts_with: ClassVar[dict[str, str]] = {
-        "low_precision_groupnorm": "a model normalises by batches or by groups; one of the two would find nothing"
+        "low_precision_groupnorm": "a model normalises by batches or by groups; one of the two would change nothing"
     }
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
@@ -119,7 +117,7 @@ class GhostBatchNorm(Method):
         rows = min(planned.batch_size, planned.microbatch_size or planned.batch_size)
         if rows <= self.size < LARGEST:
             raise RecipeError(
-                f"found size {self.size} for passes of {rows} rows, where it changes nothing: expected fewer than that"
+                f"found size {self.size} for passes of {rows} rows, where it changes nothing: expected a smaller size"
             )
 
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
@@ -127,8 +125,7 @@ class GhostBatchNorm(Method):
         if rows is None or rows >= planned.batch_size:
             return []
         return [
-            f"Microbatches of {rows} rows are normalised by themselves already: each is cut into chunks of {self.size}"
-            " once more."
+            f"Microbatches of {rows} rows are already normalised separately; each is cut into chunks of {self.size}."
         ]
 
     def change_model(self, state: State) -> None:

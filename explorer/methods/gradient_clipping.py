@@ -1,18 +1,18 @@
 """Gradient clipping: shorten gradients that are longer than a threshold, in one of three ways.
 
-norm      one factor for all gradients together, so that their direction stays. Pascanu, Mikolov, Bengio, "On the
+norm      one factor for all gradients together, which keeps their direction. Pascanu, Mikolov, Bengio, "On the
           difficulty of training recurrent neural networks", 2013, arXiv:1211.5063.
-value     every number by itself is brought into the range from -threshold to threshold.
-adaptive  a factor for each output unit, by the norm of its own weights: a gradient may be as long as a share of them.
-          Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021, arXiv:2102.06171.
-          The classifier is left out, as there.
+value     every number separately is clamped to the range from -threshold to threshold.
+adaptive  a factor for each output unit, which limits its gradient to a share of the norm of its weights. Brock et al.,
+          "High-Performance Large-Scale Image Recognition Without Normalization", 2021, arXiv:2102.06171, section 4.
+          The classifier is not clipped, as in the paper.
 
-An infinite gradient becomes the threshold under `value`. It leaves a norm without a direction: under the other two it
-becomes NaN, as in torch, and training stops at the next loss. NaN stays NaN under all three.
+Under `value` an infinite gradient becomes the threshold. With an infinite norm there is no direction left: under the
+other two it becomes NaN, as in torch, and training stops at the next loss. NaN stays NaN under all three.
 
-The one norm is taken over parameters that the same classes may change, inside one sealed region: the length of nobody's
-gradient shortens a step that he has no part in. Without routing that is the norm of all parameters. The other two look
-at one tensor at a time, and so at what the same classes may change.
+Under routing, `norm` is taken over parameters that the same classes may change, inside one sealed region: the gradient
+of a class never shortens a step in which the class has no part. Without routing it is the norm of all parameters. The
+other two look at one tensor at a time, whose numbers the same classes may change.
 
 Shapes: a weight is U x ..., U output units. A tensor of one dimension (biases, gains) is one unit.
 """
@@ -31,7 +31,7 @@ from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 
 EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
-SMALLEST_UNIT = 1e-3  # the norm that a unit's weights count with at least: what begins at zero can leave it
+SMALLEST_UNIT = 1e-3  # least norm assumed for a unit's weights, so that units that start at zero can leave it
 USUAL = {"norm": 1.0, "value": 1.0, "adaptive": 0.01}  # thresholds
 
 Group = dict[str, tuple[nn.Parameter, Tensor]]  # parameter and gradient, by name
@@ -43,30 +43,29 @@ def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
 
 
 def clip_values(gradient: Tensor, *, max_value: float) -> Tensor:
-    """Return each number brought into the range from -max_value to max_value, infinite ones too."""
+    """Return the gradient with each number clamped to the range from -max_value to max_value, infinite ones too."""
     return gradient.clamp(-max_value, max_value)
 
 
 def value_factor(gradient: Tensor, *, max_value: float) -> Tensor:
-    """Return the factor on each number, at most 1, that brings it down to `max_value` in size: 0 for an infinite one,
-    which no factor brings down; `clip_values` does."""
-    return torch.clamp(max_value / gradient.abs(), max=1.0)  # of 0: infinity, and so 1
+    """Return the factor on each number, at most 1, that limits its size to `max_value`. It is 0 for an infinite number,
+    which only `clip_values` can limit."""
+    return torch.clamp(max_value / gradient.abs(), max=1.0)  # for 0: infinity, and so 1
 
 
 @torch.no_grad()
 def adaptive_factor(weight: Tensor, gradient: Tensor, *, max_ratio: float) -> Tensor:
-    """Return the factor on each unit's gradient, at most 1, that brings its norm down to `max_ratio` of its weights'
-    norm.
+    """Return the factor on each unit's gradient, at most 1, that limits its norm to `max_ratio` of its weights' norm.
 
-    U x 1 x ..., or a scalar for a tensor of one dimension.
+    Its shape is U x 1 x ..., or that of a scalar for a tensor of one dimension.
     """
     longest = max_ratio * _unit_norm(weight).clamp(min=SMALLEST_UNIT)
     return torch.clamp(longest / _unit_norm(gradient), max=1.0)
 
 
 def classifier(layers: Sequence[Leaf]) -> frozenset[str]:
-    """Return the parameters of the last layer to run, if it has a matrix: a head that is tied to an embedding is
-    none."""
+    """Return the parameters of the last layer to run, if it has a matrix. A head that is tied to an embedding is part
+    of the first layer, so there is none."""
     last = layers[-1:]
     heads = [leaf for leaf in last if any(p.ndim > 1 for p in leaf.module.parameters(recurse=False))]
     return frozenset(name for leaf in heads for name in leaf.parameters)
@@ -74,7 +73,7 @@ def classifier(layers: Sequence[Leaf]) -> frozenset[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientClipping(Method):
-    """Scale gradients that are longer than a threshold down to it, before the optimiser sees them."""
+    """Acts once a step, after all shares and microbatches are summed and before the optimiser sees the gradients."""
 
     name: ClassVar[str] = "gradient_clipping"
     kind: ClassVar[Kind] = Kind.GRADIENT
@@ -82,23 +81,25 @@ class GradientClipping(Method):
     source: ClassVar[str] = "Pascanu et al. 2013, arXiv:1211.5063; Brock et al. 2021, arXiv:2102.06171"
     formula: ClassVar[str] = (
         "norm:     g' = g min(1, threshold / (|g| + 1e-6)), all gradients together\n"
-        "value:    g' = min(max(g, -threshold), threshold), each number by itself\n"
-        "adaptive: g' = g min(1, threshold max(|w|, 1e-3) / |g|), each output unit by itself, the classifier left out"
+        "value:    g' = min(max(g, -threshold), threshold), for each number\n"
+        "adaptive: g' = g min(1, threshold max(|w|, 1e-3) / |g|), for each output unit, except in the classifier"
     )
     changes: ClassVar[str] = "the gradients, once a step, after all shares and microbatches are summed"
     needs: ClassVar[str] = "any model"
-    routing: ClassVar[str] = "A norm is taken over parameters that the same classes may change, in one sealed region."
+    routing: ClassVar[str] = (
+        "Works: a norm covers only parameters that the same classes may change, in one sealed region."
+    )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     clipping: Annotated[
         Literal["norm", "value", "adaptive", "off"],
         Field(
-            description="of all gradients the norm, of each number the size, or of each unit the ratio to its weights"
+            description="limit the norm of all gradients, the size of each number, or each unit's ratio to its weights"
         ),
     ] = "norm"
     threshold: Annotated[
         float | None,
-        Field(gt=0, description="longest norm, largest number, or largest ratio; null is the usual 1, 1, or 0.01"),
+        Field(gt=0, description="largest norm, number or ratio; null: the usual 1, 1 or 0.01"),
     ] = None
 
     def before_update(self, state: State) -> None:
@@ -108,7 +109,8 @@ class GradientClipping(Method):
             for name, factor in self._factors(group, state.layers).items():
                 parameter, gradient = group[name]
                 by_value = self.clipping == "value"
-                # Not in place: it may be one class's own, which is measured later.
+                # Not in place: where one class reaches a parameter, `.grad` is that class's own tensor, which the
+                # records of contributions read later. They also need the factor, to scale each class's part likewise.
                 parameter.grad = clip_values(gradient, max_value=self._threshold) if by_value else gradient * factor
                 state.scales[name] = factor
 
@@ -136,7 +138,7 @@ class GradientClipping(Method):
 
 
 def groups(state: State) -> Iterator[Group]:
-    """All parameters that have a gradient, in groups of one region and equal admission."""
+    """Yield all parameters with a gradient, in groups of one region and equal admission."""
     for region in state.regions.values():
         groups_: dict[frozenset[int] | None, Group] = {}
         for name, parameter in region.parameters.items():
@@ -146,7 +148,7 @@ def groups(state: State) -> Iterator[Group]:
 
 
 def _unit_norm(tensor: Tensor) -> Tensor:
-    """Euclidean, of every output unit, U x 1 x ...; of a tensor of one dimension the one of it all."""
+    """Return the Euclidean norm of every output unit, U x 1 x ...; for a tensor of one dimension, of all of it."""
     if tensor.ndim <= 1:
         return torch.linalg.vector_norm(tensor)
     return torch.linalg.vector_norm(tensor, dim=tuple(range(1, tensor.ndim)), keepdim=True)

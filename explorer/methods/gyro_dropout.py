@@ -1,10 +1,10 @@
-"""Gyro dropout: dropout by few masks that stay, a few of them at a time.
+"""Gyro dropout: dropout by a fixed set of masks, a few of them at a time.
 
-Lee et al., "GyroDropout: Maximizing Ensemble Effect in Neural Network Training", 2022, MLSys. Of `masks` masks that
-are drawn once, `together` are chosen every floor(steps / masks) x together steps, at least every `together` steps, and
-each acts on its part of the batch, by slot. It stands in for every dropout of a model, with its own rate, not theirs;
-a model without dropout has it before its last linear layer. Masks and choices belong to (run seed, layer) and (run
-seed, step): nothing needs to be saved.
+Lee et al., "GyroDropout: Maximizing Ensemble Effect in Neural Network Training", 2022, MLSys. `masks` masks are drawn
+once. Every floor(steps / masks) x together steps, but at least every `together` steps, `together` of them are chosen,
+and each acts on its part of the batch, by slot. It replaces every dropout of a model, with a rate of its own; a model
+without dropout gets it before its last linear layer. Masks follow from (run seed, layer), choices from (run seed,
+step): nothing needs to be saved.
 
 Shapes: B examples, C features, M masks.
 """
@@ -26,26 +26,26 @@ from explorer.errors import RecipeError
 
 
 def drop(x_BC: Tensor, *, kept_BC: Tensor, rate: float) -> Tensor:
-    """Return what the masks keep, divided by 1 - rate; zero elsewhere."""
+    """Return the features that the masks keep, divided by 1 - rate; zero elsewhere."""
     return x_BC * kept_BC.to(x_BC.dtype) / (1 - rate)
 
 
 def period_of(step: int, *, total_steps: int, masks: int, together: int) -> int:
-    """Return the number of the choice that holds at a step."""
+    """Return the number of the choice in force at a step."""
     return step // (max(1, total_steps // masks) * together)
 
 
 def masks_of_slots(draws: np.random.Generator, *, masks: int, together: int, batch_size: int) -> np.ndarray:
-    """Return the mask of each slot of the nominal batch, B int64: `together` of the masks, each for about as many
-    slots."""
+    """Return the mask of each slot of the nominal batch, B int64: `together` masks, each for about as many slots."""
     chosen = draws.choice(masks, together, replace=False)
     return chosen[np.arange(batch_size) * together // batch_size]
 
 
 class MaskDropout(nn.Module):
-    """Dropout by masks that stay. It acts in training passes that have been told which mask each row has.
+    """Dropout by fixed masks. It acts in training passes for which `mask_of_rows` is set.
 
-    `rate` is the probability that a mask drops a feature; masks are drawn by (seed, name) when the first rows come.
+    `rate` is the probability that a mask drops a feature; masks are drawn by (seed, name) at the first rows, whose
+    width they need.
     """
 
     def __init__(self, *, rate: float, masks: int, seed: int, name: str) -> None:
@@ -58,7 +58,7 @@ class MaskDropout(nn.Module):
         if input.ndim != 2:
             raise RecipeError(
                 f"{GyroDropout.name}: found {input.ndim} dimensions in {self.name or 'the model'}: expected 2, rows of"
-                " features, as a classifier takes them"
+                " features, as before a classifier"
             )
         if not self.training or self.mask_of_rows is None or self.rate == 0:
             return input
@@ -70,7 +70,7 @@ class MaskDropout(nn.Module):
 
 
 class Dropping(nn.Linear if TYPE_CHECKING else object):
-    """A linear layer with dropout before it."""
+    """Behaviour of a linear layer with dropout before it."""
 
     dropout: MaskDropout
 
@@ -79,9 +79,9 @@ class Dropping(nn.Linear if TYPE_CHECKING else object):
 
 
 def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256, seed: int = 0) -> list[str]:
-    """Put gyro dropout in the place of every dropout, or before the last linear layer if there is none; in place.
+    """Replace every dropout by gyro dropout, or add it before the last linear layer if there is none; in place.
 
-    Returns the names of the layers changed. The loop sets `mask_of_rows` of every `MaskDropout` before a pass.
+    Returns the names of the changed layers. A custom loop sets `mask_of_rows` of every `MaskDropout` before each pass.
     Raises `RecipeError` for a model with neither dropout nor a linear layer.
     """
 
@@ -109,7 +109,7 @@ def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GyroDropout(Method):
-    """Dropout by few masks that stay. It replaces the model's own dropout, whose rate then counts no more."""
+    """Replaces the model's own dropout, whose rate no longer counts. Evaluation drops nothing."""
 
     name: ClassVar[str] = "gyro_dropout"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -121,9 +121,9 @@ class GyroDropout(Method):
     )
     changes: ClassVar[str] = "the forward pass"
     needs: ClassVar[str] = "dropout of rows of features (two dimensions), or else a linear layer at the end"
-    routing: ClassVar[str] = "Works: masks go by slot, so a class has its own whoever else takes part."
+    routing: ClassVar[str] = "Works: masks belong to slots, so those of a class do not depend on other classes."
     after: ClassVar[tuple[str, ...]] = ("factorize",)
-    before: ClassVar[tuple[str, ...]] = (  # the last linear layer is to be the model's own, not one that surgery adds
+    before: ClassVar[tuple[str, ...]] = (  # so that the last linear layer is the model's own, not one that surgery adds
         "squeeze_excite",
         "blurpool",
         "ghost_batchnorm",
@@ -134,18 +134,19 @@ class GyroDropout(Method):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
     rate: Annotated[float, Field(ge=0, lt=1, description="how often a mask drops a feature"), Unit("probability")] = 0.5
-    masks: Annotated[int, Field(ge=1, le=65536, description="masks there are")] = 256
+    masks: Annotated[int, Field(ge=1, le=65536, description="number of masks in all")] = 256
     together: Annotated[int, Field(ge=1, le=65536, description="masks that act in a step")] = 16
 
     def __post_init__(self) -> None:
         if self.together > self.masks:
-            raise RecipeError(f"found together {self.together} and masks {self.masks}: expected no more than there are")
+            raise RecipeError(f"found together {self.together} and masks {self.masks}: expected together <= masks")
 
     def change_model(self, state: State) -> None:
         apply_gyro_dropout(state.model, rate=self.rate, masks=self.masks, seed=state.seed)
 
     def before_forward(self, state: State) -> None:
         assert state.rows is not None
+        # Set for this pass only: probes and scores within a step run the model without masks.
         period = period_of(state.step, total_steps=state.total_steps, masks=self.masks, together=self.together)
         draws = stream(state.seed, self.name, "choice", period)
         of_slots = masks_of_slots(draws, masks=self.masks, together=self.together, batch_size=state.batch_size)

@@ -1,7 +1,7 @@
 """Label smoothing: move every target a little way towards uniform.
 
-Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, arXiv:1512.00567.
-Shapes: targets are ... K: K classes, whatever they are of (examples, tokens, pixels).
+Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016, arXiv:1512.00567, section 7.
+Shapes: targets are ... K: K classes of examples, tokens or pixels.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from explorer.errors import TrainingError
 def smooth_labels(targets: Tensor, *, smoothing: float, classes: int | None = None) -> Tensor:
     """Return `(1 - smoothing) * targets + smoothing / K`, for targets ... K. Zero returns the targets.
 
-    Every row keeps its sum: one, or zero where a loss is to ignore it. Class numbers (integers) become distributions
-    over `classes` first; without `classes` they are refused with a `TrainingError`.
+    Every row keeps its sum: one, or zero for a label that the loss ignores. Class numbers (integers) become
+    distributions over `classes` first; without `classes` they raise `TrainingError`.
 
     >>> smooth_labels(torch.tensor([0, 3]), smoothing=0.2, classes=4)
     tensor([[0.8500, 0.0500, 0.0500, 0.0500],
@@ -37,12 +37,13 @@ def smooth_labels(targets: Tensor, *, smoothing: float, classes: int | None = No
         targets = dense(targets, classes=classes)
     if smoothing == 0:
         return targets
+    # The uniform part is scaled by the row's sum, so that a row of zeros, which the loss ignores, stays one.
     return torch.add((1 - smoothing) * targets, targets.sum(-1, keepdim=True), alpha=smoothing / targets.size(-1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelSmoothing(Method):
-    """Smooth the targets that the loss sees. Metrics keep the true labels."""
+    """Acts on the targets of the loss only: metrics use the true labels, so losses of smoothed runs do not compare."""
 
     name: ClassVar[str] = "label_smoothing"
     kind: ClassVar[Kind] = Kind.TARGET
@@ -53,7 +54,7 @@ class LabelSmoothing(Method):
     )
     changes: ClassVar[str] = "the targets of the loss; metrics keep the true labels"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
-    routing: ClassVar[str] = "Every target is smoothed by itself."
+    routing: ClassVar[str] = "Works: every target is smoothed by itself."
     makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 

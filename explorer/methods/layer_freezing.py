@@ -1,9 +1,9 @@
-"""Layer freezing: stop training the first layers part of the way through, and save their backward pass.
+"""Layer freezing: stop training the first layers partway through, and save their backward pass.
 
-Brock et al., "FreezeOut", 2017, arXiv:1706.04983; Raghu et al., "SVCCA", 2017, arXiv:1706.05806. The share that is
-frozen is a share of the model's multiply-adds, in the order in which the layers run, so that it is a share of work;
-the last layer always trains. A tensor that two layers use is frozen with the first of them, so a head that is tied to
-an embedding stops with the embedding. A frozen layer keeps its normalisation statistics as well.
+Brock et al., "FreezeOut", 2017, arXiv:1706.04983; Raghu et al., "SVCCA", 2017, arXiv:1706.05806. The frozen share is a
+share of the model's multiply-adds, in the order in which the layers run; the last layer always trains. A tensor that
+two layers use is frozen with the first of them, so a head that is tied to an embedding freezes with the embedding. A
+frozen layer keeps its normalisation statistics too.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from explorer.engine.leaves import Leaf
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, deny
 
-PHASES = 10  # the speed of a step is taken as equal within a tenth of the frozen share
+PHASES = 10  # profiles take steps to be equally fast within a tenth of the frozen share
 
 
 def frozen_share(progress: float, *, start: float, level: float) -> float:
@@ -28,7 +28,7 @@ def frozen_share(progress: float, *, start: float, level: float) -> float:
 
 
 def frozen_prefix(layers: Sequence[Leaf], *, share: float) -> list[Leaf]:
-    """Return the longest run of first layers that costs at most `share` of all; never the last layer."""
+    """Return the longest prefix of the layers that costs at most `share` of all, without the last layer."""
     total = sum(leaf.cost for leaf in layers)
     prefix: list[Leaf] = []
     cost = 0
@@ -42,7 +42,7 @@ def frozen_prefix(layers: Sequence[Leaf], *, share: float) -> list[Leaf]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerFreezing(Method):
-    """Freeze a growing prefix of the layers: no example may change them, and their backward is not run."""
+    """The frozen prefix of the layers grows during training. Frozen layers still run forward, but not backward."""
 
     name: ClassVar[str] = "layer_freezing"
     kind: ClassVar[Kind] = Kind.PLAN
@@ -50,26 +50,29 @@ class LayerFreezing(Method):
     source: ClassVar[str] = "Brock et al. 2017, arXiv:1706.04983; Raghu et al. 2017, arXiv:1706.05806"
     formula: ClassVar[str] = (
         "frozen share of the work = level (progress - start) / (1 - start) after start, 0 before; the first layers\n"
-        "in the order of execution, as many as fit into it, never the last; a tied head stops with its embedding"
+        "in the order of execution, as many as fit into it, never the last; a tied head freezes with its embedding"
     )
     changes: ClassVar[str] = "which parameters, statistics and optimiser states a step may change"
     needs: ClassVar[str] = "any model"
-    routing: ClassVar[str] = "A frozen layer is denied to every class; the rest is as the policy says."
+    routing: ClassVar[str] = "Works: a frozen layer is denied to every class; the policy decides about the others."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     start: Annotated[
         float, Field(ge=0, lt=1, description="before the first layer freezes"), Unit("share of training")
     ] = 0.5
-    level: Annotated[
-        float, Field(ge=0, le=1, description="what is frozen at the end; 0 is off"), Unit("share of the work")
-    ] = 1.0
+    level: Annotated[float, Field(ge=0, le=1, description="frozen at the end; 0 is off"), Unit("share of the work")] = (
+        1.0
+    )
 
     def phase(self, moment: Moment) -> str:
         if self.level == 0:
             return ""
+        # `round` first: 0.3 * 10 must not fall below 3.
         share = frozen_share(moment.progress, start=self.start, level=self.level)
         return "none frozen" if share == 0 else f"{int(round(share * PHASES, 9)) / PHASES:.1f} frozen"
 
+    # Freezing denies the layers to the step's shares, before anything is read: autograd then never sees them, which
+    # saves their backward pass, and the optimiser leaves them, since they get no gradient.
     def change_plan(self, state: State) -> None:
         frozen = self._frozen(state)
         state.shares = tuple(deny(share, frozen) for share in state.shares)

@@ -1,4 +1,4 @@
-"""Low-precision group normalisation: run it in the number format of autocast (engine/modules.py)."""
+"""Low-precision group normalisation, in the number format of autocast (`LowPrecision` in engine/modules.py)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from explorer.engine.state import State
 
 
 class LowPrecisionGroupNormLayer(LowPrecision):
-    """Group normalisation in the number format of autocast, where that is on."""
+    """Behaviour of group normalisation in the number format of autocast, where autocast is on."""
 
     num_groups: int
     eps: float
@@ -23,7 +23,7 @@ class LowPrecisionGroupNormLayer(LowPrecision):
 
 
 def apply_low_precision_groupnorm(model: nn.Module) -> list[str]:
-    """Run every group normalisation in the format of autocast, in place; return the names of those changed.
+    """Run every group normalisation in the format of autocast, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
     """
@@ -33,7 +33,7 @@ def apply_low_precision_groupnorm(model: nn.Module) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LowPrecisionGroupNorm(Method):
-    """Normalise in the number format of autocast. Changes training in bf16 alone."""
+    """Changes training in bf16 only; evaluation is always in fp32."""
 
     name: ClassVar[str] = "low_precision_groupnorm"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -42,7 +42,7 @@ class LowPrecisionGroupNorm(Method):
     formula: ClassVar[str] = "y = group_norm(round(x), round(gain), round(shift)), rounded to the format of autocast"
     changes: ClassVar[str] = "the model, in training"
     needs: ClassVar[str] = (
-        "group normalisation, as in a ResNet with `norm: group`, and precision bf16; saves time on GPUs alone"
+        "group normalisation, as in a ResNet with `norm: group`, and precision bf16; saves time only on GPUs"
     )
     routing: ClassVar[str] = "Works: each row is normalised by itself."
     after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite", "blurpool")

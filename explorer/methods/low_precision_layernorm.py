@@ -1,4 +1,4 @@
-"""Low-precision layer normalisation: run it in the number format of autocast (engine/modules.py)."""
+"""Low-precision layer normalisation, in the number format of autocast (`LowPrecision` in engine/modules.py)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from explorer.engine.state import State
 
 
 class LowPrecisionLayerNormLayer(LowPrecision):
-    """Layer normalisation in the number format of autocast, where that is on."""
+    """Behaviour of layer normalisation in the number format of autocast, where autocast is on."""
 
     normalized_shape: tuple[int, ...]
     eps: float
@@ -23,7 +23,7 @@ class LowPrecisionLayerNormLayer(LowPrecision):
 
 
 def apply_low_precision_layernorm(model: nn.Module) -> list[str]:
-    """Run every layer normalisation in the format of autocast, in place; return the names of those changed.
+    """Run every layer normalisation in the format of autocast, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
     """
@@ -33,7 +33,7 @@ def apply_low_precision_layernorm(model: nn.Module) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LowPrecisionLayerNorm(Method):
-    """Normalise in the number format of autocast. Changes training in bf16 alone."""
+    """Changes training in bf16 only; evaluation is always in fp32."""
 
     name: ClassVar[str] = "low_precision_layernorm"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -41,10 +41,10 @@ class LowPrecisionLayerNorm(Method):
     source: ClassVar[str] = "no paper"
     formula: ClassVar[str] = "y = layer_norm(round(x), round(gain), round(shift)), rounded to the format of autocast"
     changes: ClassVar[str] = "the model, in training"
-    needs: ClassVar[str] = "layer normalisation, as in a GPT, and precision bf16; saves time on GPUs alone"
+    needs: ClassVar[str] = "layer normalisation, as in a GPT, and precision bf16; saves time only on GPUs"
     routing: ClassVar[str] = "Works: each row is normalised by itself."
     after: ClassVar[tuple[str, ...]] = ("factorize", "alibi", "gated_linear_units")
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})  # of the models here, those normalise layers
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})  # only models of text have layer normalisation here
 
     def check(self, planned: Planned) -> None:
         check_precision(planned)

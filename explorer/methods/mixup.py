@@ -31,17 +31,19 @@ def mix(values: Tensor, *, partners: Tensor, weight: float) -> Tensor:
 
 
 def draw_weight(draws: np.random.Generator, *, alpha: float) -> float:
-    """Return the share of the first example: the larger side of a Beta(alpha, alpha) draw, in [1/2, 1]; 1 for alpha
+    """Return the share of the first example, in [1/2, 1]: the larger side of a Beta(alpha, alpha) draw; 1 for alpha
     0."""
     if alpha == 0:
         return 1.0
+    # The larger side, so that the first example dominates. Beta(alpha, alpha) is symmetric and partners are random, so
+    # pairs are distributed as in the paper.
     drawn = float(draws.beta(alpha, alpha))
     return max(drawn, 1 - drawn)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MixUp(Method):
-    """Mix each example with another one of the batch, targets too; one weight for the whole batch."""
+    """Each example has a partner in its batch. The whole batch has the same weight, as in the paper's code."""
 
     name: ClassVar[str] = "mixup"
     kind: ClassVar[Kind] = Kind.MIX
@@ -54,7 +56,7 @@ class MixUp(Method):
     )
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
-    routing: ClassVar[str] = "Partners are of the same provenance class, and leaving a class out changes no other pair."
+    routing: ClassVar[str] = "Works: partners have the same class, and leaving a class out changes no other pair."
     makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
@@ -68,6 +70,7 @@ class MixUp(Method):
         draws = stream(state.seed, self.name, state.step)
         weight = draw_weight(draws, alpha=self.alpha)
         partners = draw_partners(draws, slots=batch.slots, codes=batch.codes, batch_size=state.batch_size)
+        # The targets of the batch, not only those of the loss: label smoothing comes later and smooths the mixture.
         targets = dense(batch.targets, classes=state.classes)
         state.batch = replace(
             batch,

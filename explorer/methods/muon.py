@@ -1,23 +1,22 @@
-"""Muon: momentum whose matrices are made orthogonal, so that every direction of an update is about as long.
+"""Muon: momentum whose matrices are orthogonalised, so that an update is about equally long in every direction.
 
 Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, kellerjordan.github.io/posts/muon; Liu
 et al., "Muon is Scalable for LLM Training", 2025, arXiv:2502.16982. It is for matrices inside the network. The filters
-of a convolution are one of them, `out x (in * height * width)`; of a transposed one, `in x (out * height * width)`.
-Embeddings, the last layer, and vectors (biases, gains, class tokens) are left to the recipe's own optimiser, which has
-a peak learning rate of its own.
+of a convolution are one matrix, `out x (in * height * width)`; of a transposed convolution, `in x (out * height *
+width)`. The recipe's own optimiser, with a peak learning rate of its own, steps embeddings, the last layer and vectors
+(biases, gains, class tokens).
 
-A parameter that holds several matrices is stepped matrix by matrix: made orthogonal together, the one with the smallest
-gradient would get the smallest step. A parameter of three dimensions that is no filter is a stack of matrices, as
-experts are. Matrices one below the other are known by name (queries, keys and values of attention, gates of recurrent
-layers), or where the module that holds the parameter, or one above it, says so:
+A parameter that holds several matrices is stepped matrix by matrix: orthogonalised together, the matrix with the
+smallest gradient would get the smallest step. A parameter of three dimensions other than a filter is a stack of
+matrices, such as experts. Fused matrices, one below the other, are recognised by name (queries, keys and values of
+attention, gates of recurrent layers), or declared by the module that holds the parameter, or by one above it:
 
     class Grouped(nn.Module):
         fused_matrices = {"qkv.weight": (64, 16, 16)}  # rows of each; or a number of equal ones: {"qkv.weight": 3}
 
-Newton-Schulz runs in fp32 on every device, where `torch.optim.Muon` takes bf16: a result should differ between devices
-in its last digits and not in the second. It runs for one matrix after the other: what a matrix becomes depends on no
-other, and on a processor a stack of matrices takes as long as they do. Where a matrix is wide it runs on the small
-matrix of its rows' products.
+Newton-Schulz runs in fp32 on every device, where `torch.optim.Muon` uses bf16: results should differ between devices in
+their last digits, not in the second. It runs matrix by matrix, so that the update of one depends on no other; a batched
+call is no faster on a CPU. For wide matrices it runs on the small matrix of the products of their rows.
 
 Shapes: R rows, C columns of a matrix.
 """
@@ -40,35 +39,39 @@ from explorer.engine.state import State
 from explorer.errors import RecipeError
 
 STEPS = 5
-A, B, C = 3.4445, -4.775, 2.0315  # singular values of 0.003 of the norm and more end between 0.68 and 1.21
+# The coefficients of Jordan et al., which maximise the slope at zero: singular values of at least 0.003 of the norm end
+# between 0.68 and 1.21. They do not converge to 1, which an update does not need.
+A, B, C = 3.4445, -4.775, 2.0315
 EPSILON = 1e-7
-POSITIONS = ("embed", "position")  # in the names of tables that are no nn.Embedding
+POSITIONS = ("embed", "position")  # in the names of tables other than nn.Embedding
 
-FUSED = ("qkv", "c_attn", "in_proj", "wqkv", "to_qkv")  # linear layers of attention: queries, keys and values at once
+FUSED = ("qkv", "c_attn", "in_proj", "wqkv", "to_qkv")  # names of layers for queries, keys and values together
 GATES = {"LSTM": 4, "LSTMCell": 4, "GRU": 3, "GRUCell": 3}  # matrices in a weight of a recurrent layer
 CONVOLUTIONS = (nn.modules.conv._ConvNd,)
-DECLARED = "fused_matrices"  # the attribute of a module that says what its parameters hold
+DECLARED = "fused_matrices"  # the attribute of a module that declares the matrices in its parameters
 
 Scale = Literal["original", "match_rms_adamw"]
 
 
 class Parts(NamedTuple):
-    """The matrices that lie one behind the other in a parameter, along dimension `dim` of each of its matrices."""
+    """Sizes of the matrices that are fused in a parameter, along dimension `dim` of each matrix of its stack."""
 
     dim: int
     sizes: tuple[int, ...]
 
 
 Layout = Parts | Literal["matrices", "filters"]
-"""What a parameter holds. "matrices": one, or, of three dimensions, a stack of them; "filters": one, the first
-dimension by all others, as every parameter of four dimensions and more; `Parts`: each matrix of the stack is several
-ones."""
+"""The matrices in a parameter. "matrices": one, or a stack of them if it has three dimensions; "filters": one, the
+first dimension by all others, as for every parameter of four dimensions or more; `Parts`: each matrix of the stack is
+several fused ones."""
 
 
 def orthogonalise(matrix_RC: Tensor) -> Tensor:
-    """About the nearest matrix with orthonormal rows (or columns, if there are more rows): the quintic Newton-Schulz
-    iteration X <- (A + S) X, S = B G + C G G, G = X X^T. A matrix of zeros stays one."""
+    """Return about the nearest matrix with orthonormal rows (or columns, if there are more rows), by the quintic
+    Newton-Schulz iteration X <- (A + S) X, S = B G + C G G, G = X X^T. A matrix of zeros stays one."""
     rows, columns = matrix_RC.shape
+    # The smaller side first, where G is smallest; a norm of at most 1, within which the iteration is stable. The
+    # Frobenius norm is an upper bound of the spectral norm.
     x = matrix_RC.T if rows > columns else matrix_RC
     x = x / x.norm().clamp(min=EPSILON)
     x = _factor(x @ x.T) @ x if 2 * len(x) <= x.size(1) else _iterated(x)
@@ -83,9 +86,10 @@ def _iterated(x: Tensor) -> Tensor:
 
 
 def _factor(gram: Tensor) -> Tensor:
-    """Return what the iteration multiplies X by, from G = X X^T alone, which becomes (A + S) G (A + S): less to do
-    where X is wide. The same to some 1e-6 where singular values differ by up to ten times, and to some 1e-3 where they
-    differ by a thousand times and more: G holds their squares."""
+    """Return the matrix by which the iteration multiplies X, computed from G = X X^T only, which becomes (A + S) G
+    (A + S): less work if X is wide."""
+    # Equal to the direct iteration to about 1e-6 where singular values differ by up to ten times, but only to about
+    # 1e-3 where they differ by a thousand times or more, since G holds their squares.
     factor = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     for _ in range(STEPS):
         polynomial = _polynomial(gram)
@@ -96,21 +100,23 @@ def _factor(gram: Tensor) -> Tensor:
 
 
 def _polynomial(gram: Tensor) -> Tensor:
-    """S = B G + C G G."""
+    """Return S = B G + C G G."""
     return torch.addmm(gram, gram, gram, beta=B, alpha=C)
 
 
 def step_size(shape: torch.Size, *, scale: Scale) -> float:
-    """Return the factor on the learning rate of a matrix of this shape: sqrt(max(1, R / C)), or 0.2 sqrt(max(R, C)),
-    with which an update is as long as AdamW's usually are."""
+    """Return the factor on the learning rate of a matrix of this shape: sqrt(max(1, R / C)), or 0.2 sqrt(max(R, C))."""
+    # The second gives an update the root mean square of AdamW's usual updates, 0.2 (Liu et al., section 2.2), so that
+    # learning rates tuned for AdamW can be used.
     rows, columns = shape
     return max(1.0, rows / columns) ** 0.5 if scale == "original" else 0.2 * max(rows, columns) ** 0.5
 
 
 def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
-    """Return the names of the parameters that Muon is for: of two dimensions and more, with numbers in them, neither in
-    the head (names of parameters) nor a table of tokens or positions, nor a vector, nor a table that is spread over a
-    batch (1 x places x width)."""
+    """Return the names of the parameters that Muon is for: nonempty matrices and filters outside `head` (names of
+    parameters) that are not tables of tokens or positions."""
+    # Also left out: vectors in the shape of a matrix (1 x n), and tables that broadcast over a batch (1 x places x
+    # width), unless they are the only filter of a convolution.
     embeddings = {
         id(p)
         for module in model.modules()
@@ -131,7 +137,7 @@ def hidden_matrices(model: nn.Module, *, head: Collection[str]) -> list[str]:
 
 
 def matrix_groups(model: nn.Module, names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the parameters of these names as groups for `MuonOptimizer`, by what they hold.
+    """Return the parameters of these names as groups for `MuonOptimizer`, by layout.
 
     Raises `RecipeError` for a module whose `fused_matrices` does not fit its parameter.
     """
@@ -143,7 +149,8 @@ def matrix_groups(model: nn.Module, names: Collection[str]) -> list[dict[str, An
 
 
 def _layout(model: nn.Module, name: str, parameter: nn.Parameter) -> Layout:
-    """Return what a parameter of the model holds: as declared, else as far as torch's and the usual names say it."""
+    """Return the layout of a parameter of the model: as declared, or else as torch's modules and usual names tell."""
+    # A declaration first: names only suggest, and a model may use them for something else.
     declared = _declared(model, name)
     if declared is not None:
         return _parts(declared, parameter, name)
@@ -159,7 +166,9 @@ def _layout(model: nn.Module, name: str, parameter: nn.Parameter) -> Layout:
         return _parts(GATES[type(owner).__name__], parameter, name)
     if last.lower() in FUSED and own == "weight" and rows == 3 * columns:
         return _parts(3, parameter, name)
-    if last.lower() in FUSED and own == "weight" and columns == 3 * rows:  # a layer that multiplies from the left
+    if (
+        last.lower() in FUSED and own == "weight" and columns == 3 * rows
+    ):  # weight stored as inputs x outputs, as GPT-2's
         return Parts(1, (rows,) * 3)
     return "matrices"
 
@@ -168,8 +177,8 @@ RECURRENT = ("weight_ih", "weight_hh")
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str, str]:
-    """Return the module that a parameter is a weight of, the last part of its name, and the parameter's own name in it.
-    Parametrised parameters (torch.nn.utils.parametrize) are of the module that they were in."""
+    """Return the module that owns a parameter, the last part of the module's name, and the parameter's name in it.
+    Parametrised parameters (torch.nn.utils.parametrize) belong to the module that is parametrised."""
     path, parametrised, rest = name.partition("parametrizations.")
     if parametrised:
         name = path + rest.partition(".")[0]
@@ -178,7 +187,7 @@ def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str, str]:
 
 
 def _declared(model: nn.Module, name: str) -> object:
-    """Return what the nearest module above a parameter declares of it; None: nothing."""
+    """Return the declaration for a parameter by the nearest module above it; None if there is none."""
     parts = name.split(".")
     for depth in range(len(parts) - 1, -1, -1):
         module = model.get_submodule(".".join(parts[:depth]))
@@ -189,7 +198,7 @@ def _declared(model: nn.Module, name: str) -> object:
 
 
 def _parts(declared: object, parameter: Tensor, name: str) -> Parts:
-    """Return the rows of each matrix, from their number or sizes."""
+    """Return the declared parts: `declared` is a number of equal matrices, or the rows of each."""
     rows = parameter.shape[-2]
     if type(declared) is int and declared > 0 and rows % declared == 0:
         return Parts(0, (rows // declared,) * declared)
@@ -203,17 +212,17 @@ def _parts(declared: object, parameter: Tensor, name: str) -> Parts:
 
 
 def matrices_in(tensor: Tensor, layout: Layout) -> Iterator[Tensor]:
-    """The matrices of a parameter, or of its gradient, as views of two dimensions, or, for filters, of more."""
+    """Yield the matrices of a parameter, or of its gradient, as views: of two dimensions, or more for filters."""
     stacked: Sequence[Tensor] = tensor.unbind(0) if tensor.ndim == 3 and layout != "filters" else (tensor,)
     for matrix in stacked:
         yield from matrix.split(layout.sizes, layout.dim) if isinstance(layout, Parts) else (matrix,)
 
 
 class MuonOptimizer(Optimizer):
-    """Muon alone: every parameter is one matrix, or a stack of them (three dimensions); of more dimensions, the first
-    by all others. `layout` in a group of parameters says what else they hold.
+    """The Muon update rule for all of its parameters. `layout` in a parameter group says which matrices they hold.
 
-    Raises `RecipeError` for one of fewer dimensions. In a custom loop, with another optimiser for the rest:
+    Raises `RecipeError` for a parameter of fewer than two dimensions. In a custom loop, with another optimiser for the
+    other parameters:
 
         hidden = hidden_matrices(model, head={"head.weight"})
         muon = MuonOptimizer(matrix_groups(model, hidden))
@@ -245,6 +254,7 @@ class MuonOptimizer(Optimizer):
 
     def _move(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
         momenta = [self._momentum(parameter) for parameter in parameters]
+        # An average rather than a sum of gradients: its length does not matter, since updates are normalised.
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         ahead = torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
@@ -264,7 +274,7 @@ class MuonOptimizer(Optimizer):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Muon(Method):
-    """Step the matrices inside the network with Muon, and the rest with the recipe's optimiser."""
+    """The recipe's optimiser steps everything else: embeddings, the last layer, biases and gains."""
 
     name: ClassVar[str] = "muon"
     kind: ClassVar[Kind] = Kind.OPTIMIZER
@@ -275,30 +285,29 @@ class Muon(Method):
         " X / |X|, then 5 times X <- 3.4445 X + (-4.775 A + 2.0315 A A) X, A = X X^T;"
         " w <- w (1 - `lr` `weight_decay`) - `lr` r X, r = sqrt(max(1, rows / columns)) for original,"
         " 0.2 sqrt(max(rows, columns)) for match_rms_adamw; `lr` follows the schedule\n"
-        "X, rows and columns: of each matrix by itself where a parameter holds several: queries, keys and values,"
-        " gates, experts, and what a module declares in `fused_matrices`"
+        "X, rows and columns are those of each matrix where a parameter holds several: queries, keys and values,"
+        " gates, experts, and matrices that a module declares in `fused_matrices`"
     )
     changes: ClassVar[str] = "the update of matrices and filters inside the network"
     needs: ClassVar[str] = "a model with matrices or filters between its embeddings and its last layer"
     routing: ClassVar[str] = (
-        "Works: each region has optimisers of its own, and what a matrix becomes depends on its own gradients alone;"
+        "Works: each region has optimisers of its own, and the update of a matrix depends only on its own gradients;"
         " updates cannot be split exactly by class."
     )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     lr: Annotated[float, Field(gt=0, le=100, description="peak learning rate of the matrices")] = 0.02
-    momentum: Annotated[float, Field(ge=0, lt=1, description="share of the old momentum that stays in a step")] = 0.95
-    nesterov: Annotated[bool, Field(description="step along the momentum as it will be after this gradient again")] = (
-        True
-    )
+    momentum: Annotated[float, Field(ge=0, lt=1, description="share of the old momentum kept in a step")] = 0.95
+    nesterov: Annotated[bool, Field(description="look ahead: count this gradient in the momentum twice")] = True
     weight_decay: Annotated[float, Field(ge=0, le=10, description="decoupled decay of the matrices, times `lr`")] = 0.1
-    scale: Annotated[Scale, Field(description="how the shape of a matrix counts in the length of its update")] = (
+    scale: Annotated[Scale, Field(description="how the length of an update depends on the shape of its matrix")] = (
         "original"
     )
 
     def build_optimizers(
         self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
     ) -> tuple[Optimizer, ...]:
+        # Chosen from the whole model, then taken from this region: a region may be without matrices, a model may not.
         hidden = frozenset(hidden_matrices(state.model, head=state.layers[-1].parameters))
         if not hidden:
             raise RecipeError(f"muon: found nothing to step in {type(state.model).__name__}: expected {self.needs}")

@@ -1,7 +1,7 @@
 """Progressive resizing: begin with small images and grow them to full size.
 
 Howard 2018 (fast.ai, DAWNBench); Touvron et al. 2019, arXiv:1906.06423; Tan, Le 2021, arXiv:2104.00298. Needs a model
-that takes any image size, as those with global pooling do.
+that takes any image size, such as one with global pooling.
 """
 
 from dataclasses import dataclass, replace
@@ -19,11 +19,10 @@ from explorer.errors import RecipeError
 
 
 def scale_at(progress: float, *, initial_scale: float, delay: float, finetune: float) -> float:
-    """Return the image scale: `initial_scale` up to `delay`, then a straight line to 1, which holds for the last
-    `finetune`.
-
-    `delay + finetune = 1` is a jump at `delay`.
+    """Return the image scale: `initial_scale` up to `delay`, then a straight line to 1, where it stays for the last
+    `finetune` of training.
     """
+    # The end first: with `delay + finetune = 1` the line has no length, and the scale jumps.
     if progress >= 1 - finetune:
         return 1.0
     if progress <= delay:
@@ -42,13 +41,13 @@ def size_at(full: int, *, scale: float, increment: int) -> int:
 
 
 def crop(values: Tensor, *, corner: tuple[int, int], size: tuple[int, int], axis: int) -> Tensor:
-    """Return the window of `size` at `corner` (rows, columns); `axis` is that of the rows. Nothing is copied."""
+    """Return the window of `size` at `corner` (rows, columns) as a view; `axis` is that of the rows."""
     return values.narrow(axis, corner[0], size[0]).narrow(axis + 1, corner[1], size[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgressiveResizing(Method):
-    """Train on small images first. Every duration is a share of training, so it scales with the budget."""
+    """Early steps are cheaper. Durations are shares of training, so they scale with the budget."""
 
     name: ClassVar[str] = "progressive_resizing"
     kind: ClassVar[Kind] = Kind.SHAPE
@@ -57,12 +56,12 @@ class ProgressiveResizing(Method):
     formula: ClassVar[str] = (
         "side = scale * full side, to the nearest multiple of increment\n"
         "scale: initial_scale up to delay, then a straight line to 1 at 1 - finetune\n"
-        "resize: images bilinear and antialiased, pixels' classes by the nearest; crop: a random window, one for a step"
+        "resize: images bilinear and antialiased, classes of pixels by the nearest; crop: one random window a step"
     )
     changes: ClassVar[str] = "the images, and targets that have a class for each pixel"
     needs: ClassVar[str] = "a model that takes any image size"
     routing: ClassVar[str] = (
-        "Every image is resized by itself, to a size that follows from the step alone; a window is drawn for the step."
+        "Works: every image is resized by itself; its size, and the window of a crop, depend only on the step."
     )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
@@ -75,7 +74,7 @@ class ProgressiveResizing(Method):
     )
     increment: Annotated[int, Field(ge=1, le=1024, description="sides are multiples of it"), Unit("pixels")] = 4
     mode: Annotated[
-        Literal["resize", "crop"], Field(description="shrink the images, or cut the same random window out of all")
+        Literal["resize", "crop"], Field(description="shrink the images, or crop all to the same random window")
     ] = "resize"
 
     def __post_init__(self) -> None:
@@ -83,7 +82,7 @@ class ProgressiveResizing(Method):
             raise RecipeError(f"found delay {self.delay} and finetune {self.finetune}: expected at most 1 together")
 
     def size(self, moment: Moment) -> tuple[int, int]:
-        """Rows and columns of the images at that moment."""
+        """Return the rows and columns of the images at that moment."""
         scale = scale_at(
             moment.progress,
             initial_scale=self.initial_scale,
@@ -112,6 +111,7 @@ class ProgressiveResizing(Method):
         if size == sides:
             return
         inputs, targets = batch.inputs, batch.targets
+        # Classes of pixels have no means, so they are never interpolated.
         if self.mode == "resize":
             inputs = resize(inputs, size=size)
             targets = resize_classes(targets, size=size) if batch.pixelwise else targets

@@ -1,7 +1,7 @@
 """RandAugment: a few random operations on each image, one after the other.
 
 Cubuk et al., "RandAugment: Practical Automated Data Augmentation with a Reduced Search Space", 2020,
-arXiv:1909.13719. The levels are drawn, as in AugMix, where the paper fixes one for all.
+arXiv:1909.13719. Levels are drawn, as in AugMix; the paper fixes one level for all.
 Shapes: N images, C channels, H rows, W columns; images are N C H W, uint8.
 """
 
@@ -27,7 +27,16 @@ def augment(
     operations: Choice = "all",
     strengths: Strengths = "paper",
 ) -> Tensor:
-    """Return the images after `depth` operations each; choices (numbers of operations) and levels are N depth."""
+    """Return the images after `depth` operations each.
+
+    Args:
+        images: N C H W, uint8.
+        choices: the numbers of the operations, N depth.
+        levels: their levels of 10, N depth.
+        operations: the set of operations that the numbers refer to.
+        strengths: how strong a level is.
+    """
+    # By place, not by image: an operation runs once on all images that drew it there.
     for place in range(choices.shape[1]):
         drawn = {"choices": choices[:, place], "levels": levels[:, place]}
         images = operate(images, SETS[operations], **drawn, strengths=strengths)
@@ -36,7 +45,7 @@ def augment(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandAugment(Method):
-    """Change each image by operations drawn for it."""
+    """Every image has operations and levels of its own. Runs on the CPU, on images as they were read."""
 
     name: ClassVar[str] = "randaugment"
     kind: ClassVar[Kind] = Kind.EXAMPLE
@@ -49,7 +58,7 @@ class RandAugment(Method):
     )
     changes: ClassVar[str] = "the images, one by one, before they are normalised"
     needs: ClassVar[str] = "images of one or three channels with one label each; any model"
-    routing: ClassVar[str] = "Every image is changed by itself, and its draws belong to its slot."
+    routing: ClassVar[str] = "Works: every image is changed by itself, and its draws belong to its slot."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     severity: Annotated[
@@ -67,6 +76,7 @@ class RandAugment(Method):
 
     def change_examples(self, state: State) -> None:
         assert state.raw is not None and state.share is not None
+        # Drawn for every slot of the nominal batch, then picked by slot: leaving a class out changes no other image.
         draws = stream(state.seed, self.name, state.step)
         choices = draws.integers(len(SETS[self.operations]), size=(state.batch_size, self.depth))
         levels = draw_levels(draws, severity=self.severity, shape=choices.shape)

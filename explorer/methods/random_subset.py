@@ -1,8 +1,8 @@
-"""Random subset: train on a part of each batch, chosen at random. The control for methods that choose by more.
+"""Random subset: train on a random part of each batch. The control for methods that choose their examples.
 
-It keeps as many examples as `selective_backprop` of the same parameters, in the same steps, with the same weight in the
-loss, and looks at none of them. What choosing is good for is what remains beyond this. Kaddour et al., "No Train No
-Gain", 2023, arXiv:2307.06440, found nothing to remain.
+It keeps as many examples as `selective_backprop` with the same parameters, in the same steps, with the same weight in
+the loss, but without looking at them. The benefit of choosing is the gain over this control. Kaddour et al., "No Train
+No Gain", 2023, arXiv:2307.06440, found none.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from explorer.engine.subset import CHOSEN, Subset
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomSubset(Subset):
-    """Train on a share of each batch that is drawn at random: the control for `selective_backprop`."""
+    """Keeps as many examples as `selective_backprop`, in the same steps, whatever their losses."""
 
     name: ClassVar[str] = "random_subset"
     summary: ClassVar[str] = "Trains on a random part of each batch: the control for methods that choose."
@@ -26,10 +26,13 @@ class RandomSubset(Subset):
     formula: ClassVar[str] = "floor(keep N) of the N examples, all equally likely; the loss is the mean over them"
     changes: ClassVar[str] = "the batch: some of its examples are dropped"
     needs: ClassVar[str] = "any model"
-    routing: ClassVar[str] = "Each class keeps a share of its own examples, and leaving a class out changes no other's."
+    routing: ClassVar[str] = (
+        "Works: each class keeps a share of its own examples, and leaving a class out changes no other's."
+    )
     conflicts_with: ClassVar[dict[str, str]] = {"governed_selective_backprop": CHOSEN, "selective_backprop": CHOSEN}
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     def log_weights(self, state: State) -> Tensor:
         assert state.batch is not None
+        # Equal weights: the draw of `Subset` is then uniform, from a stream under this method's own name.
         return torch.zeros(len(state.batch), dtype=torch.float64, device=state.batch.slots.device)

@@ -1,8 +1,8 @@
 """Sharpness-aware minimisation: take the gradient where the loss nearby is highest.
 
-Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization", 2021, arXiv:2010.01412:
-e = rho * g / |g|, and the step at w uses the gradient at w + e. Gradient, norm and perturbation are those of one share
-of the step in one region, so neither provenance classes nor regions see each other.
+Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization", 2021, arXiv:2010.01412, equation
+2: e = rho * g / |g|, and the step at w uses the gradient at w + e. Gradient, norm and perturbation are those of one
+share of the step in one region, so that classes and regions do not affect each other.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 
-EPSILON = 1e-12
+EPSILON = 1e-12  # for a gradient of zeros, which perturbs nothing
 
 
 @torch.no_grad()
 def perturb(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor], *, rho: float) -> list[Tensor]:
-    """Move parameters by `rho` along their joint gradient, in place; return copies of what they were."""
+    """Move parameters by `rho` along their joint gradient, in place; return copies of the old values."""
     norm = torch.nn.utils.get_total_norm(gradients)
     before = [parameter.detach().clone() for parameter in parameters]
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -32,14 +32,14 @@ def perturb(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor], *, 
 
 @torch.no_grad()
 def restore(parameters: Sequence[nn.Parameter], before: Sequence[Tensor]) -> None:
-    """Put the copies back, exactly."""
+    """Copy the old values back, bit for bit: subtracting the perturbation would round."""
     for parameter, old in zip(parameters, before, strict=True):
         parameter.copy_(old)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SAM(Method):
-    """Every `interval`-th step uses the gradient at the worst point nearby: a second pass over identical data."""
+    """A perturbed step takes two passes, so it costs about twice the time; `interval` spreads them out."""
 
     name: ClassVar[str] = "sam"
     kind: ClassVar[Kind] = Kind.RECOMPUTE
@@ -48,9 +48,9 @@ class SAM(Method):
     formula: ClassVar[str] = (
         "g' = gradient at w + e, e = rho g / |g|; steps 0, interval, 2 interval, ... at w use g', the others g"
     )
-    changes: ClassVar[str] = "the gradients; the weights are moved for the second pass alone"
+    changes: ClassVar[str] = "the gradients; the weights move only for the second pass"
     needs: ClassVar[str] = "any model"
-    routing: ClassVar[str] = "Each class perturbs by its own gradient, in each sealed region by itself."
+    routing: ClassVar[str] = "Works: each class perturbs by its own gradient, separately in each sealed region."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     rho: Annotated[
@@ -66,6 +66,8 @@ class SAM(Method):
     def change_gradients(self, state: State) -> None:
         if not self._acts(state.step):
             return
+        # The second pass has identical rows and draws, so the two gradients differ only by the perturbation. It runs
+        # for one share, before that share's gradients are weighted and added.
         moved: list[tuple[list[nn.Parameter], list[Tensor]]] = []
         for region in state.regions.values():
             reached = {name: p for name, p in region.parameters.items() if name in state.gradients}

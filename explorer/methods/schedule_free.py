@@ -1,17 +1,16 @@
-"""Schedule-free training: an average of the weights takes the place of a decaying learning rate.
+"""Schedule-free training: an average of the weights instead of a decaying learning rate.
 
 Defazio et al., "The Road Less Scheduled", 2024, arXiv:2405.15682. There are three points. The gradient is taken at y,
-the model's weights while it trains; z takes the optimiser's steps; x is the average of z and is what is evaluated
-and kept:
+the model's weights during training; z takes the optimiser's steps; x, the average of z, is evaluated and kept:
 
     z <- z - lr (d + weight_decay y)         d = g for SGD, g / (sqrt(v / (1 - beta2^t)) + eps) for AdamW
     x <- (1 - c) x + c z                     c = L^2 / (sum of all L^2 so far), L the largest lr so far
     y <- (1 - beta) z + beta x               beta: the momentum of SGD, the first beta of AdamW
 
-y and z are kept and x = y + (1 - 1 / beta) (z - y) follows from them, so it costs no memory more than momentum. The
-statistics of batch normalisation were collected at y: they are taken again at x, on training data, before each
-evaluation (engine/averages.py), and y's are put back. Good learning rates are larger than with a schedule: 10 to 50
-times with SGD, 1 to 10 times with AdamW; so the method has its own, and the recipe's is not used.
+Only y and z are stored: x = y + (1 - 1 / beta) (z - y) follows from them, so memory is that of momentum. The statistics
+of batch normalisation were collected at y: they are computed again at x, on training data, before each evaluation
+(engine/averages.py), and restored afterwards. Good learning rates are larger than with a schedule: 10 to 50 times with
+SGD, 1 to 10 times with AdamW. So the method has its own, and the recipe's is not used.
 """
 
 # pyright: reportPrivateImportUsage=false
@@ -35,15 +34,15 @@ from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
 
 COUNTS = 3  # steps, sum of weights, largest learning rate
-RATES = {"sgd": 1.0, "adamw": 0.0025}  # what the paper's authors advise
+RATES = {"sgd": 1.0, "adamw": 0.0025}  # the advice of the paper's authors
 OPTIMIZERS = "sgd with a momentum above 0 and without nesterov, or adamw with a first beta above 0"
 
 
 class ScheduleFreeSGD(Optimizer):
-    """The rule for SGD. Parameters hold y between steps; `evaluation_point` makes them x.
+    """The rule for SGD. Parameters hold y between steps; `evaluation_point` turns them into x.
 
-    Groups carry `decoupled`, their weight decay. In a loop of one's own, copy the parameters before an evaluation and
-    put them back afterwards.
+    The weight decay of a group is its key `decoupled`. In a custom loop, copy the parameters before an evaluation and
+    restore them afterwards.
     """
 
     def __init__(self, groups: Iterable[Any], *, lr: float, beta: float = 0.9, **more: float) -> None:
@@ -52,6 +51,8 @@ class ScheduleFreeSGD(Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         for group in self.param_groups:
+            # Weights in the average are squares of the largest learning rate so far, as in the paper's code: steps of
+            # the warm-up count little, and later ones alike.
             for (steps, total, largest), parameters in self._alike(group).items():
                 largest = max(largest, group["lr"])
                 total += largest**2
@@ -63,14 +64,14 @@ class ScheduleFreeSGD(Optimizer):
 
     @torch.no_grad()
     def evaluation_point(self) -> None:
-        """Make the parameters x. What never had a gradient is its own average."""
+        """Turn the parameters into x. A parameter that never had a gradient is its own average."""
         for group in self.param_groups:
             moved = [parameter for parameter in group["params"] if parameter in self.state]
             if moved:
                 torch._foreach_lerp_(moved, [self.state[p]["z"] for p in moved], 1 - 1 / group["beta"])
 
     def directions(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int) -> list[Tensor]:
-        """d of each parameter, which has its gradient, in its step number `steps`."""
+        """Return d for each of these parameters, all of which have gradients, in their step number `steps`."""
         return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
     def begin(self, parameter: Tensor) -> dict[str, Tensor]:
@@ -78,7 +79,7 @@ class ScheduleFreeSGD(Optimizer):
         return {"z": parameter.clone(), "counts": torch.zeros(COUNTS, dtype=torch.float64)}
 
     def _alike(self, group: dict[str, Any]) -> dict[tuple[float, ...], list[Tensor]]:
-        """Return the parameters with gradients, by their counts: those that had gradients in the same steps."""
+        """Return the parameters with gradients, grouped by their counts: those that had gradients in the same steps."""
         groups: dict[tuple[float, ...], list[Tensor]] = {}
         for parameter in group["params"]:
             if parameter.grad is None:
@@ -86,17 +87,18 @@ class ScheduleFreeSGD(Optimizer):
             if parameter not in self.state:
                 self.state[parameter] = self.begin(parameter.detach())
             state = self.state[parameter]
-            state["counts"] = state["counts"].cpu()  # stays there: reading it never waits for a device
+            state["counts"] = state["counts"].cpu()  # kept on the CPU, so that reading it never waits for a device
             groups.setdefault(tuple(state["counts"].tolist()), []).append(parameter)
         return groups
 
     def _move(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int, share: float) -> None:
-        """One step of these: z by its own rule; y by what that and the average make of it, with c = `share`."""
+        """Step y and z of these parameters, with c = `share`."""
         lr, beta = group["lr"], group["beta"]
         z = [self.state[parameter]["z"] for parameter in parameters]
         moves = self.directions(parameters, group, steps=steps)
         if group["decoupled"]:
             moves = torch._foreach_add(moves, parameters, alpha=group["decoupled"])
+        # With x eliminated: y moves towards the old z by c, and along the step by what z and x together take of it.
         torch._foreach_lerp_(parameters, z, share)
         torch._foreach_add_(parameters, moves, alpha=-lr * (1 - beta * (1 - share)))
         torch._foreach_add_(z, moves, alpha=-lr)
@@ -126,7 +128,7 @@ class ScheduleFreeAdamW(ScheduleFreeSGD):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleFree(Method):
-    """Train without a schedule, and end with the average of the steps."""
+    """Needs a constant schedule, and has a learning rate of its own; the recipe's is not used."""
 
     name: ClassVar[str] = "schedule_free"
     kind: ClassVar[Kind] = Kind.OPTIMIZER
@@ -145,9 +147,9 @@ class ScheduleFree(Method):
     conflicts_with: ClassVar[dict[str, str]] = {
         "ema": "it averages the weights itself",
         "swa": "it averages the weights itself",
-        "sam": "nobody has shown what a perturbed gradient does to the average",
-        "routing": "the statistics of batch normalisation are taken anew on examples of every class,"
-        " whatever the policy admits them to",
+        "sam": "the effect of perturbed gradients on the average is not known",
+        "routing": "the statistics of batch normalisation are computed again on examples of every class, whether or"
+        " not the policy admits them",
     }
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
@@ -156,15 +158,15 @@ class ScheduleFree(Method):
         Field(gt=0, le=100, description="learning rate after warm-up; null: 1 for sgd, 0.0025 for adamw"),
     ] = None
     warmup: Annotated[
-        float, Field(ge=0, le=1, description="during which the learning rate rises"), Unit("share of training")
+        float, Field(ge=0, le=1, description="time in which the learning rate rises"), Unit("share of training")
     ] = 0.05
 
     def check(self, planned: Planned) -> None:
         if not isinstance(planned.schedule, Constant) or planned.schedule.warmup:
             shown = f"{planned.schedule.name} with warmup {planned.schedule.warmup:g}"
             raise RecipeError(
-                f"found schedule {shown}: expected `schedule: constant`, without warm-up: the average"
-                " takes the place of a decay, and `warmup` is a parameter of the method"
+                f"found schedule {shown}: expected `schedule: constant` without warm-up: the average replaces a decay,"
+                " and `warmup` is a parameter of the method"
             )
         _beta(planned.optimizer)
 
@@ -182,6 +184,8 @@ class ScheduleFree(Method):
         after = progress(moment.pace, moment.step + 1, moment.total_steps)
         return factor * min(1.0, after / self.warmup) if self.warmup else factor
 
+    # Restored from a copy after an evaluation: going back from x to y by arithmetic would round. After the last step
+    # `after_fit` makes x the model for good.
     def before_evaluation(self, state: State) -> None:
         if state.step < state.total_steps:
             state.resources[Held] = Held.of(state.model)
@@ -203,7 +207,7 @@ class ScheduleFree(Method):
 
 
 def _beta(spec: OptimizerSpec) -> float:
-    """Return how far y is on the way from z to x. Raises `RecipeError` for an optimiser that does not say."""
+    """Return beta from the recipe's optimiser. Raises `RecipeError` for one without it."""
     beta, shown = 0.0, spec.name
     if isinstance(spec, AdamWSpec):
         beta, shown = spec.betas[0], f"adamw with betas {spec.betas[0]:g}, {spec.betas[1]:g}"

@@ -1,11 +1,11 @@
-"""Selective backprop: score each example without a gradient, and train on those with larger losses.
+"""Selective backprop: score each example by its loss without a gradient, and train mostly on those with larger losses.
 
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. The example of
 rank r of N by its loss, the smallest first, is drawn with probability in proportion to ((r - 1/2) / N)^(1 / keep - 1):
-the hardest is likely to train, and none is certain to. Scores are taken by the model as it is, in evaluation mode,
-in the number formats of training, and leave no trace (engine/probing.py).
+the hardest is likely to train, but not certain to. Scores come from the present model, in evaluation mode and in the
+number formats of training, without side effects (engine/probing.py).
 
-The gradient leans towards hard examples, and so towards mislabelled ones. `random_subset` is the control.
+The gradient is biased towards hard examples, and so towards mislabelled ones. `random_subset` is the control.
 
 Shapes: N examples of a share.
 """
@@ -29,12 +29,12 @@ from explorer.engine.task import Task
 from explorer.errors import RecipeError
 from explorer.methods.random_subset import RandomSubset
 
-ROUTED = "it chooses without a record: governed_selective_backprop chooses within each class, and its choices are noted"
+ROUTED = "its choices are not recorded: governed_selective_backprop chooses within each class and records its choices"
 
 
 def log_weights(losses_N: Tensor, *, keep: float) -> Tensor:
-    """Return the logarithm of each example's weight in the draw, float64, by the rank of its loss. Of equals the first
-    ranks lower."""
+    """Return the logarithm of each example's weight in the draw, float64, by the rank of its loss."""
+    # Stable sorts: of equal losses the first ranks lower, on every device.
     ranks = losses_N.argsort(stable=True).argsort() + 1
     return (1 / keep - 1) * ((ranks.double() - 0.5) / len(losses_N)).log()
 
@@ -47,10 +47,11 @@ def shrunk(images_BCHW: Tensor, *, scale: float) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectiveBackprop(Subset):
-    """Train on a share of each batch in which hard examples are more likely to be than easy ones."""
+    """Hard examples are more likely to be kept than easy ones. Scoring takes an extra forward pass, smaller by
+    `scale`."""
 
     name: ClassVar[str] = "selective_backprop"
-    summary: ClassVar[str] = "Trains on those examples of a batch that the model finds harder."
+    summary: ClassVar[str] = "Trains on the examples of a batch that the model finds harder."
     source: ClassVar[str] = "Jiang et al. 2019, arXiv:1910.00762"
     formula: ClassVar[str] = (
         "floor(keep N) of the N examples, drawn in proportion to ((r - 1/2) / N)^(1 / keep - 1)\n"
@@ -63,7 +64,7 @@ class SelectiveBackprop(Subset):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     scale: Annotated[
-        float, Field(gt=0, le=1, description="of images, how large they are scored"), Unit("share of the side")
+        float, Field(gt=0, le=1, description="size at which images are scored"), Unit("share of the side")
     ] = 1.0
 
     def check(self, planned: Planned) -> None:
@@ -74,14 +75,12 @@ class SelectiveBackprop(Subset):
             )
 
     def before_fit(self, state: State) -> None:
-        """Score two blank examples: what cannot be scored is refused before the first step, not half-way."""
+        """Score two blank examples, so that a model that cannot score is refused before the first step."""
+        # Zeros in the shapes of the data: a custom task returns content only by number.
         batches = state.resource(Batches)
         split = batches.dataset.train
         inputs, labels = (
-            torch.zeros(
-                2, *tensor.shape[1:], dtype=tensor.dtype
-            )  # a task of one's own gives no content but by its numbers
-            for tensor in (split.inputs, split.labels)
+            torch.zeros(2, *tensor.shape[1:], dtype=tensor.dtype) for tensor in (split.inputs, split.labels)
         )
         blank = batches.transfer(inputs, labels, slots=np.arange(2), code=UNTYPED)
         try:
@@ -99,7 +98,7 @@ class SelectiveBackprop(Subset):
         return log_weights(self.losses(state, state.batch.inputs, state.batch.targets), keep=self.keep)
 
     def losses(self, state: State, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each example, N, by the model as it is."""
+        """Return the loss of each example, N, by the present model."""
         if self.scale != 1:
             inputs = shrunk(inputs, scale=self.scale)
         with undisturbed(state):

@@ -1,7 +1,7 @@
 """Sequence length warm-up: begin with short sequences and lengthen them.
 
 Li, Zhang, He, "The Stability-Efficiency Dilemma: Investigating Sequence Length Warmup for Training GPT Models", 2021,
-arXiv:2108.06084.
+arXiv:2108.06084. Short sequences make early gradients less noisy, and early steps cheaper.
 Shapes: rows are B T, for B sequences of T tokens.
 """
 
@@ -19,10 +19,8 @@ from explorer.errors import RecipeError
 
 
 def length_at(progress: float, *, shortest: int, longest: int, increment: int, duration: float) -> int:
-    """Return the length of sequences: from `shortest`, by `increment`, in equal intervals, to `longest` at `duration`.
-
-    A duration of zero is `longest` from the start, and equal lengths are that length throughout.
-    """
+    """Return the length of sequences: from `shortest`, by `increment`, in equal intervals, to `longest` at
+    `duration`."""
     if progress >= duration:
         return longest
     increments = int(progress / duration * (longest - shortest) / increment + 1e-9)
@@ -30,7 +28,7 @@ def length_at(progress: float, *, shortest: int, longest: int, increment: int, d
 
 
 def truncate_rows(batch: Batch, *, length: int) -> Batch:
-    """Return the batch with the first `length` tokens of each row; nothing is copied."""
+    """Return the batch with the first `length` tokens of each row, as views."""
     return replace(
         batch,
         inputs=batch.inputs[:, :length],
@@ -41,11 +39,8 @@ def truncate_rows(batch: Batch, *, length: int) -> Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeqLengthWarmup(Method):
-    """Train on short sequences first.
-
-    Truncated, a sequence is its first tokens and the others are not trained on in that step. Reshaped, it becomes as
-    many short ones as fit, and its loss stays the mean over their places.
-    """
+    """Truncated sequences keep their first tokens, and the others are not trained on in that step. Reshaped sequences
+    become as many short ones as fit, with the loss as the mean over their places."""
 
     name: ClassVar[str] = "seq_length_warmup"
     kind: ClassVar[Kind] = Kind.SHAPE
@@ -53,25 +48,25 @@ class SeqLengthWarmup(Method):
     source: ClassVar[str] = "Li, Zhang, He 2021, arXiv:2108.06084"
     formula: ClassVar[str] = (
         "length = min(max_length, min_length + increment floor(u (max_length - min_length) / increment))\n"
-        "u: progress / duration; from `duration` on the length is max_length"
+        "u: progress / duration; from `duration` on, the length is max_length"
     )
     changes: ClassVar[str] = "the sequences and their targets"
     needs: ClassVar[str] = "a model that takes sequences of any length up to the dataset's"
-    routing: ClassVar[str] = "Every sequence is cut by itself, at a length that follows from the step alone."
+    routing: ClassVar[str] = "Works: every sequence is cut by itself, to a length that depends only on the step."
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})
 
-    duration: Annotated[
-        float, Field(ge=0, le=1, description="until sequences have their full length"), Unit("share of training")
-    ] = 0.3
-    min_length: Annotated[int, Field(ge=1, le=2**20, description="at the start"), Unit("tokens")] = 8
+    duration: Annotated[float, Field(ge=0, le=1, description="time to the full length"), Unit("share of training")] = (
+        0.3
+    )
+    min_length: Annotated[int, Field(ge=1, le=2**20, description="length at the start"), Unit("tokens")] = 8
     max_length: Annotated[
         int | None,
-        Field(ge=1, le=2**20, description="in the end; null: that of the dataset's sequences"),
+        Field(ge=1, le=2**20, description="length at the end; null: that of the dataset's sequences"),
         Unit("tokens"),
     ] = None
-    increment: Annotated[int, Field(ge=1, le=2**20, description="by which they grow at a time"), Unit("tokens")] = 8
+    increment: Annotated[int, Field(ge=1, le=2**20, description="growth at a time"), Unit("tokens")] = 8
     mode: Annotated[
-        Literal["truncate", "reshape"], Field(description="drop the rest of a sequence, or make several of it")
+        Literal["truncate", "reshape"], Field(description="drop the rest of a sequence, or split it into several")
     ] = "truncate"
 
     def check(self, planned: Planned) -> None:
@@ -106,7 +101,7 @@ class SeqLengthWarmup(Method):
             pace=state.pace,
         )
         length = self.length(moment)
-        if length < state.batch.inputs.shape[1]:  # which may be shorter already
+        if length < state.batch.inputs.shape[1]:  # alibi may have made the rows shorter already
             shorten = truncate_rows if self.mode == "truncate" else cut_rows
             state.batch = shorten(state.batch, length=length)
 

@@ -1,8 +1,8 @@
-"""Squeeze-and-excitation: a gain for each channel, from the means of all channels.
+"""Squeeze-and-excitation: a gain for each channel, computed from the means of all channels.
 
-Hu, Shen, Sun, "Squeeze-and-Excitation Networks", 2018, arXiv:1709.01507. As in the paper it acts once in each residual
-block, on what the branch adds. A model without residual blocks has it after every convolution with channels enough.
-The gains start near one half, because the new weights are small; they are part of the model for good.
+Hu, Shen, Sun, "Squeeze-and-Excitation Networks", 2018, arXiv:1709.01507. As in the paper (figure 3) it acts once in
+each residual block, on the branch before it is added. A model without residual blocks gets it after every convolution
+with enough channels. The gains start near one half, because the new weights are small.
 
 Shapes: B examples, C channels, L hidden units; any number of dimensions in space.
 """
@@ -25,14 +25,15 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def excite(x: Tensor, *, reduce_LC: Tensor, expand_CL: Tensor) -> Tensor:
-    """x * sigmoid(expand @ relu(reduce @ mean of x over space)), for x of shape B C and any dimensions in space."""
+    """Return x * sigmoid(expand @ relu(reduce @ mean of x over space)), for x of shape B C and any dimensions in
+    space."""
     means_BC = x.mean(dim=tuple(range(2, x.ndim)))
     gains_BC = torch.sigmoid(F.linear(F.relu(F.linear(means_BC, reduce_LC)), expand_CL))
     return x * gains_BC.view(*gains_BC.shape, *[1] * (x.ndim - 2))
 
 
 class Excitation(nn.Module):
-    """A gain for each channel, by two linear layers without biases; `channels / reduction` hidden units, at least 1."""
+    """Gains for channels by two linear layers without biases, with `channels / reduction` hidden units, at least 1."""
 
     def __init__(self, channels: int, *, reduction: int) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class Excitation(nn.Module):
 
 
 class ExcitedBranch(Gate if TYPE_CHECKING else object):
-    """A gate whose branch is excited before it joins."""
+    """Behaviour of a gate whose branch is excited before it is added."""
 
     excite: Excitation
 
@@ -54,7 +55,7 @@ class ExcitedBranch(Gate if TYPE_CHECKING else object):
 
 
 class Excited(nn.Conv2d if TYPE_CHECKING else object):
-    """A convolution whose output is excited."""
+    """Behaviour of a convolution whose output is excited."""
 
     excite: Excitation
 
@@ -65,9 +66,11 @@ class Excited(nn.Conv2d if TYPE_CHECKING else object):
 def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels: int = 16, seed: int = 0) -> list[str]:
     """Excite the branch of every residual block, or, in a model without any, the output of every convolution.
 
-    In place; returns the names of the gates or convolutions changed. Those of fewer than `min_channels` channels are
-    left alone. New weights are called `excite` and drawn by (seed, name). Raises `RecipeError` if nothing is left.
+    Changes the model in place; returns the names of the changed gates or convolutions, which have at least
+    `min_channels` channels. New weights are called `excite` and drawn by (seed, name). Raises `RecipeError` if none
+    qualify.
     """
+    # The first parameter tells device and type: a model lies on one device before training.
     like = next(model.parameters())
     residual = any(isinstance(module, Gate) for module in model.modules())
 
@@ -90,7 +93,7 @@ def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels:
 
 
 def _width(module: nn.Module, *, residual: bool) -> int:
-    """Return how many channels can be excited here; 0: this is no place for it."""
+    """Return the number of channels to excite in this module; 0 for other modules."""
     if residual:
         return module.width if isinstance(module, Gate) else 0
     return module.out_channels if isinstance(module, CONVOLUTIONS) else 0
@@ -98,11 +101,11 @@ def _width(module: nn.Module, *, residual: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqueezeExcite(Method):
-    """A gain for each channel. Changes the model for good, inference included."""
+    """Changes the model for good, at inference too. Adds two small matrices to each residual block."""
 
     name: ClassVar[str] = "squeeze_excite"
     kind: ClassVar[Kind] = Kind.SURGERY
-    summary: ClassVar[str] = "Scales each channel by a gain that is made of the means of all channels."
+    summary: ClassVar[str] = "Scales each channel by a gain computed from the means of all channels."
     source: ClassVar[str] = "Hu, Shen, Sun 2018, arXiv:1709.01507"
     formula: ClassVar[str] = (
         "x' = x * sigmoid(W2 relu(W1 mean(x))), the mean over space, with channels / `reduction` hidden units, at least"
@@ -117,7 +120,7 @@ class SqueezeExcite(Method):
     reduction: Annotated[int, Field(ge=1, le=1024, description="channels for each hidden unit"), Unit("channels")] = 16
     min_channels: Annotated[
         int,
-        Field(ge=1, le=65536, description="blocks and convolutions of fewer channels are left alone"),
+        Field(ge=1, le=65536, description="least channels of a block or convolution"),
         Unit("channels"),
     ] = 16
 

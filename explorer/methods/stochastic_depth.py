@@ -1,10 +1,10 @@
-"""Stochastic depth: in training, leave residual branches out at random.
+"""Stochastic depth: leave residual branches out of training at random.
 
 Huang et al., "Deep Networks with Stochastic Depth", 2016, arXiv:1603.09382. A branch takes part with probability
-1 - p_l, and in evaluation it is multiplied by that. Draws belong to (run seed, step): every pass of a step, over
-whichever rows, has the same ones. In `block` mode a branch that is left out is not computed, and what only it
-reaches gets no gradient; how long a step takes then depends on the step's draws, which a profile of few steps sees
-few of. In `sample` mode each example has its own draws, by its slot, and everything is computed.
+1 - p_l, and in evaluation it is multiplied by that. Draws belong to (run seed, step): all passes of a step have the
+same. In `block` mode an omitted branch is not computed, and parameters that only it uses get no gradient. The time of a
+step then depends on its draws, of which a short profile sees only a few. In `sample` mode each example has draws of its
+own, by slot, and everything is computed.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def gates_of(model: nn.Module) -> list[Gate]:
 
 
 def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:
-    """Return the probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for each.
+    """Return the probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for all.
 
     >>> drop_rates(4, rate=0.5, rule="linear")
     [0.125, 0.25, 0.375, 0.5]
@@ -45,20 +45,20 @@ def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -
 
 
 def set_rates(gates: Sequence[Gate], rates: Sequence[float]) -> None:
-    """Have evaluation multiply each branch by its probability to take part."""
+    """Set the factor on each branch in evaluation: its probability to take part."""
     for gate, rate in zip(gates, rates, strict=True):
         gate.survival = 1.0 - rate
 
 
 def keep(gates: Sequence[Gate], kept: Sequence[bool | Tensor | None]) -> None:
-    """Say for the training passes to come which branches take part: see `Gate.kept`."""
+    """Set which branches take part in the coming training passes; see `Gate.kept`."""
     for gate, this in zip(gates, kept, strict=True):
         gate.kept = this
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StochasticDepth(Method):
-    """Leave residual branches out at random, for the step or for each example."""
+    """`block` saves the time of omitted branches; `sample` draws for each example and computes everything."""
 
     name: ClassVar[str] = "stochastic_depth"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -70,7 +70,7 @@ class StochasticDepth(Method):
     )
     changes: ClassVar[str] = "the forward pass"
     needs: ClassVar[str] = "residual blocks that add through a gate, as the ResNets and GPTs here do"
-    routing: ClassVar[str] = "Works: draws are those of the step, or of an example's slot, whoever else takes part."
+    routing: ClassVar[str] = "Works: draws belong to the step or to an example's slot, not to a class."
     after: ClassVar[tuple[str, ...]] = (
         "alibi",
         "blurpool",
@@ -85,7 +85,7 @@ class StochasticDepth(Method):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
 
     rate: Annotated[
-        float, Field(ge=0, lt=1, description="how often the last branch is left out"), Unit("probability")
+        float, Field(ge=0, lt=1, description="chance that the last branch is left out"), Unit("probability")
     ] = 0.2
     mode: Annotated[Literal["block", "sample"], Field(description="one draw for the step, or one for each example")] = (
         "block"
@@ -94,7 +94,7 @@ class StochasticDepth(Method):
         Literal["linear", "uniform"], Field(description="rate by depth: from near 0 to `rate`, or equal")
     ] = "linear"
     warmup: Annotated[
-        float, Field(ge=0, le=1, description="share of training in which rates grow from 0"), Unit("share of training")
+        float, Field(ge=0, le=1, description="time in which rates grow from 0"), Unit("share of training")
     ] = 0.0
 
     def change_model(self, state: State) -> None:
@@ -109,6 +109,8 @@ class StochasticDepth(Method):
         if self.rate == 0:
             return
         gates = gates_of(state.model)
+        # A new stream in every pass, so that all passes of the step draw the same numbers. `survival` in evaluation and
+        # the draws here use the same rates.
         draws = stream(state.seed, self.name, state.step)
         dropped = np.array([1.0 - gate.survival for gate in gates])
         if self.mode == "block":
@@ -129,7 +131,7 @@ class StochasticDepth(Method):
         return replace(self, rate=0.0)
 
     def _follow(self, state: State) -> None:
-        """Have the rates of this moment of the warm-up; without one they stay as they are."""
+        """Set the rates of this moment of the warm-up; without one they are constant."""
         if self.warmup:
             gates = gates_of(state.model)
             now = self.rate * min(1.0, state.progress / self.warmup)

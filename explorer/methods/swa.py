@@ -1,10 +1,9 @@
 """Stochastic weight averaging: end with the plain mean of the weights along the last part of training.
 
 Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018, arXiv:1803.05407. From
-`start` to `end` of training the weights of every `interval` enter the mean, the first at `start`, so that there is one
-in every run. Training itself continues with its own weights and momentum and never sees the mean; at the end the mean
-becomes the model, integer buffers are the last ones, and the statistics of batch normalisation, which belong to no
-average, are taken again on training data (engine/averages.py). That pass is part of no step.
+`start` to `end` of training the weights at every `interval` enter the mean. The first ones enter at `start`, so that
+every run has a mean. Training never sees it. At the end the mean becomes the model, with the last integer buffers and
+with fresh statistics of batch normalisation, computed on training data outside of any step (engine/averages.py).
 """
 
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
 
-ROUNDING = 1e-9  # of a share of training: the tenth of ten tenths is the last
+ROUNDING = 1e-9  # of a share of training: ten tenths add up to less than 1 in binary
 
 
 def due(done: float, *, start: float, end: float, interval: float) -> int:
-    """Return how many weights have entered the mean once the share `done` of training is behind."""
+    """Return how many sets of weights have entered the mean once the share `done` of training is complete."""
     if done == 0 or done < start:
         return 0
     return 1 + int((min(done, end) - start) / interval + ROUNDING)
@@ -34,7 +33,7 @@ def due(done: float, *, start: float, end: float, interval: float) -> int:
 
 @torch.no_grad()
 def add_to_mean(mean: dict[str, Tensor], current: dict[str, Tensor], *, taken: int) -> None:
-    """Take one more set of tensors into the mean of `taken` others, in place; integers are copied, not averaged."""
+    """Add a set of tensors to the mean of `taken` others, in place; integers are copied, not averaged."""
     floating = [name for name, tensor in mean.items() if tensor.is_floating_point()]
     torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
         [mean[name] for name in floating], [current[name] for name in floating], 1 / (taken + 1)
@@ -45,7 +44,8 @@ def add_to_mean(mean: dict[str, Tensor], current: dict[str, Tensor], *, taken: i
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SWA(Method):
-    """Average the weights of the last part of training, evaluate the mean, and end with it."""
+    """Training itself never sees the mean, which is evaluated from `start` on. It costs one copy of the model in
+    memory."""
 
     name: ClassVar[str] = "swa"
     kind: ClassVar[Kind] = Kind.AVERAGE
@@ -61,8 +61,8 @@ class SWA(Method):
     routing: ClassVar[str] = ""
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
     conflicts_with: ClassVar[dict[str, str]] = {
-        "routing": "the statistics of batch normalisation are taken anew on examples of every class,"
-        " whatever the policy admits them to",
+        "routing": "the statistics of batch normalisation are computed again on examples of every class, whether or"
+        " not the policy admits them",
     }
 
     start: Annotated[
@@ -76,7 +76,7 @@ class SWA(Method):
     ] = 0.01
     lr: Annotated[
         float | None,
-        Field(ge=0, le=1, description="learning rate from `start` on; null: the schedule goes on"),
+        Field(ge=0, le=1, description="learning rate from `start` on; null: that of the schedule"),
         Unit("share of the peak"),
     ] = None
 
@@ -97,6 +97,7 @@ class SWA(Method):
         mean = {f"mean/{name}": tensor.clone() for name, tensor in model_tensors(state.model).items()}
         return mean | {"taken": torch.zeros((), dtype=torch.int64)}
 
+    # A pure function of progress decides when, so that a resumed run averages the same weights.
     def after_update(self, state: State) -> None:
         if self._due(progress(state.pace, state.step + 1, state.total_steps)) == self._due(state.progress):
             return
@@ -104,6 +105,7 @@ class SWA(Method):
         add_to_mean(self._mean(state), model_tensors(state.model), taken=int(taken))
         taken += 1
 
+    # An evaluation before `start` finds no mean and shows the present weights.
     def before_evaluation(self, state: State) -> None:
         if state.step < state.total_steps and state.memory[self.name]["taken"]:
             state.resources[Held] = Held.of(state.model)

@@ -1,9 +1,8 @@
 """Weight standardisation: convolutions whose filters have mean zero and variance one whenever they are used.
 
 Qiao et al., "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", 2019, arXiv:1903.10520.
-The parameters are the raw filters, under their own names; gradients pass through the standardisation, which is part of
-the model for good, inference included. A model with batch normalisation after every convolution gains little: the
-method was made for group normalisation.
+The parameters are the raw filters, under their own names, and gradients pass through the standardisation. A model with
+batch normalisation after every convolution gains little: the method was made for group normalisation.
 """
 
 from dataclasses import dataclass
@@ -23,22 +22,23 @@ BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def standardise(filters: Tensor) -> Tensor:
-    """(W - mean) / sqrt(variance + 1e-10), each filter (first dimension) for itself; the variance divides by n."""
+    """Return (W - mean) / sqrt(variance + 1e-10) for each filter W (first dimension); the variance divides by n."""
+    # Layer normalisation is this very formula, in one fused kernel.
     return F.layer_norm(filters, filters.shape[1:], eps=EPSILON)
 
 
 class Standardised(nn.Conv2d if TYPE_CHECKING else object):
-    """A convolution with standardised filters."""
+    """Behaviour of a convolution with standardised filters."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return super()._conv_forward(input, standardise(weight), bias)
 
 
 def apply_weight_standardization(model: nn.Module) -> list[str]:
-    """Standardise the filters of every convolution, in place; return the names of those changed.
+    """Standardise the filters of every convolution, in place; return the names of the changed layers.
 
-    Filters of one element have no variance and those of depthwise convolutions (one input channel of several) are too
-    small for one: both are left alone. Raises `RecipeError` if nothing is left.
+    Filters of one element, which have no variance, and those of depthwise convolutions, which are too small for it,
+    stay as they are. Raises `RecipeError` if no others are found.
     """
 
     def change(module: nn.Module, name: str) -> bool:
@@ -56,7 +56,7 @@ def apply_weight_standardization(model: nn.Module) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightStandardization(Method):
-    """Standardise filters. Changes the model for good, inference included; there is no strength to turn down."""
+    """Changes the model for good, at inference too. It has no strength to turn down."""
 
     name: ClassVar[str] = "weight_standardization"
     kind: ClassVar[Kind] = Kind.SURGERY
@@ -65,7 +65,7 @@ class WeightStandardization(Method):
     formula: ClassVar[str] = "W' = (W - mean(W)) / sqrt(variance(W) + 1e-10) for each output filter W, at each use"
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "convolutions that are followed by a normalisation, group normalisation above all"
-    routing: ClassVar[str] = "Works: the filters are parameters of their layer as before, and no rows meet."
+    routing: ClassVar[str] = "Works: the filters stay parameters of their layer, and rows do not affect each other."
     after: ClassVar[tuple[str, ...]] = (
         "factorize",
         "squeeze_excite",
@@ -79,8 +79,8 @@ class WeightStandardization(Method):
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
         count = sum(isinstance(module, BATCH_NORMS) for module in model.modules())
         words = (
-            f"The model has batch normalisation ({count} layers), which takes mean and scale out of every filter's"
-            " output already: little is left to gain. The method was made for group normalisation."
+            f"The model has batch normalisation ({count} layers), which already removes the mean and scale of every"
+            " filter's output, so expect little gain. The method was made for group normalisation."
         )
         return [words] if count else []
 
