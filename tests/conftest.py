@@ -1,5 +1,6 @@
 """What every test may rely on: one torch thread, and no settings of the user's."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -16,6 +17,12 @@ from tests.provenance.agents import Agent
 
 settings.register_profile("explorer", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("explorer")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of garbage collection: each inline run ends with one, 0.2 s without this."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
