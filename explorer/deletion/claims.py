@@ -1,17 +1,19 @@
 """The claims of a deletion certificate, each checked separately: it held, it failed, or could not be checked.
 
-Claims of both levels (`COMMON`): the same documents, parent, plan and model. Claims of G2 (`OF_G2`): the target lived
-in sealed regions that no other class shares, these were dropped, and everything else was kept. This needs no tensor:
-both ledgers list the leaf of every tensor that they end with, and their signed roots follow from these lists. Claims of
-G3 (`OF_G3`): training continued from a state that the target had not moved, without the target. The two ledgers show
-where the target could first have moved anything, that the state before that step is the one that training continued
-from, that the batches are the same to the last slot, and that nothing of the target was measured afterwards. That the
-steps in between were trained as recorded, a replay shows, or the counterfactual itself.
+`COMMON`, claims of both levels: the same documents, parent, plan and model.
 
-Last, `artefacts`: the files of an old run that hold what was deleted, named by path and digest, for their owner to
-destroy. A deletion makes another model; it does not unmake the old one. As long as both exist, what was deleted is
-their difference. The old ledger stays: it holds commitments, and every proof still holds once numbers and secrets are
-gone.
+`OF_G2`: the target lived in sealed regions that no other class shares, these were dropped, and everything else was
+kept. Checking this needs no tensor: both ledgers list the leaf of every tensor that they end with, and their signed
+roots follow from these lists.
+
+`OF_G3`: training continued without the target, from a state that the target had not moved. The two ledgers show the
+first step in which the target could have moved anything, that training continued from the state before it, that the
+batches are the same to the last slot, and that no number of the target was measured afterwards. They do not show that
+the steps in between were trained as recorded: a replay does, or the counterfactual itself.
+
+`artefacts` lists the files of an old run that hold the deleted target, by path and digest, for their owner to destroy.
+A deletion makes another model; it does not unmake the old one. As long as both exist, their difference is what was
+deleted. The old ledger stays: it holds commitments, and every proof still holds once numbers and secrets are gone.
 """
 
 import hashlib
@@ -44,7 +46,7 @@ Subject = TypeVar("Subject")
 
 
 class Outcome(StrEnum):
-    """What came of looking."""
+    """Result of checking a claim."""
 
     HELD = "held"
     FAILED = "failed"
@@ -53,17 +55,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One claim, looked at."""
+    """One claim, checked."""
 
     name: str
     says: str  # the claim, in a sentence
     outcome: Outcome
-    why: str | None  # what was found instead, or what was not here; None: it held
+    why: str | None  # the contradiction, or what was missing; None: it held
 
 
 class Claim(NamedTuple, Generic[Subject]):
-    """One claim, and how to look: `look` raises `ExplorerError` where it does not hold, and returns in words why it
-    could not look, or None."""
+    """One claim and its check: `look` raises `ExplorerError` where the claim does not hold, returns the reason in words
+    where the claim cannot be checked here, and None where it holds."""
 
     name: str
     says: str
@@ -71,7 +73,7 @@ class Claim(NamedTuple, Generic[Subject]):
 
 
 def looked(claim: Claim[Subject], case: Subject) -> Check:
-    """Look at a claim."""
+    """Check a claim."""
     try:
         why = claim.look(case)
     except ExplorerError as error:
@@ -81,16 +83,16 @@ def looked(claim: Claim[Subject], case: Subject) -> Check:
 
 
 def unseen(claim: Claim[Subject], why: str) -> Check:
-    """Return a check of a claim that cannot be looked at."""
+    """Return the check of a claim that cannot be looked at."""
     return Check(name=claim.name, says=claim.says, outcome=Outcome.UNSEEN, why=why)
 
 
 def differ(error: type[ExplorerError], what: str, *, found: object, expected: object) -> None:
-    """Raise `error` unless both are the same; of two records of one kind it names the first field that is not."""
+    """Raise `error` unless both are equal; for two records of one kind, name the first field that differs."""
     if found == expected:
         return
     if type(found) is type(expected) and is_dataclass(found) and is_dataclass(expected):
-        names = (each.name for each in fields(found))
+        names = (field.name for field in fields(found))
         name = next(name for name in names if getattr(found, name) != getattr(expected, name))
         what, found, expected = f"{what}: {name}", getattr(found, name), getattr(expected, name)
     raise error(f"{what}: found {found!s:.200}, expected {expected!s:.200}")
@@ -98,7 +100,7 @@ def differ(error: type[ExplorerError], what: str, *, found: object, expected: ob
 
 # --- claims of both levels ---
 
-# What determines a run besides its recipe, and is the same in both.
+# Fields of the genesis that determine a run together with its recipe: both runs have the same.
 SAME = (
     "code",
     "data",
@@ -116,8 +118,9 @@ SAME = (
 
 
 def documents(case: Case) -> str | None:
-    """Check that the documents are those that both ledgers name, and believed."""
+    """Check that the documents are those that both ledgers name, and that the trust file's signers signed them."""
     genesis, certificate = case.old.genesis, case.certificate
+    # `plan` compares the same digests between the two ledgers, so comparing with one ledger is enough here.
     for name in ("taxonomy", "policy", "trust"):
         differ(ProvenanceError, name, found=getattr(certificate, name), expected=getattr(genesis, name))
     basis = read_basis(case.new.run, genesis, trust=case.trust)
@@ -129,7 +132,8 @@ def documents(case: Case) -> str | None:
 
 
 def target(case: Case) -> str | None:
-    """Check that the target is one of the old run's, and no model before it had learned from it."""
+    """Check that the old run had the target, and that no model which it began with had learned from it: a model that
+    taught the run about the target would survive this deletion."""
     if case.certificate.target.records is not None and case.listed is None:
         return f"which records: the list that opens the commitment is missing; its owner has it in {RECORDS_FILE}"
     for path in case.target.classes:
@@ -144,26 +148,34 @@ def target(case: Case) -> str | None:
 def parent(case: Case) -> str | None:
     """Check that the new ledger begins with the old one as what it was made from by a deletion."""
     parents = case.new.genesis.parents
-    made = [each for each in parents if each.kind == "deletion"]
+    made = [parent for parent in parents if parent.kind == "deletion"]
     if len(made) != 1:
         raise LedgerError(f"the new ledger names {len(made)} runs that it was made from by a deletion; expected one")
     differ(LedgerError, "its parent", found=made[0].ledger, expected=state_of(name_of(case.old)))
-    found, expected = ([each for each in of if each.kind == "model"] for of in (parents, case.old.genesis.parents))
-    differ(LedgerError, "models that the new run begins with", found=found, expected=expected)
+    # A new run that began with another model could have brought the target back with it.
+    models, expected = (
+        [parent for parent in those if parent.kind == "model"] for those in (parents, case.old.genesis.parents)
+    )
+    differ(LedgerError, "models that the new run begins with", found=models, expected=expected)
     return None
 
 
 def plan(case: Case) -> str | None:
-    """Both runs follow one plan, but that the new one leaves the target out."""
+    """Check that both runs follow one plan, except that the new one leaves the target out."""
+    # First everything outside the recipe, which both ledgers state themselves.
     for name in SAME:
-        found, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
-        differ(LedgerError, f"{name} in the new ledger's first entry", found=found, expected=expected)
+        stated, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
+        differ(LedgerError, f"{name} in the new ledger's first entry", found=stated, expected=expected)
+    # An early stop is a decision that may have depended on the target, and no plan would repeat it.
     if stopped := stopped_early(case.old):
         raise LedgerError(stopped)
     if read_plan(case.new.run) is None:
-        return f"the plan of the new run: there is no {rundir.RUN}, and no {rundir.LOOP} of a loop of one's own"
+        return f"the plan of the new run: there is neither {rundir.RUN} nor, for a custom loop, {rundir.LOOP}"
     if case.certificate.target.records is not None and case.listed is None:
         return "whether the plan leaves these records out: their list is not here"
+
+    # Then the recipe. The old one may be missing, so it is rebuilt from the new one and held to the digest that the old
+    # ledger committed to; after that the new plan must be the old one's counterfactual, field by field.
     after = read_record(case.new)
     before = _before(case, after)
     if digest(before.identity) != case.old.genesis.recipe:
@@ -190,10 +202,10 @@ def model(case: Case) -> str | None:
 
 
 def still(case: Case) -> str | None:
-    """By the old ledger no step changed a layer to which nobody in its batch was admitted: with a gradient of zeros in
-    place of none, decay and momentum would have."""
+    """Check that no step of the old ledger changed a layer to which no class in its batch was admitted. A gradient of
+    zeros in place of none would show here: decay and momentum move a layer under it."""
     for step, layer in case.presence.strays:
-        raise LedgerError(f"step {step} changed {layer}, and nobody in its batch was admitted to it")
+        raise LedgerError(f"step {step} changed {layer}, and no class in its batch was admitted to it")
     return None
 
 
@@ -201,21 +213,22 @@ COMMON = (
     Claim("documents", "taxonomy, policy and trust file are those of both runs, signed by whom you believe", documents),
     Claim("target", "the target is one of the old run's, and of no model that it began with", target),
     Claim("parent", "the new ledger was made from this old one by a deletion", parent),
-    Claim("plan", "the same plan, but that the target is left out: every other number that decides is equal", plan),
-    Claim("still", "by the old ledger no step changed a layer to which it admitted nobody", still),
+    Claim("plan", "the same plan except that the target is left out: every other number that decides is equal", plan),
+    Claim("still", "by the old ledger no step changed a layer to which it admitted no class", still),
     Claim("model", "the model's file holds what the new ledger ends with", model),
 )
 
 
 def _before(case: Case, after: Plan) -> Plan:
-    """Return the old run's record; where it is not here, the new one's with the target put back."""
-    found = read_plan(case.old_place)
-    if found is not None:
-        return found
-    left_out(after)  # its methods are what a recipe's are
-    methods = [_put_back(each, case.target) for each in after.identity["recipe"]["methods"]]
+    """Return the old run's record; where it is missing, the new run's record with the target put back."""
+    recorded = read_plan(case.old_place)
+    if recorded is not None:
+        return recorded
+    left_out(after)  # raises unless the methods have the form that a recipe's have
+    methods = [_put_back(method, case.target) for method in after.identity["recipe"]["methods"]]
     identity = {**after.identity, "recipe": {**after.identity["recipe"], "methods": methods}}
-    if isinstance(after, LoopRecord):  # its name does not follow from what it is
+    # A custom loop's name is chosen by its author and cannot be derived, so it is taken from the old ledger.
+    if isinstance(after, LoopRecord):
         return replace(after, run_id=case.old.genesis.run, identity=identity)
     return replace(after, identity=identity)
 
@@ -232,7 +245,9 @@ def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:
 
 
 def structure_of(case: Case) -> tuple[Structure, Tensors]:
-    """Return what the two ledgers say for themselves: what the target's regions hold, and all tensors that are kept."""
+    """Return the tensors of the target's regions and the roots over all others, as the old ledger has them; and these
+    others."""
+    # What methods remember about classes is dropped with the regions: it differs in every run without the target.
     old, _ = case.ended
     everything = [*old.tensors.parameters, *old.tensors.buffers, *old.tensors.optimizer]
     dropped = {name for name in everything if owner_of(name, case.policy.sealed) in case.reach.regions}
@@ -243,7 +258,7 @@ def structure_of(case: Case) -> tuple[Structure, Tensors]:
 
 
 def isolated(case: Case) -> str | None:
-    """By the old ledger the target moved its own regions alone, lived there alone, and decided nothing."""
+    """Check that the target moved only its own regions, shared them with no class, and decided nothing."""
     if case.unseen:
         return case.unseen
     if fault := _entangled(case.reach):
@@ -253,45 +268,47 @@ def isolated(case: Case) -> str | None:
 
 def dropped(case: Case) -> str | None:
     """Check that the dropped tensors are all those of the target's regions."""
-    found, _ = structure_of(case)
+    structure, _ = structure_of(case)
     certified = _certified_structure(case).dropped
-    if certified != found.dropped:
-        more, less = sorted({*certified} - {*found.dropped}), sorted({*found.dropped} - {*certified})
-        words = [f"{names[0]} {what}" for names, what in ((more, "is none"), (less, "is missing")) if names]
+    if certified != structure.dropped:
+        more, less = sorted({*certified} - {*structure.dropped}), sorted({*structure.dropped} - {*certified})
+        words = [f"{names[0]} {what}" for names, what in ((more, "is not one of them"), (less, "is missing")) if names]
         raise LedgerError(
-            f"the target's regions hold {len(found.dropped)} tensors, certified as dropped are {len(certified)}: "
+            f"the target's regions hold {len(structure.dropped)} tensors, certified as dropped are {len(certified)}: "
             f"{', '.join(words) or 'in another order'}"
         )
     return None
 
 
 def kept(case: Case) -> str | None:
-    """Check that every other tensor of the old run's end is one of the new run's, and no other is."""
-    found, expected = structure_of(case)
+    """Check that the new run ends with exactly the other tensors of the old run's end."""
+    structure, expected = structure_of(case)
     _, new = case.ended
     if fault := _difference(new.tensors, expected):
         raise LedgerError(f"the new run's end: {fault}")
     certified = _certified_structure(case).kept
-    differ(LedgerError, "the certified roots of what was kept", found=certified, expected=found.kept)
+    differ(LedgerError, "the certified roots of what was kept", found=certified, expected=structure.kept)
     return None
 
 
 def nothing_trained(case: Case) -> str | None:
-    """Check that the new ledger has no step: it begins with what it ends with, where the old one ended."""
+    """Check that the new ledger has no step: it begins where the old one ended, and ends with the state that it begins
+    with."""
     old, new = case.ended
     genesis = case.new.genesis
     differ(LedgerError, "steps that the new ledger takes over", found=genesis.begins, expected=case.old.steps)
     differ(LedgerError, "steps that it ends after", found=case.new.steps, expected=case.old.steps)
     if len(case.new.outline.states) or case.new.outline.decisions or case.new.outline.profiles:
-        raise LedgerError("the new ledger has more than a beginning and an end, and nothing was to happen between")
+        raise LedgerError("the new ledger has entries between its beginning and its end; expected none")
     differ(LedgerError, "the state that it begins with", found=genesis.start, expected=new.end.entry.state)
+    # The new state's tensors differ from the old one's by what was dropped; its random streams must not differ at all.
     random, expected = new.end.entry.state.random, old.end.entry.state.random
     differ(LedgerError, "its streams of random numbers", found=random, expected=expected)
     return None
 
 
 OF_G2 = (
-    Claim("isolated", "by the old ledger the target moved its own sealed regions alone, and decided nothing", isolated),
+    Claim("isolated", "by the old ledger the target moved only its own sealed regions, and decided nothing", isolated),
     Claim("dropped", "what was dropped is what these regions hold, all of it", dropped),
     Claim("kept", "every other parameter, buffer and optimiser state is bit for bit the old one", kept),
     Claim(
@@ -306,7 +323,7 @@ def _certified_structure(case: Case) -> Structure:
 
 
 def _difference(found: Tensors, expected: Tensors) -> str | None:
-    """Return the first tensor that is another one, in words; None: all are the same, name by name."""
+    """Return the first tensor that differs, in words; None: all are the same, name by name."""
     for group in ("parameters", "buffers", "optimizer"):
         fault = next(differences(getattr(found, group), getattr(expected, group)), None)
         if fault:
@@ -315,9 +332,10 @@ def _difference(found: Tensors, expected: Tensors) -> str | None:
 
 
 def _entangled(reach: Reach) -> str | None:
-    """Return why dropping regions does not undo all that the target reached; None: it does."""
+    """Return why dropping regions does not undo all of the target's influence; None: it does."""
     if reach.structural:
         return None
+    # The reasons in order of how much they move: shared weights, shared regions, decisions, possible probes.
     if reach.shared:
         layer, *more = reach.shared
         others = f" and {len(more)} more layers" if more else ""
@@ -330,14 +348,15 @@ def _entangled(reach: Reach) -> str | None:
         return f"entry {channel.entry}: its numbers decided a {channel.action} over {', '.join(channel.over)}"
     if reach.probed:
         return "its examples may have been probes that decided something"
-    return f"only some examples of {', '.join(reach.partly)} are in it, and a region is a class's"
+    return f"only some examples of {', '.join(reach.partly)} are in it, and a region belongs to whole classes"
 
 
 # --- claims of G3 ---
 
 
 def replay_of(case: Case) -> Replay:
-    """Return what the two ledgers say for themselves. Raises `LedgerError` where the target reached nothing."""
+    """Return the facts of the replay as the two ledgers have them. Raises `LedgerError` where the target reached
+    nothing."""
     begins = case.new.begins
     state = state_after(case.old, begins)
     return Replay(
@@ -349,11 +368,11 @@ def replay_of(case: Case) -> Replay:
 
 
 def influence(case: Case) -> str | None:
-    """Check that the first step that the target could have influenced is the one that is certified."""
+    """Check that the first step that the target could have influenced is the certified one."""
     if case.unseen:
         return case.unseen
-    found, expected = _certified_replay(case).influence, _first(case)
-    differ(LedgerError, "the certified first step of influence", found=found, expected=expected)
+    certified = _certified_replay(case).influence
+    differ(LedgerError, "the certified first step of influence", found=certified, expected=_first(case))
     return None
 
 
@@ -361,37 +380,42 @@ def start(case: Case) -> str | None:
     """Check that the new run continues the old one's state, at or before the first influence."""
     if case.unseen:
         return case.unseen
+    # An earlier start than necessary costs time and proves the same; a later one would keep the influence.
     begins, first, certified = case.new.begins, _first(case), _certified_replay(case)
     if begins > first:
         raise LedgerError(
             f"the new ledger begins after {begins} steps, and by the old one {case.target.words} could have "
             f"influenced step {first}"
         )
-    found = replay_of(case)
-    differ(LedgerError, "the certified beginning", found=certified.begins, expected=found.begins)
+    # One state under three names: the old ledger recorded it, the new ledger begins with it, the certificate names it.
+    replay = replay_of(case)
+    differ(LedgerError, "the certified beginning", found=certified.begins, expected=replay.begins)
     given = None if case.new.genesis.start is None else _start(case.new.genesis.start)
-    differ(LedgerError, "the state that the new ledger begins with", found=given, expected=found.start)
-    differ(LedgerError, "the certified state", found=certified.start, expected=found.start)
+    differ(LedgerError, "the state that the new ledger begins with", found=given, expected=replay.start)
+    differ(LedgerError, "the certified state", found=certified.start, expected=replay.start)
     return None
 
 
 def batches(case: Case) -> str | None:
-    """Check that every step that both ledgers have had one batch: the same rows in the same slots, as many of each
-    class."""
+    """Check that every step which both ledgers have had the same batch: the same rows in the same slots, as many of
+    each class."""
     certified = _certified_replay(case)
     differ(LedgerError, "steps that the new ledger ends after", found=case.new.steps, expected=case.old.steps)
     expected = case.new.steps - case.new.begins
     differ(LedgerError, "the certified number of steps", found=certified.steps, expected=expected)
+    # `slots` is a root over the rows of every slot, those of the target included: they stay in the new batches, empty.
+    # So the counts are equal too, and no batch was filled up with other examples.
     steps = range(max(case.new.begins, case.old.begins), case.new.steps)
-    for mine, theirs in zip(case.new.read_steps(steps), case.old.read_steps(steps), strict=True):
+    for new, old in zip(case.new.read_steps(steps), case.old.read_steps(steps), strict=True):
         for name in ("slots", "examples", "quarantined"):
-            found, then = getattr(mine.entry, name), getattr(theirs.entry, name)
-            differ(LedgerError, f"entry {mine.index}: step {mine.entry.step}: {name}", found=found, expected=then)
+            now, before = getattr(new.entry, name), getattr(old.entry, name)
+            differ(LedgerError, f"entry {new.index}: step {new.entry.step}: {name}", found=now, expected=before)
     return None
 
 
 def absent(case: Case) -> str | None:
-    """No step, profile or decision of the new ledger has numbers of a class that is in the target whole."""
+    """Check that no step, profile or decision of the new ledger has numbers of a class that was deleted whole. Numbers
+    show that its examples took part. A class of which examples are left keeps its numbers."""
     whole, outline = case.reach.whole, case.new.outline
     numbers = [case.new.class_(path) for path in whole]
     for step in case.new.read_steps(range(case.new.begins, case.new.steps)):
@@ -400,8 +424,8 @@ def absent(case: Case) -> str | None:
     for profile in case.new.read(outline.profiles, Profile):
         if profile.entry.classes.keys() & {*whole}:
             raise LedgerError(_had(profile, whole))
-    standing = [index for index in outline.decisions if index not in outline.superseded]
-    for decision in case.new.read(standing, Decision):
+    in_force = [index for index in outline.decisions if index not in outline.superseded]
+    for decision in case.new.read(in_force, Decision):
         if decision.entry.evidence.keys() & {*whole}:
             raise LedgerError(_had(decision, whole))
     return None
@@ -409,14 +433,14 @@ def absent(case: Case) -> str | None:
 
 OF_G3 = (
     Claim("influence", "by the old ledger the target could have moved nothing before the certified step", influence),
-    Claim("start", "the new run goes on from the old one's recorded state, at or before that step", start),
-    Claim("batches", "every step that both ledgers have on record had one batch, slot by slot", batches),
+    Claim("start", "the new run continues from the old one's recorded state, at or before that step", start),
+    Claim("batches", "every step that both ledgers have on record had the same batch, slot by slot", batches),
     Claim("absent", "the new ledger has no numbers of a class whose examples were all deleted", absent),
 )
 
 
 def state_after(run: RunLedger, step: int) -> TrainingState | None:
-    """Return the recorded state after so many steps; None: the initial one. Raises `LedgerError` where none is on
+    """Return the recorded state after `step` steps; None: the initial one. Raises `LedgerError` where none is on
     record."""
     if step in (0, run.begins):
         return run.genesis.start if step else None
@@ -429,7 +453,7 @@ def state_after(run: RunLedger, step: int) -> TrainingState | None:
 
 def _first(case: Case) -> int:
     if case.reach.first is None:
-        raise LedgerError(f"{case.target.words}: reached nothing in the old run, by its ledger; nothing is to replay")
+        raise LedgerError(f"{case.target.words}: reached nothing in the old run, by its ledger; nothing to replay")
     return case.reach.first
 
 
@@ -453,40 +477,42 @@ _REPORTS = (".html", ".pdf", ".md")
 
 
 def artefacts(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
-    """List everything of a run that the target is in, as far as it lies in the run's directory, by kind and path.
+    """List the files of a run's directory that the target is in, by kind and path.
 
     Raises `LedgerError` for a ledger that cannot be read, `RunError` for a file that cannot.
     """
+    # Weights: the model, and every checkpoint after the first influence. Earlier ones are free of the target.
     directory, first = run.run, reach.first
-    found = [*_files(directory, "model", sorted((directory / rundir.MODEL).glob("*.safetensors")))]
+    files = [*_files(directory, "model", sorted((directory / rundir.MODEL).glob("*.safetensors")))]
     for name in (rundir.CHECKPOINT, rundir.KEPT):
         touched = (path for path in sorted((directory / name).glob("step-*")) if _after(path, first))
-        found += _files(directory, "checkpoint", touched)
-    found += [
+        files += _files(directory, "checkpoint", touched)
+    # Secrets are parts of one file, whose other parts stay: it has no digest to destroy it by.
+    files += [
         Artefact(what="secret", path=rundir.SECRETS, sha256=None, part=path)
         for path in (*reach.whole, *([JOINT] if reach.whole else []))
         if (directory / rundir.SECRETS).exists()
     ]
-    found += blobs(run, reach)
+    # Numbers: blobs of the ledger, the spool, and whatever was printed or exported from them.
+    files += blobs(run, reach)
     for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
-        found += _files(directory, "spool", sorted((directory / name).glob("*.parquet")))
-    found += _files(directory, "notebook", sorted(directory.glob("*.ipynb")))
+        files += _files(directory, "spool", sorted((directory / name).glob("*.parquet")))
+    files += _files(directory, "notebook", sorted(directory.glob("*.ipynb")))
     measured = [directory / rundir.METRICS, *(path for path in sorted(directory.iterdir()) if path.suffix in _REPORTS)]
-    return (*found, *_files(directory, "measurements", measured))
+    return (*files, *_files(directory, "measurements", measured))
 
 
 def blobs(run: RunLedger, reach: Reach) -> tuple[Artefact, ...]:
-    """Return the numbers of classes that are in the target whole, and those over several classes that theirs can be
-    taken from; wherever an entry names them, executions that were undone too. The ledger alone says which these are."""
+    """Return the blobs with numbers of classes that are in the target whole, and those with numbers over several
+    classes from which theirs could be computed. Superseded entries count too; only the ledger is consulted."""
     own = {f"{kind}/{path}" for kind in ("numbers", "sketches", "evidence") for path in reach.whole}
-    found: dict[str, str] = {}
+    digests: set[str] = set()
     for blobs in (placed.entry.blobs for placed in run.with_numbers()):
         if own & blobs.keys():
-            names = own & blobs.keys() | ({"joint"} & blobs.keys())
-            found |= {blobs[name].sha256: name for name in names}
+            digests |= {blobs[name].sha256 for name in (own | {"joint"}) & blobs.keys()}
     return tuple(
         Artefact(what="numbers", path=f"{rundir.LEDGER}/{blob_path(digest)}", sha256=digest, part=None)
-        for digest in sorted(found)
+        for digest in sorted(digests)
     )
 
 
@@ -503,6 +529,7 @@ def _files(directory: Path, what: What, paths: Iterable[Path]) -> Iterator[Artef
 
 
 def _after(path: Path, first: int | None) -> bool:
-    """Return whether a checkpoint is of a later state than the one before the first influence; a strange name is."""
+    """Return whether a checkpoint may be of a state that the target had influenced. One whose name tells no step
+    counts as such: destroying too much is the safe side."""
     number = path.stem.removeprefix("step-")
     return first is not None and not (number.isascii() and number.isdigit() and int(number) <= first)

@@ -1,19 +1,19 @@
-"""The plan of a deletion: its level, what it takes, costs and cannot reach, and which request it answers.
+"""The plan of a deletion: its level, work, cost and limits, and the request that it answers.
 
-Four levels, and one word that two of them may use: a target is *deleted* from G2 up.
+There are four levels. Only at G2 and G3 may a target be called *deleted*.
 
-    G0  inactive: what belongs to it is switched off, and all of it still exists
-    G1  localised and ablated: what routing gathered in one place is set to zero; how much of the target is left is
-        measured, never proved, and nothing here calls that deleted
-    G2  exact by structure: the sealed regions that were the target's alone are dropped
-    G3  exact by replay: training continues without it from a state that it had not moved
+    G0  inactive: what belongs to the target is switched off, and all of it still exists
+    G1  localised and ablated: what routing gathered in one place is set to zero; the rest of the target in the model is
+        measured, and never proved to be nothing
+    G2  exact by structure: the sealed regions that only the target had are dropped
+    G3  exact by replay: training continues without the target from a state that the target had not moved
 
-Of a request only a commitment is kept, in the certificate and in the project's ledger:
+The certificate and the project's ledger keep only a commitment to the request:
 
     {"format": "explorer/request/v1", "salt": "...", "commitment": "..."}
 
-The commitment is SHA-256(salt || the text in UTF-8). A reader with the text and this file can tell that they belong
-together; without them it reveals nothing about the person.
+The commitment is SHA-256(salt || the text in UTF-8). With the text and this file a reader can check that they belong
+together; without them the commitment reveals nothing about the person.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What deleting a target from a run takes."""
+    """Work, cost and limits of deleting a target from a run."""
 
     run: str
     target: Target
@@ -69,32 +69,32 @@ class Plan:
 
 
 def plan(run: RunLedger, target: Target, *, step: Duration | None = None) -> Plan:
-    """Plan it; nothing is changed. `step` is the time of one step to replay, measured now.
+    """Plan a deletion; nothing is changed. `step` is the time of one step to replay, measured now.
 
     Raises `LedgerError` for a target that the run does not have and for damage, `ProvenanceError` for documents that
     are not the run's, `RunError` for damaged records, `PriceError` for prices that cannot be used.
     """
     presence = Presence(run)
-    found = forecast_of(presence, target, step=step)
+    forecast = forecast_of(presence, target, step=step)
     return Plan(
         run=run.genesis.run,
         target=target,
-        forecast=found,
-        cost=_cost(presence, found, runs_of(run.run)),
-        beyond=beyond(presence, found.reach),
+        forecast=forecast,
+        cost=_cost(presence, forecast, runs_of(run.run)),
+        beyond=beyond(presence, forecast.reach),
     )
 
 
-def _cost(presence: Presence, found: Forecast, runs: Path) -> Cost | None:
+def _cost(presence: Presence, forecast: Forecast, runs: Path) -> Cost | None:
+    # A custom loop does not record the hardware that a price could be looked up for.
     if not isinstance(presence.recipe, RunRecord):
         return None
     hardware, own = presence.recipe.hardware, runs / PRICES
     price = default_price(hardware.name, load_prices(own if own.exists() else None))
     if price is None:
         return None
-    seconds = (found.time.seconds, found.time.low, found.time.high)
-    usd = (None if each is None else cost_usd(each, price, hardware.world_size) for each in seconds)
-    middle, low, high = usd
+    times = (forecast.time.seconds, forecast.time.low, forecast.time.high)
+    middle, low, high = (None if time is None else cost_usd(time, price, hardware.world_size) for time in times)
     return Cost(price=price, usd=middle, low=low, high=high)
 
 
@@ -106,7 +106,7 @@ MAX_BYTES = 4096
 
 @record
 class Request:
-    """The file."""
+    """The file with the commitment to a request."""
 
     format: Literal["explorer/request/v1"]
     salt: Digest
@@ -114,7 +114,7 @@ class Request:
 
 
 def keep_request(run: Path, text: str) -> str:
-    """Return the commitment to the text of the request, made with a fresh salt where there is none yet.
+    """Return the commitment to the text of the request; make it with a fresh salt on the first call.
 
     Raises `ProvenanceError` for a run that answers another request.
     """
@@ -124,14 +124,14 @@ def keep_request(run: Path, text: str) -> str:
         made = Request(format="explorer/request/v1", salt=salt.hex(), commitment=commit(salt, text.encode()).hex())
         path.parent.mkdir(mode=0o700, exist_ok=True)
         write_private(path, canonical(to_json(made)))
-    found = _read(path)
-    if commit(bytes.fromhex(found.salt), text.encode()).hex() != found.commitment:
+    request = _read(path)
+    if commit(bytes.fromhex(request.salt), text.encode()).hex() != request.commitment:
         raise ProvenanceError(f"{path}: the deletion answers another request than this one")
-    return found.commitment
+    return request.commitment
 
 
 def read_request(run: Path) -> str | None:
-    """Read the commitment that is kept; None: none was. Raises `ProvenanceError` for a file that is not one."""
+    """Read the commitment to the request; None: the run answers none. Raises `ProvenanceError` for a damaged file."""
     path = run / REQUEST_FILE
     return _read(path).commitment if path.exists() else None
 

@@ -1,14 +1,15 @@
-"""Erasing: what a run recorded about a class, or what links a record to its tag, destroyed for good.
+"""Erasure: destroy what a run recorded about a class, or what links a record to its tag, for good.
 
-Of a class its secret goes, and with it the meaning of every commitment to its numbers; its blobs; and its rows in the
-spool. Numbers over several classes go as well, with their secret: what is left of the others would give the class away
-by subtraction. Of a record its salt goes: nobody can link the example to its tag any more, and no later run trains on
-it. Entries stay as they are, so every proof and signature still holds.
+Erasing a class destroys its secret, and with it the meaning of every commitment to its numbers; its blobs; and its rows
+in the spool. Numbers over several classes go as well, with their secret: the class could be computed from them by
+subtracting the others. Erasing a record destroys its salt: the example cannot be linked to its tag any more, and no
+later run trains on it. Entries stay as they are, so every proof and signature still holds.
 
-Before anything is destroyed the project's ledger has an `erasure` entry that says so: numbers that are gone without one
-were withheld or lost, and `explorer conform` finds that.
+The project's ledger gets an `erasure` entry before anything is destroyed. Numbers that are gone without such an entry
+were withheld or lost, and `explorer conform` reports that.
 
-This is not a deletion: the model has what it learned. And other copies are other copies: where they may be is said.
+Erasure is not a deletion: the model keeps what it learned. It reaches no other copy either; `Erasure.elsewhere` lists
+where copies may be.
 """
 
 import io
@@ -39,16 +40,16 @@ MAX_SPOOL = 2**30  # bytes of one of its files
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erasure:
-    """What is to be erased, or was."""
+    """An erasure, planned or done."""
 
     run: str
     classes: tuple[str, ...]
     records: tuple[int, ...]
-    secrets: tuple[str, ...]  # whose they are; * is numbers over several classes
-    blobs: tuple[str, ...]  # digests of those that are here
-    spool: tuple[str, ...]  # files that are written again, or removed where nothing is left
+    secrets: tuple[str, ...]  # classes whose secrets go; * is numbers over several classes
+    blobs: tuple[str, ...]  # digests of those that exist
+    spool: tuple[str, ...]  # files that are rewritten, or removed where no row is left
     salts: str | None  # the file of the records' salts
-    elsewhere: tuple[str, ...]  # where copies may be, which nothing here reaches
+    elsewhere: tuple[str, ...]  # where copies may be that the erasure does not reach
 
 
 def of_classes(run: RunLedger, classes: Collection[str]) -> Erasure:
@@ -75,11 +76,11 @@ def of_classes(run: RunLedger, classes: Collection[str]) -> Erasure:
 def of_records(run: RunLedger, records: Collection[int], *, salts: Path) -> Erasure:
     """Plan the erasure of these rows of the run's tag table; `salts` is the file with their salts.
 
-    Raises `ProvenanceError` for salts of another table, and for a row that it does not have.
+    Raises `ProvenanceError` for salts of another table, and for a row that the table does not have.
     """
-    tags, found = read_tag_rows(run).tags, read_salts(salts)
-    if len(found) != len(tags):
-        raise ProvenanceError(f"{salts}: {len(found)} salts for {len(tags)} tags: they belong to another table")
+    tags, count = read_tag_rows(run).tags, len(read_salts(salts))
+    if count != len(tags):
+        raise ProvenanceError(f"{salts}: {count} salts for {len(tags)} tags: they belong to another table")
     for row in records:
         if not 0 <= row < len(tags):
             raise ProvenanceError(f"record {row}: the tag table has {len(tags)} rows, counted from 0")
@@ -93,23 +94,30 @@ def of_records(run: RunLedger, records: Collection[int], *, salts: Path) -> Eras
         salts=str(salts),
         elsewhere=(
             "the examples themselves, and every copy of them",
-            "backups of the salts; disks that keep what was written over",
+            "backups of the salts; disks that keep overwritten data",
             "the slots of the ledger: in which steps these rows of the tag table were stays known",
             "losses of single examples behind decisions to select some; erasing their class erases these",
-            f"the model of {run.genesis.run}: it has what it learned; `explorer delete run` makes one without them",
+            f"the model of {run.genesis.run}: it keeps what it learned; `explorer delete run` makes one without them",
         ),
     )
 
 
 def erase(run: RunLedger, erasure: Erasure, *, project: Project) -> int:
-    """Put it on record and erase it; when this returns it is on the disk. Return the number of its entry. To do it
-    again changes nothing, so it can be ended where it broke off. Raises `RunError` where the run is in use, and where
-    the disk refuses; `LedgerError` where the project's ledger cannot go on."""
+    """Record the erasure and carry it out; return the index of its entry. The disk has all of it on return.
+
+    Repeating it changes nothing, so an interrupted erasure is completed by the same call. Raises `RunError` for a run
+    that is in use and for a disk that refuses, `LedgerError` for a project's ledger that cannot be appended to.
+    """
     with rundir.locked(run.run, what=f"run {erasure.run}"):
+        # The entry comes first: a crash leaves numbers that are on record as erased and still exist, never the reverse,
+        # which would count as withholding. A repeated call finds its entry; entries about records do not name them, so
+        # two of them cannot be told apart, and each call appends one.
         entry = _entry(run, erasure)
-        known = (each.index for each in project.entries() if each.entry == entry)
-        number = next(known, None) if erasure.classes else None  # of records nothing tells one time from another
+        known = (placed.index for placed in project.entries() if placed.entry == entry)
+        number = next(known, None) if erasure.classes else None
         number = project.append(entry) if number is None else number
+
+        # Secrets before blobs: once they are gone, even a blob that survives a crash can open no commitment.
         names = (*run.genesis.classes, JOINT)
         for path in erasure.secrets if (run.run / rundir.SECRETS).exists() else ():
             destroy_salt(run.run / rundir.SECRETS, names.index(path))
@@ -131,12 +139,12 @@ def _entry(run: RunLedger, erasure: Erasure) -> Entry:
 
 def _check_finished(run: RunLedger) -> None:
     if run.outline.end is None:
-        raise RunError(f"{run.run}: unfinished: without its secrets it could not go on; end it, or remove all of it")
+        raise RunError(f"{run.run}: unfinished: it cannot continue without its secrets; end it, or remove all of it")
 
 
 def _blobs(run: RunLedger, gone: Collection[str]) -> set[str]:
-    """Digests of the blobs with their numbers that are here, in whatever entry, undone ones too; less those that an
-    entry names as something that stays."""
+    """Return the digests of existing blobs with numbers of these classes, superseded entries included. A blob stays
+    where an entry also names it as something else: equal content is stored once."""
     theirs, others = set[str](), set[str]()
     for leaf in run.ledger.entries():
         for name, blob in read_head(leaf).blobs.items():
@@ -150,12 +158,13 @@ def _spool(run: Path) -> Iterator[Path]:
 
 
 def _without(path: Path, classes: Collection[str]) -> None:
-    """Write a file of the spool without the rows of these classes, and without what several classes made."""
+    """Rewrite a file of the spool without the rows of these classes, and without numbers over several classes."""
     content = rundir.read_bytes(path, max_bytes=MAX_SPOOL, error=RunError)
     try:
         table = pq.read_table(io.BytesIO(content))
         names = table["class"].cast(pa.string()).to_pylist()
         table = table.filter(pa.array([name not in classes and name != JOINT for name in names], pa.bool_()))
+        # The rows of other classes stay, but the columns to which the erased class contributed become null.
         for name in OF_SEVERAL:
             if name in table.column_names:
                 at = table.schema.get_field_index(name)
@@ -183,24 +192,27 @@ def _copies(run: RunLedger) -> tuple[str, ...]:
     database = runs_of(run.run) / "explorer.duckdb"
     rows = [f"{database}: its rows stay until `explorer store rebuild`"] if database.exists() else []
     states = len(kept(run.run))
-    said = f"{states} states of training in {run.run / rundir.KEPT}: what methods remember of the class is in them"
-    checkpoints = [f"{said}; without them any deletion trains from step 0"] if states else []
-    notebook = (
-        [f"{run.run / rundir.NOTEBOOK}: what was printed into it"] if (run.run / rundir.NOTEBOOK).exists() else []
-    )
+    remembered = f"{states} states of training in {run.run / rundir.KEPT}: methods remember the class in them"
+    checkpoints = [f"{remembered}; without them any deletion trains from step 0"] if states else []
+    printed = run.run / rundir.NOTEBOOK
+    notebook = [f"{printed}: the numbers printed in it"] if printed.exists() else []
     return (
         *rows,
         *notebook,
         *checkpoints,
         f"{run.run / rundir.METRICS}: losses over all classes",
         "reports, exports and packs that were made of the run",
-        "backups of the run's directory; disks that keep what was written over",
-        f"the model of {run.genesis.run}: it has what it learned; `explorer delete run` makes one without it",
+        "backups of the run's directory; disks that keep overwritten data",
+        f"the model of {run.genesis.run}: it keeps what it learned; `explorer delete run` makes one without it",
     )
 
 
 def _grants(run: RunLedger, classes: Collection[str]) -> tuple[str, ...]:
-    """Keys that were given away still open what their holders copied."""
-    wrapped = sorted((run.run / rundir.GRANTS).glob("*.json"))
-    said = f"{len(wrapped)} wrapped keys in {rundir.GRANTS}: who has one still opens what they copied of"
-    return (f"{said} {', '.join(sorted(classes))}",) if wrapped else ()
+    """Return a warning about keys that were granted: they still open the copies of their holders."""
+    wrapped = len(list((run.run / rundir.GRANTS).glob("*.json")))
+    names = ", ".join(sorted(classes))
+    return (
+        (f"{wrapped} wrapped keys in {rundir.GRANTS}: their holders can still open copies of {names}",)
+        if wrapped
+        else ()
+    )

@@ -1,10 +1,10 @@
-"""The evidence for a certificate: both ledgers, whole and signed, the new run's directory, the target, and its records.
+"""The evidence for a certificate: both ledgers, whole and signed, the new run's directory, the target and its records.
 
-Of the old run its ledger is enough. Where its documents are not next to it, those of the new run are read: the genesis
-of either ledger names them by digest.
+The old run is represented by its ledger. Where its documents are not next to the ledger, those of the new run are read:
+the genesis of either ledger names them by digest.
 
 A certificate commits to deleted records and does not show them, because rows of a tag table are people: it has
-SHA-256(salt || the list in canonical JSON). The list stays with its owner, who shows it to whom they choose:
+SHA-256(salt || the list in canonical JSON). The owner keeps the list, and chooses whom to show it:
 
     {"format": "explorer/deleted-records/v1", "records": [17, 4711], "salt": "..."}
 """
@@ -48,7 +48,7 @@ MAX_BYTES = 2**24
 
 @record
 class RecordsList:
-    """The file."""
+    """The file with the deleted records."""
 
     format: Literal["explorer/deleted-records/v1"]
     salt: Digest
@@ -56,13 +56,13 @@ class RecordsList:
 
     @property
     def listed(self) -> Listed:
-        """Return what the certificate says of it."""
+        """Return the commitment to the list that goes into the certificate."""
         content = canonical(list(self.records))
         return Listed(commitment=commit(bytes.fromhex(self.salt), content).hex(), number=len(self.records))
 
 
 def read_list(path: Path) -> RecordsList:
-    """Read the file. Raises `ProvenanceError` for what is not one."""
+    """Read the file. Raises `ProvenanceError` for any other file."""
     content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
     value = parse_json(content, where=str(path), error=ProvenanceError, max_bytes=MAX_BYTES)
     return from_json(RecordsList, value, where=str(path), error=ProvenanceError)
@@ -73,12 +73,13 @@ def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
 
     Raises `ProvenanceError` for a file of other records, `RunError` if the disk refuses.
     """
+    # An existing list is kept: a fresh salt would no longer open a certificate that is issued already.
     path = run / RECORDS_FILE
     if path.exists():
-        found = read_list(path)
-        if found.records != records:
-            raise ProvenanceError(f"{path}: lists {len(found.records)} other records than were deleted")
-        return found
+        kept = read_list(path)
+        if kept.records != records:
+            raise ProvenanceError(f"{path}: lists {len(kept.records)} other records than were deleted")
+        return kept
     made = RecordsList(format=FORMAT, salt=new_salt().hex(), records=records)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -93,25 +94,25 @@ def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """A certificate and what is here to hold it against."""
+    """A certificate with the evidence to check it against."""
 
     certificate: Certificate
-    model: str  # SHA-256 of the new model's file, as it is certified
+    model: str  # SHA-256 of the new model's file, as certified
     old: RunLedger
     new: RunLedger
-    old_place: Path  # where the old ledger is; next to it there may be nothing
+    old_place: Path  # directory of the old ledger; it may have no other file
     trust: Trust
-    listed: RecordsList | None  # of a target of single records
+    listed: RecordsList | None  # for a target of single records; None: not given
 
     @cached_property
     def target(self) -> Target:
-        """Return what was deleted. Raises `ProvenanceError` where the list of records is needed and is not here, or is
-        another one."""
+        """Return the target. Raises `ProvenanceError` where the list of records is needed and is missing, or does not
+        open the commitment."""
         deleted: Deleted = self.certificate.target
         if deleted.records is None:
             return Target(classes=deleted.classes, authorities=deleted.authorities)
         if self.listed is None:
-            raise ProvenanceError("the list of the deleted records is not here")
+            raise ProvenanceError("the list of the deleted records is missing")
         if self.listed.listed != deleted.records:
             raise ProvenanceError(
                 f"the list of {len(self.listed.records)} records does not open the commitment "
@@ -121,33 +122,37 @@ class Case:
 
     @cached_property
     def presence(self) -> Presence:
-        """Return the steps of the old run."""
+        """Return the old run's steps in memory."""
         return Presence(self.old)
 
     @cached_property
     def reach(self) -> Reach:
-        """Return what the target influenced in the old run, by its ledger."""
+        """Return the influence of the target in the old run, by its ledger."""
         return reach_of(self.presence, self.target)
 
     @property
     def unseen(self) -> str | None:
-        """Return why nobody can tell from here what methods looked at, where it matters; None: that can be told."""
+        """Return why it is unknown here which methods looked at the target's examples; None: it is known, or does not
+        matter.
+
+        For whole classes of a run from step 0 it does not matter: the probes go with the class, and entries name every
+        decision that they drove. Otherwise the old run's plan, which lists its methods, must be present.
+        """
         if (self.target.classes and not self.old.begins) or read_plan(self.old_place) is not None:
             return None
-        names = f"{rundir.RUN} or {rundir.LOOP}"
-        return f"which methods looked at single examples, the old run's {names} says, and neither is here"
+        return f"which methods looked at single examples: the old run's {rundir.RUN} or {rundir.LOOP} is missing"
 
     @cached_property
     def policy(self) -> RoutingPolicy:
         """Return the policy of the old run. Raises `LedgerError` where it has none."""
-        found = read_policy(self.old)
-        if found is None:
+        policy = read_policy(self.old)
+        if policy is None:
             raise LedgerError("the old run had no policy: nothing was sealed, and nothing can be left out of it")
-        return found
+        return policy
 
     @cached_property
     def ended(self) -> tuple[Ended, Ended]:
-        """Return what the old run ended with, and the new one."""
+        """Return the ends of the old run and of the new one."""
         return read_ended(self.old), read_ended(self.new)
 
 
@@ -157,18 +162,20 @@ def place_of(path: Path) -> Path:
 
 
 def open_whole(place: Path, *, papers: Path, trust: Trust, now: int) -> RunLedger:
-    """Read a finished run's ledger, verified whole, and signed by those whom the trust file names.
+    """Read a finished run's ledger, after verifying all of it and its signatures by the trust file.
 
-    `place` is the run's directory; where no documents are in it, `papers` is. Raises `LedgerError` with the first
-    finding, for entries that cannot stand where they do, for kinds that are not known here, and for a run that has not
-    ended.
+    `place` is the run's directory; if it has no documents, those in the directory `papers` are read. Raises
+    `LedgerError` with the first finding, for entries in an order that is not allowed, for unknown kinds of entries, and
+    for a run that has not ended.
     """
+    # Hashes and signatures first: only then the entries are worth reading.
     directory = place / rundir.LEDGER
     _, checkpoint = read_checkpoint(directory)
-    found = verify(directory, anchor=anchor_of_trust(trust, origin=checkpoint.origin), now=now)
-    if not found.ok:
-        first = found.findings[0]
+    verification = verify(directory, anchor=anchor_of_trust(trust, origin=checkpoint.origin), now=now)
+    if not verification.ok:
+        first = verification.findings[0]
         raise LedgerError(f"{directory}: {first.path}: {first.message}")
+    # An unknown kind may record an influence that this version cannot see; without an end more steps may follow.
     run = RunLedger(place)
     order = check_sequence(map(read_head, run.ledger.entries()))
     if not order.finished or order.unknown:
@@ -180,12 +187,12 @@ def open_whole(place: Path, *, papers: Path, trust: Trust, now: int) -> RunLedge
 
 
 def check_named(run: RunLedger, named: RunAt) -> None:
-    """Raise `LedgerError` unless a certificate means this run and all of this ledger."""
+    """Raise `LedgerError` unless a certificate names this run and all of this ledger."""
     if run.genesis.run != named.run:
         raise LedgerError(f"this is the ledger of run {run.genesis.run}; certified is {named.run}")
-    found = name_of(run)
-    if found != named.ledger:
-        raise LedgerError(f"this ledger is {_words(found)}; certified is {_words(named.ledger)}")
+    here = name_of(run)
+    if here != named.ledger:
+        raise LedgerError(f"this ledger is {_words(here)}; certified is {_words(named.ledger)}")
 
 
 def name_of(run: RunLedger) -> LedgerName:
@@ -195,7 +202,7 @@ def name_of(run: RunLedger) -> LedgerName:
 
 
 def state_of(named: LedgerName) -> LedgerState:
-    """The same, as entries name it."""
+    """Return a ledger's name in the form that entries use."""
     return LedgerState(origin=named.origin, size=named.size, root=named.root)
 
 

@@ -1,7 +1,7 @@
-"""What deleting a target from a run does not reach, named for this run, in the words that certificates have for it.
+"""The limits of a deletion: what deleting a target does not reach, named for this run in the words of certificates.
 
-What is listed may have been formed by the target, or holds it; whether it did, often nobody can tell any more. What is
-not listed was not left out to be brief: it is reached, or it does not exist for this run.
+Everything listed holds the target or may have been formed by it; often that can no longer be determined. The list is
+complete: anything else is reached by the deletion, or does not exist for this run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,10 +24,10 @@ MOST = 480  # characters of a line
 
 
 def beyond(presence: Presence, reached: Reach) -> tuple[NotReached, ...]:
-    """List what a deletion of this target cannot reach. Raises `LedgerError` for a project's ledger that is
-    damaged."""
+    """List what a deletion of this target cannot reach, for a signer to put into the certificate. Raises `LedgerError`
+    for a project's ledger that is damaged."""
     run = presence.run.run
-    found = [
+    limits = [
         NotReached(what="number", detail=_number(presence, reached)),
         *_fitted(presence),
         NotReached(what="hyper-parameters", detail=_chosen(presence)),
@@ -43,21 +43,21 @@ def beyond(presence: Presence, reached: Reach) -> tuple[NotReached, ...]:
             detail="the examples themselves; and copies of them under another tag: commitments are salted, so that"
             " equal content cannot be told from the tags",
         ),
-        NotReached(what="backups", detail="of the run's directory, of salts and secrets; disks that keep old blocks"),
+        NotReached(what="backups", detail="of the run's directory, salts and secrets; disks that keep old blocks"),
     ]
-    return tuple(found)
+    return tuple(limits)
 
 
 def _number(presence: Presence, reached: Reach) -> str:
     steps = sum(count > 0 for count in reached.slots)
     return (
-        f"that the target trained in {steps} of {presence.run.steps} steps, in {sum(reached.slots)} slots, stays known:"
-        " the slots stay, empty"
+        f"the target trained in {steps} of {presence.run.steps} steps, in {sum(reached.slots)} slots, which remains"
+        " known: the slots stay, empty"
     )
 
 
 def _fitted(presence: Presence) -> Iterator[NotReached]:
-    """Constants and tokenisers that were fitted on examples."""
+    """Yield the constants and tokenisers that were fitted on examples; unknown ones are listed as unknown."""
     fitted = presence.run.genesis.fitted
     recipe = presence.recipe if isinstance(presence.recipe, RunRecord) else None
     if fitted is not None:
@@ -65,55 +65,52 @@ def _fitted(presence: Presence) -> Iterator[NotReached]:
             yield NotReached(what=what, detail=_line(f"{words}; the target's are among them"))
         return
     whose = f"the dataset {recipe.dataset}" if recipe else "the data of this loop"
-    yield NotReached(what="normalisation", detail=_line(f"whatever {whose} was normalised by is not known here"))
+    yield NotReached(what="normalisation", detail=_line(f"constants that {whose} was normalised by are not known here"))
     yield NotReached(what="tokeniser", detail=_line(f"whether {whose} went through a tokeniser is not known here"))
 
 
 def _chosen(presence: Presence) -> str:
-    """Return what was chosen by runs that had the target."""
+    """Describe the choices that may rest on runs with the target."""
     recipe = presence.recipe
     if not isinstance(recipe, RunRecord):
-        return "how the loop's own settings were chosen is on no record"
+        return "how the custom loop's settings were chosen is on no record"
     runs = rundir.run_directories(presence.run.run.parent)
-    tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "nothing says that it was tuned"
+    tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "no tuning is on record"
     return _line(
-        f"{tuned}; runs in {presence.run.run.parent.name}: {len(runs)}, and whoever chose among them, or by their"
-        " evaluations, saw what the target did"
+        f"{tuned}; runs in {presence.run.run.parent.name}: {len(runs)}, and a choice among them, or by their"
+        " evaluations, depended on the target"
     )
 
 
 def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
-    """Regions that the policy made for the target, and that a replay leaves in the model, untrained."""
+    """Yield the regions that the policy made for the target: a replay leaves them in the model, untrained."""
     policy, layers = presence.policy, presence.run.genesis.layers
     if policy is None or not reached.regions or reached.structural:
         return
     names = {region.name for layer in layers if (region := region_of(policy.sealed, layer))} & {*reached.regions}
-    said = ", ".join(sorted(names))
-    yield NotReached(what="architecture", detail=_line(f"the sealed regions {said} stay in the model, without it"))
+    regions = ", ".join(sorted(names))
+    yield NotReached(what="architecture", detail=_line(f"the sealed regions {regions} stay in the model, without it"))
 
 
 def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
-    """Models that continue this one, as far as it is known here; those that never had the target are none."""
+    """Yield the models known here that continue this one, apart from those that a deletion of the target made."""
     run = presence.run
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
-    told = [each for each in _observations(runs) if each.ledger.origin == origin and each.role == "fine-tuner"]
+    observed = (entry.entry for entry in read_project(runs) if isinstance(entry.entry, Observation))
+    tuned = [seen for seen in observed if seen.ledger.origin == origin and seen.role == "fine-tuner"]
     made = [
         path.name
         for path, genesis in _geneses(runs)
-        if any(each.ledger.origin == origin for each in genesis.parents) and not _leaves_out(path, genesis, target)
+        if any(parent.ledger.origin == origin for parent in genesis.parents) and not _leaves_out(path, genesis, target)
     ]
-    if told or made:
+    if tuned or made:
         parts = [_some("runs here: ", made)] if made else []
-        parts += [f"{len(told)} fine-tunings that the project's ledger tells of"] if told else []
+        parts += [f"{len(tuned)} fine-tunings in the project's ledger"] if tuned else []
         yield NotReached(what="descendants", detail=_line("; ".join(parts)))
 
 
-def _observations(runs: Path) -> Iterator[Observation]:
-    return (each.entry for each in read_project(runs) if isinstance(each.entry, Observation))
-
-
 def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
-    """Return whether a deletion made the run and its plan, which the genesis names, is without the target."""
+    """Return whether a deletion made the run, and its plan, which the genesis names, leaves out the target."""
     if all(parent.kind != "deletion" for parent in genesis.parents):
         return False
     try:
@@ -122,13 +119,13 @@ def _leaves_out(run: Path, genesis: Genesis, target: Target) -> bool:
             return False
         out = left_out(record)
     except ExplorerError:
-        return False  # what cannot be told is said to be not reached
+        return False  # in doubt the run counts as a descendant with the target
     pairs = (target.classes, out.classes), (target.authorities, out.authorities), (target.records, out.records)
     return digest(record.identity) == genesis.recipe and all({*mine} <= {*theirs} for mine, theirs in pairs)
 
 
 def _geneses(runs: Path) -> Iterator[tuple[Path, Genesis]]:
-    """Yield every run next to this one, and the first entry of its ledger. One that cannot be read names no parents."""
+    """Yield the runs of the project, each with the first entry of its ledger. Unreadable ones have no known parents."""
     for checkpoint in sorted(runs.glob(f"[!_.]*/*/{rundir.LEDGER}/{CHECKPOINT}")):
         try:
             first = decode(next(iter(LedgerDirectory(checkpoint.parent).entries(0, 1))))
@@ -139,14 +136,12 @@ def _geneses(runs: Path) -> Iterator[tuple[Path, Genesis]]:
 
 
 def _measured(run: Path) -> str:
-    """Return where numbers of the run are, besides the run itself."""
+    """List the places that have numbers measured in the run."""
     names = (rundir.METRICS, rundir.RESULT, rundir.NOTEBOOK, rundir.CONTRIBUTIONS, rundir.ENTROPY)
     here = [name for name in names if (run / name).exists()]
     database = runs_of(run) / "explorer.duckdb"
     rows = [f"rows of {database.name}"] if database.exists() else []
-    return _line(
-        f"{', '.join([*here, *rows]) or 'none here'}; reports and exports made of them; the choice they led to"
-    )
+    return _line(f"{', '.join([*here, *rows]) or 'none here'}; reports and exports made of them; choices based on them")
 
 
 def _some(what: str, names: Iterable[str]) -> str:
@@ -156,6 +151,6 @@ def _some(what: str, names: Iterable[str]) -> str:
 
 
 def _line(text: str) -> str:
-    """One line of printable characters, as a certificate can hold it."""
+    """Return the text as one line of printable characters, which is what a certificate can hold."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= MOST else f"{shown[:MOST]}..."

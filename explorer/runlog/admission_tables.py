@@ -1,4 +1,4 @@
-"""The admission tables that were in force in a run, as its ledger has them: which class might train which layer."""
+"""The admission tables in force in a run, from its ledger: which class might train which layer, with what weight."""
 
 import json
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ def tables_in_force(run: RunLedger) -> tuple[InForce, ...]:
 
     Raises `LedgerError` for one that is missing or is not of this run's classes and layers.
     """
-    found: list[InForce] = []
+    # A table stays in force until the next one; the same table may return, and is then read once.
+    tables: list[InForce] = []
     stops = [*(step for step, _ in run.outline.tables[1:]), run.steps]
     known: dict[str, NDArray[np.float64]] = {}
     for (first, index), stop in zip(run.outline.tables, stops, strict=False):
@@ -41,29 +42,31 @@ def tables_in_force(run: RunLedger) -> tuple[InForce, ...]:
         if digest not in known:
             content = run.blob(placed, "weights", max_bytes=MAX_BYTES)
             if content is None:
-                raise LedgerError(f"entry {index}: the table of weights in force is not here")
+                raise LedgerError(f"entry {index}: the table of weights in force is missing")
             known[digest] = _weights(run, content, f"entry {index}: weights")
-        found.append(InForce(first=first, stop=stop, entry=index, phase=placed.entry.phase, weights=known[digest]))
-    return tuple(found)
+        tables.append(InForce(first=first, stop=stop, entry=index, phase=placed.entry.phase, weights=known[digest]))
+    return tuple(tables)
 
 
 def first_admitted(run: RunLedger) -> dict[str, int | None]:
-    """By class, the first step in which some layer admits it; None: it is denied everywhere, throughout."""
-    found: dict[str, int | None] = dict.fromkeys(run.genesis.classes)
+    """Return the first step in which some layer admits each class; None: it is denied everywhere, throughout."""
+    # Backwards, so that the earliest table overwrites the later ones.
+    firsts: dict[str, int | None] = dict.fromkeys(run.genesis.classes)
     for table in reversed(tables_in_force(run)):
-        found |= {run.genesis.classes[at]: table.first for at in np.flatnonzero(table.weights.any(axis=1))}
-    return found
+        firsts |= {run.genesis.classes[at]: table.first for at in np.flatnonzero(table.weights.any(axis=1))}
+    return firsts
 
 
 def _weights(run: RunLedger, content: bytes, where: str) -> NDArray[np.float64]:
     try:
         value: Any = json.loads(content)
         head = value["format"], value["classes"], value["layers"]
-        weights = np.array([[read_float(each) for each in row] for row in value["weights"]], np.float64)
+        weights = np.array([[read_float(text) for text in row] for row in value["weights"]], np.float64)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LedgerError(f"{where}: not a table of weights ({error!r:.100})") from error
     shape = len(run.genesis.classes), len(run.genesis.layers)
-    formats = {FORMAT, BY_EXAMPLE}  # of the second, `weights` are the largest that any example of a class has
+    # In a table by example, `weights` are the largest that any example of a class has: an upper bound.
+    formats = {FORMAT, BY_EXAMPLE}
     if head[0] not in formats or head[1:] != ([*run.genesis.classes], [*run.genesis.layers]) or weights.shape != shape:
         raise LedgerError(f"{where}: a table of other classes or layers than the genesis lists")
     return weights

@@ -1,9 +1,9 @@
 """A trust file as the trust anchor of a ledger: trainers sign it, the others cosign it by the quorum for checkpoints.
 
-A ledger's key bears the ledger's name, as C2SP tlog-checkpoint asks: a trainer's public key is trusted under the
-origin of the very checkpoint that is checked, so that one trust file covers every run; but where that origin begins
-with one trainer's name, no other trainer may sign it. Authorities cosign under their own names. Where an authority has
-several keys, any one of them is its cosignature.
+A ledger's key bears the ledger's name, as C2SP tlog-checkpoint requires. So a trainer's public key is trusted under the
+origin of the checkpoint that is being checked, and one trust file covers every run; but where the origin begins with
+one trainer's name, no other trainer may sign it. Authorities cosign under their own names. Where an authority has
+several keys, a cosignature by any one of them counts.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ CHECKPOINTS = "the quorum for checkpoints"
 
 
 def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
-    """Return the anchor that a trust file is for the ledger with this origin.
+    """Return a trust file as the anchor of the ledger with this origin.
 
-    Raises `ProvenanceError` for a trust file that can believe no checkpoint, and says what it lacks.
+    Raises `ProvenanceError` for a trust file that refuses every checkpoint, with the reason.
     """
     quorum = dict(trust.quorum.checkpoints)
     where = f"the trust file {trust.name!r}"
@@ -38,6 +38,7 @@ def anchor_of_trust(trust: Trust, *, origin: str) -> Anchor:
 
 
 def _with_authorities(anchor: Anchor, authorities: Sequence[Authority], origin: str) -> Anchor:
+    # Of two trainers `lab` and `lab/eu`, the longer name owns `lab/eu/run`.
     trainers = [authority for authority in authorities if authority.role is Role.TRAINER]
     namesakes = [authority for authority in trainers if origin.startswith(f"{authority.name}/")]
     owner = max(namesakes, key=lambda authority: len(authority.name), default=None)
@@ -52,7 +53,7 @@ def _with_authorities(anchor: Anchor, authorities: Sequence[Authority], origin: 
 
 
 def _with_cosigner(anchor: Anchor, authority: Authority) -> Anchor:
-    """One name for each authority: that of its key, or of the group of its keys."""
+    """Add an authority under one name, whether it has one key or a group of keys: quorums count authorities."""
     verifiers = [cosigner(authority, key) for key in authority.keys]
     keys = [_trusted(verifier, key) for verifier, key in zip(verifiers, authority.keys, strict=True) if verifier]
     if len(keys) == 1:
@@ -66,6 +67,7 @@ def _with_cosigner(anchor: Anchor, authority: Authority) -> Anchor:
 def _with_quorum(anchor: Anchor, trust: Trust, quorum: dict[Role, int]) -> Anchor:
     if not quorum:
         return anchor.with_quorum(NONE)
+    # A group for each role with its threshold, and one over all groups that requires every one of them.
     groups = []
     for role, threshold in sorted(quorum.items()):
         members = [authority.name for authority in trust.authorities if authority.role is role]

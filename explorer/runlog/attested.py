@@ -1,11 +1,11 @@
-"""Models that their attestations vouch for: the one at hand, and its ancestors, however far back.
+"""Attested models: a model with its attestation, and its ancestors, however far back.
 
-Everything here is checked before training continues from a model: who signed the attestation, that it is about these
-files, and that the checkpoint in it has its quorum. The ledger itself is not read here: `explorer.release` checks every
-claim against a ledger that is at hand.
+All of this is checked before training continues from a model: who signed the attestation, that it is about these files,
+and that the checkpoint in it has its quorum. Claims are not checked against the ledger, which may be elsewhere:
+`explorer.release` does that.
 
-Attestations of ancestors lie in one directory, each named for the digest of its payload. An ancestor is judged for the
-moment for which the run that began with its model had judged its documents: it was believed then.
+Attestations of ancestors are in one directory, each named for the digest of its payload. An ancestor is judged for the
+moment for which the run that began with its model had judged its documents, because it was believed then.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ from explorer.runlog.model_file import ModelFile
 
 
 def goes_on_from(ledger: LedgerDirectory, named: LedgerState | LedgerName) -> bool:
-    """Return whether the ledger has the name, and its first entries are all of those that the named state has.
+    """Return whether the ledger has the name of the named state and begins with all of its entries.
 
-    A state without entries says nothing of any ledger, and none continues it. Raises `LedgerError` for a damaged
-    ledger.
+    Raises `LedgerError` for a damaged ledger.
     """
+    # An empty state would be a prefix of every ledger, so none continues it.
     here = ledger.checkpoint()
     if here.origin != named.origin or not 0 < named.size <= here.size:
         return False
@@ -47,7 +47,7 @@ ATTESTATION = "attestation.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPlace:
-    """Where a model, its card and its attestation are."""
+    """Paths of a model, its card and its attestation."""
 
     model: Path
     card: Path
@@ -55,41 +55,49 @@ class ModelPlace:
 
     @classmethod
     def of(cls, directory: Path) -> "ModelPlace":
-        """In the directory that one ships."""
+        """Return the paths in the directory that is shipped."""
         return cls(model=directory / MODEL, card=directory / CARD, attestation=directory / ATTESTATION)
 
 
 def read_attested(place: ModelPlace, *, trust: Trust, now: int) -> Attested:
-    """Read the attestation of a model. Raises `ProvenanceError` unless the trust file believes it, it is about these
-    files, the checkpoint in it has the quorum that the trust file asks for, and the trainer of that ledger signed
-    both."""
+    """Read the attestation of a model. Raises `ProvenanceError` unless it is signed by keys of the trust file, it is
+    about these files, the checkpoint in it has the quorum that the trust file requires, and the trainer of that ledger
+    signed both."""
     content = rundir.read_bytes(place.attestation, max_bytes=MAX_BYTES, error=ProvenanceError)
-    found = open_model(content, trust=trust, now=now, where=str(place.attestation))
+    attested = open_model(content, trust=trust, now=now, where=str(place.attestation))
     card = rundir.read_bytes(place.card, max_bytes=rundir.MAX_JSON_BYTES, error=ProvenanceError)
-    digests = {place.model: (ModelFile(place.model).sha256, found.model)}
-    digests[place.card] = hashlib.sha256(card).hexdigest(), found.card
-    for path, (here, attested) in digests.items():
-        if here != attested:
+    digests = {place.model: (ModelFile(place.model).sha256, attested.model)}
+    digests[place.card] = hashlib.sha256(card).hexdigest(), attested.card
+    for path, (here, expected) in digests.items():
+        if here != expected:
             raise ProvenanceError(
-                f"{path}: not the file that {place.attestation.name} is about: found {here}, expected {attested}"
+                f"{path}: not the file that {place.attestation.name} is about: found {here}, expected {expected}"
             )
-    check_ledger(found, trust=trust, now=now, where=str(place.attestation))
-    return found
+    check_ledger(attested, trust=trust, now=now, where=str(place.attestation))
+    return attested
 
 
-def check_ledger(found: Attested, *, trust: Trust, now: int, where: str) -> Judgement:
-    """Judge the checkpoint in an attestation. Raises as `check_checkpoint` does."""
-    value, by = found.value, found.authorities
+def check_ledger(attested: Attested, *, trust: Trust, now: int, where: str) -> Judgement:
+    """Judge the checkpoint in an attestation. Raises the errors of `check_checkpoint`."""
+    value, by = attested.value, attested.authorities
     return check_checkpoint(value.checkpoint, ledger=value.ledger, by=by, trust=trust, now=now, where=where)
 
 
 def check_checkpoint(
     checkpoint: str, *, ledger: LedgerName, by: Sequence[Authority], trust: Trust, now: int, where: str
 ) -> Judgement:
-    """Judge the checkpoint in a document that these authorities have signed.
+    """Judge the checkpoint in a signed document.
 
-    Raises `ProvenanceError` if it is not, if it is of another ledger than the document names, and if nobody who
-    vouches for the document has signed it: a trainer cannot claim another one's ledger for a model of their own.
+    Args:
+        checkpoint: the signed note.
+        ledger: the ledger that the document names.
+        by: authorities that signed the document.
+        trust: trust file with the keys and the quorum for checkpoints.
+        now: time to judge for, in seconds since 1970.
+        where: name of the document in messages.
+
+    Raises `ProvenanceError` for a checkpoint that the trust file refuses, that is of another ledger than the document
+    names, or that none of `by` has signed: a trainer cannot claim another trainer's ledger for a model of their own.
     """
     try:
         signed = note.parse(checkpoint.encode())
@@ -117,44 +125,45 @@ _NAME = re.compile(r"[0-9a-f]{64}\.json")
 
 
 def beside(attestation: Path) -> Path:
-    """Return where the attestations of a model's ancestors lie: with its own among those that a run keeps, else below
-    it."""
+    """Return the directory of the attestations of a model's ancestors: that of its own attestation where a run keeps
+    them together, else `parents` next to it."""
     directory = attestation.parent
     return directory if directory.name == PARENTS else directory / PARENTS
 
 
 def kept_beside(attestation: Path) -> tuple[Path, ...]:
-    """Return the attestations that lie there, by name, its own not among them; whether they are believed `ancestors`
-    says."""
+    """Return the attestations of possible ancestors, by name; `ancestors` checks them."""
     names = (path for path in beside(attestation).glob("*.json") if _NAME.fullmatch(path.name))
     return tuple(sorted(path for path in names if path.name != attestation.name)[:MOST])
 
 
 def ancestors(value: ModelAttestation, directory: Path, *, trust: Trust) -> tuple[Attested, ...]:
-    """Return all of them, the nearest first.
+    """Return all ancestors of a model, the nearest first.
 
-    Raises `ProvenanceError` for one that is not here, is not believed, or is not the one that its descendant names, and
-    for one whose ledger lacks the quorum that the trust file asks for.
+    Raises `ProvenanceError` for an attestation that is missing, is not believed, or is not the one that its descendant
+    names, and for one whose ledger lacks the quorum that the trust file requires.
     """
-    found: dict[str, Attested] = {}
+    # Breadth first, and each ancestor once: two models may begin with the same one.
+    opened: dict[str, Attested] = {}
     waiting = [value]
     while waiting:
         child = waiting.pop(0)
-        for parent in (each for each in child.parents if each.kind == "model"):
+        for parent in (parent for parent in child.parents if parent.kind == "model"):
             if parent.attestation is None:
-                raise ProvenanceError(f"run {child.run} goes on from a model that nobody attested: {parent.model}")
-            if parent.attestation in found:
+                raise ProvenanceError(f"run {child.run} continues from a model without an attestation: {parent.model}")
+            if parent.attestation in opened:
                 continue
-            if len(found) == MOST:
-                raise ProvenanceError(f"{directory}: more than {MOST} models to go on from")
+            # The chain is read from files of other parties: it must end.
+            if len(opened) == MOST:
+                raise ProvenanceError(f"{directory}: more than {MOST} ancestors")
             path = directory / f"{parent.attestation}.json"
             content = read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
-            opened = open_model(content, trust=trust, now=child.facts.judged, where=str(path))
-            if (opened.digest, opened.model) != (parent.attestation, parent.model):
+            attested = open_model(content, trust=trust, now=child.facts.judged, where=str(path))
+            if (attested.digest, attested.model) != (parent.attestation, parent.model):
                 raise ProvenanceError(f"{path}: not the attestation that run {child.run} names")
-            if opened.value.ledger != parent.ledger:
+            if attested.value.ledger != parent.ledger:
                 raise ProvenanceError(f"{path}: of another ledger than run {child.run} names")
-            check_ledger(opened, trust=trust, now=child.facts.judged, where=str(path))
-            found[opened.digest] = opened
-            waiting.append(opened.value)
-    return tuple(found.values())
+            check_ledger(attested, trust=trust, now=child.facts.judged, where=str(path))
+            opened[attested.digest] = attested
+            waiting.append(attested.value)
+    return tuple(opened.values())

@@ -1,26 +1,26 @@
-"""The signed documents of a governed run: where their author keeps them, the run's own copies, and what they say.
+"""The signed documents of a governed run: in their author's directory, in the run's copies, and as values.
 
-What `governance: DIR` names in a recipe file or a specification:
+`governance: DIR` in a recipe file or a specification names a directory with
 
-    trust.json             whom to believe
+    trust.json             the keys to believe
     taxonomy.json          the classes, signed
     tags.parquet           the class of every training example
     tags.json              the attestation of that table
     policies/<name>.json   signed; `routing` names one of them
     salts, trainer.pem     private: the salts of the tags, the key that signs ledgers
 
-A run keeps the public ones in `governance/`, its policy as `policy.json`, together with `source.json`: where the
-private ones are, and the moment at which all of them are judged. So a run that is resumed next year is the run that
-began, whatever expires in between. Neither is part of a run's identity; the digests of the documents are. A run that
-leaves out examples of another run also has `quarantine.json`, the examples that the other run had set aside: the
-content of examples that are left out is not checked again.
+A run keeps the public ones in `governance/`, its policy as `policy.json`, together with `source.json`: the place of the
+private ones, and the moment for which all of them are judged. So a run that is resumed next year is still the same run,
+whatever expires in between. Neither place nor moment is part of a run's identity; the digests of the documents are. A
+run that leaves out examples of another run also has `quarantine.json`, the examples that the other run had set aside:
+the content of examples that are left out is not checked again.
 
 Documents are read at three levels of trust, in this order below:
 
-- as bytes (`read_documents`, `read_copies`): nothing is checked yet, which `governance.credentials` does;
-- bound (`read_policy`, `read_tag_rows`): what the run was governed by, because the genesis of its ledger names the
-  digest, whether or not anyone believes the signatures;
-- believed (`read_basis`, `read_rules`, `read_verified_tags`): signed by whom a trust file names, too.
+- as bytes (`read_documents`, `read_copies`): not checked yet; `governance.credentials` checks them;
+- bound (`read_policy`, `read_tag_rows`): those that governed the run, because the genesis of its ledger names their
+  digests; signatures are not checked;
+- believed (`read_basis`, `read_rules`, `read_verified_tags`): also signed by keys of a trust file.
 """
 
 import hashlib
@@ -76,11 +76,11 @@ Document = TypeVar("Document")
 
 @record
 class Source:
-    """`source.json`. No signature covers it, and nothing is believed because it says so: a key signs only if the trust
-    file lists it as a trainer's."""
+    """`source.json`. No signature covers it, so nothing is believed on its word: a key signs only if the trust file
+    lists it as a trainer's."""
 
     private: str  # the directory of the salts and the trainer's key
-    judged: int  # the moment at which the run's documents are judged, in seconds since 1970
+    judged: int  # moment for which the run's documents are judged, in seconds since 1970
 
 
 def source_of(run: Path) -> Source:
@@ -90,8 +90,8 @@ def source_of(run: Path) -> Source:
 
 
 def trainer_key(run: Path, *, trust: Trust, now: int, private: Path | None = None) -> tuple[str, Ed25519PrivateKey]:
-    """Return the trainer's name and key; its passphrase is in the environment. `private`: where the key is now, if it
-    is no longer where the run had it.
+    """Return the trainer's name and key; the passphrase is in the environment. `private` is the key's directory, if it
+    has moved since the run.
 
     Raises `ProvenanceError` for a key that is missing, cannot be opened, or is not a trainer's now.
     """
@@ -107,14 +107,14 @@ def trainer_key(run: Path, *, trust: Trust, now: int, private: Path | None = Non
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Documents:
-    """Documents as they were read, none of them believed yet. The same bytes at the same place are equal."""
+    """Documents as read, none of them believed yet. The same bytes at the same place are equal."""
 
     where: Path  # the directory, for messages
     trust: bytes
     taxonomy: bytes
     attestation: bytes
     policy: bytes | None  # None: the recipe routes nothing
-    quarantine: bytes | None = None  # what another run had set aside; believed only of examples that are left out
+    quarantine: bytes | None = None  # examples that another run had set aside; believed only if they are left out
     table: Path
     private: Path
     judged: int  # seconds since 1970
@@ -150,11 +150,12 @@ def read_copies(run: Path) -> Documents:
 
 
 def keep(documents: Documents, run: Path) -> None:
-    """Copy the public documents into a run's directory, once; `source.json` comes last and makes them whole.
+    """Copy the public documents into a run's directory, once.
 
-    Documents that were kept before stay as they are, judged when they were; only the place of the private ones is
-    updated. Raises `ProvenanceError` or `RunError` if the disk refuses.
+    Existing copies stay as they are, and so does the moment for which they are judged; only the place of the private
+    documents is updated. Raises `ProvenanceError` or `RunError` if the disk refuses.
     """
+    # `source.json` is written last: its presence means that the copies are complete, also after a crash.
     directory = run / rundir.GOVERNANCE
     judged = documents.judged
     if (directory / SOURCE_FILE).exists():
@@ -202,7 +203,7 @@ def _policy_file(directory: Path, name: str | None) -> Path | None:
 
 
 def _copy(table: Path, to: Path) -> None:
-    """Copy a file to the disk, whole or not at all, in pieces: tag tables can be large."""
+    """Copy a file to the disk, whole or not at all, and in pieces: tag tables can be large."""
     temporary = to.with_name(f".{to.name}.tmp")
     try:
         with table.open("rb") as source, temporary.open("wb") as copy:
@@ -223,7 +224,7 @@ class TagRows:
     """The tag table of a run, row by row."""
 
     tags: Tags
-    classes: NDArray[np.int64]  # index into the genesis' classes; of what never trained, the number behind the last
+    classes: NDArray[np.int64]  # index into the genesis' classes; their number for rows that never trained
     authorities: tuple[str, ...]  # by the numbers in `tags`
 
     def vouched_by(self, authority: str) -> NDArray[np.int64]:
@@ -234,13 +235,13 @@ class TagRows:
 
 
 def read_policy(run: RunLedger) -> RoutingPolicy | None:
-    """Read the policy of a run; None: it routes nothing. Raises `ProvenanceError` for a file that is not a policy,
-    `LedgerError` for another policy than the genesis names."""
+    """Read the policy of a run; None: it routes nothing. Raises `ProvenanceError` for a damaged policy, `LedgerError`
+    for another policy than the genesis names."""
     return None if run.genesis.policy is None else _bound(run, POLICY_FILE, RoutingPolicy, run.genesis.policy)
 
 
 def read_tag_rows(run: RunLedger) -> TagRows:
-    """Read the tags of a run's examples. Raises as `read_policy` does."""
+    """Read the tags of a run's examples. Raises the errors of `read_policy`."""
     if run.genesis.taxonomy is None:
         raise LedgerError("entry 0: the run has no taxonomy, and so no tagged examples")
     taxonomy = _bound(run, TAXONOMY_FILE, Taxonomy, run.genesis.taxonomy)
@@ -249,7 +250,8 @@ def read_tag_rows(run: RunLedger) -> TagRows:
         authorities = read_authorities(file)
         tags = read_tags(file, codes=taxonomy.codes, authorities=authorities)
     if tags.root.hex() not in {sources.root for sources in run.genesis.tags.values()}:
-        raise LedgerError(f"entry 0: tags: the genesis names {len(run.genesis.tags)} tag tables, and {path} is none")
+        count = len(run.genesis.tags)
+        raise LedgerError(f"entry 0: tags: {path} is not one of the {count} tag tables that the genesis names")
     # Codes of the taxonomy become positions among the run's classes. A class without a position never trained.
     nowhere = len(run.genesis.classes)
     positions = np.full(max(taxonomy.codes.values()) + 1, nowhere, np.int64)
@@ -261,8 +263,8 @@ def read_tag_rows(run: RunLedger) -> TagRows:
 
 
 def quarantine_of(run: RunLedger) -> frozenset[int]:
-    """Read the rows that the run set aside when it began, as its genesis says. Raises `LedgerError` for a blob that is
-    no list of rows."""
+    """Read the rows that the run set aside when it began, as its genesis lists them. Raises `LedgerError` for a damaged
+    list."""
     content = quarantine_content(run)
     if content is None:
         return frozenset()
@@ -274,12 +276,13 @@ def quarantine_content(run: RunLedger) -> bytes | None:
     """Read the quarantine's blob; None where nothing was set aside. Raises `LedgerError` where it is missing."""
     content = run.blob(Placed(index=0, entry=run.genesis), QUARANTINE, max_bytes=MAX_QUARANTINE)
     if content is None and QUARANTINE in run.genesis.blobs:
-        raise LedgerError("entry 0: quarantine: the list of the rows that were set aside is not here")
+        raise LedgerError("entry 0: quarantine: the list of the rows that were set aside is missing")
     return content
 
 
 def rows_set_aside(value: object, *, where: str, error: type[ExplorerError]) -> dict[int, str]:
     """Return the reason for each row, from JSON that lists rows by reason. Raises `error` for any other JSON."""
+    # Earlier versions wrote a bare list of rows, without reasons.
     rows: dict[int, str] = {}
     for reason, numbers in (value if isinstance(value, dict) else {"": value}).items():
         for row in numbers if isinstance(numbers, list) else [numbers]:
@@ -293,9 +296,9 @@ def _bound(run: RunLedger, name: str, kind: type[Document], expected: str) -> Do
     """Read a signed document, which must be the one that the genesis names."""
     path = run.run / rundir.GOVERNANCE / name
     envelope = parse_envelope(_signed(path), where=str(path))
-    found = hashlib.sha256(envelope.payload).hexdigest()
-    if found != expected:
-        raise LedgerError(f"entry 0: {path} has digest {found}; the genesis names {expected}")
+    digest = hashlib.sha256(envelope.payload).hexdigest()
+    if digest != expected:
+        raise LedgerError(f"entry 0: {path} has digest {digest}; the genesis names {expected}")
     value = parse_json(envelope.payload, where=str(path), error=ProvenanceError, max_bytes=MAX_BYTES)
     return from_json(kind, value, where=str(path), error=ProvenanceError)
 
@@ -305,11 +308,11 @@ def _bound(run: RunLedger, name: str, kind: type[Document], expected: str) -> Do
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Basis:
-    """Whom to believe about a run, and the taxonomy that everything else speaks of."""
+    """The trust file and the taxonomy of a run, on which all its other documents rest."""
 
     trust: Trust
-    anchored: bool  # the caller brought the trust file; else it is the run's own, which shows consistency and no more
-    judged: int  # seconds since 1970: when the run began, as it says itself
+    anchored: bool  # the caller gave the trust file; the run's own copy shows only that the documents are consistent
+    judged: int  # seconds since 1970: when the run began, by its own account
     taxonomy: Taxonomy
     by: tuple[Authority, ...]  # who signed the taxonomy
 
@@ -328,6 +331,8 @@ def read_basis(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Ba
     Raises `ProvenanceError` for a document that is not believed, `LedgerError` for one that is not the one in the
     genesis.
     """
+    # The run's copy must be the trust file that the genesis names even where the caller's is used: otherwise the record
+    # was changed. Signatures are judged for the moment of the run, not for now: keys may have expired since.
     directory = run / rundir.GOVERNANCE
     own = read_trust(directory / TRUST_FILE)
     _check_digest("trust file", own.digest, genesis.trust)
@@ -345,7 +350,7 @@ def read_basis(run: Path, genesis: Genesis, *, trust: Trust | None = None) -> Ba
 
 
 def read_rules(run: Path, genesis: Genesis, basis: Basis) -> Rules | None:
-    """Read the policy of a run; None: it routes nothing. Raises as `read_basis` does."""
+    """Read the policy of a run; None: it routes nothing. Raises the errors of `read_basis`."""
     if genesis.policy is None:
         return None
     path = run / rundir.GOVERNANCE / POLICY_FILE
@@ -356,8 +361,8 @@ def read_rules(run: Path, genesis: Genesis, basis: Basis) -> Rules | None:
 
 
 def read_verified_tags(run: Path, genesis: Genesis, basis: Basis) -> VerifiedTags:
-    """Read and check the tags of a run. Tags without a believed voucher are named in `doubts`: the run may have set
-    them aside. Raises as `read_basis` does."""
+    """Read and check the tags of a run. Tags without a believed voucher are listed in `doubts`: the run may have set
+    them aside. Raises the errors of `read_basis`."""
     directory = run / rundir.GOVERNANCE
     tags = weigh_tags(
         directory / TABLE_FILE,
@@ -370,11 +375,11 @@ def read_verified_tags(run: Path, genesis: Genesis, basis: Basis) -> VerifiedTag
     named = {(sources.root, sources.attestation) for sources in genesis.tags.values()}
     if (tags.root, tags.attestation) not in named:
         raise LedgerError(
-            f"entry 0: tags: the genesis names {len(named)} tag tables, and {directory / TABLE_FILE} is none"
+            f"entry 0: tags: {directory / TABLE_FILE} is not one of the {len(named)} tag tables that the genesis names"
         )
     return tags
 
 
-def _check_digest(what: str, found: str, expected: str | None) -> None:
-    if found != expected:
-        raise LedgerError(f"entry 0: the {what} of the run has digest {found}; the genesis names {expected}")
+def _check_digest(what: str, digest: str, expected: str | None) -> None:
+    if digest != expected:
+        raise LedgerError(f"entry 0: the {what} of the run has digest {digest}; the genesis names {expected}")

@@ -1,18 +1,25 @@
-"""Forecast what deleting a target takes: by which of two exact ways, from which step, how long, and what prevents it.
+"""Forecast a deletion: which of two exact routes it takes, from which step, for how long, and what prevents it.
 
-G2, exact by structure: all that the target influenced lies in sealed regions that no other class shares, or it
-influenced nothing; the regions are dropped, and nothing is trained. G3, exact by replay: training continues without the
-target from the newest state that was kept at or before the first step that the target could have influenced.
+G2, exact by structure: all influence of the target lies in sealed regions that no other class shares, or there is none.
+The regions are dropped, and nothing is trained. G3, exact by replay: training continues without the target from the
+newest checkpoint that was kept at or before the first step that the target could have influenced.
 
-The time is that of the whole command on a machine without other load: starting, the steps, evaluation. A step takes
-what the recipe's profile says, phase by phase, or else the mean of the run itself, less the share of its examples that
-stay out. The interval is one for the run that is to come, not for a mean: each step at the quartiles of the profile,
-stretched by `DRIFT` for another day's machine and widened to the step time of the run itself where it had the machine
-to itself; the phases left to replay taken as the cheapest and as the dearest that they can be; the examples that stay
-out saving all that they cost, and nothing; evaluation, checkpoints, first steps and the ledger costing nothing, and all
-that they cost the run. Without a profile there is no interval.
+The forecast is of the wall-clock time of the whole command on a machine without other load: start, steps, evaluation. A
+step takes the time in the recipe's profile, phase by phase, or else the mean of the run itself; the share of the
+examples that stay out is deducted.
 
-Whether data, code and machine are still those of the run can only be seen by executing it.
+The interval is for one run to come, not for a mean. Its ends add up the extremes:
+
+    part                     low                                        high
+    a step                   lower quartile of the profile / `DRIFT`    upper quartile x `DRIFT`
+    phases left to replay    the cheapest                               the dearest
+    examples that stay out   save their share of the time               save nothing
+    evaluation, checkpoints, first steps, ledger    nothing             as much as in the run
+
+The run's own mean step time widens the interval where the run had the machine to itself. Without a profile there is no
+interval.
+
+Whether data, code and machine are still those of the run shows only when it is executed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,99 +47,99 @@ from explorer.runlog.target import Target
 # --- obstacles ---
 
 NO_CODE = (
-    "the run is of a training loop whose code is its owner's, and no file says how to run it again. A class that has a"
-    " sealed region for itself alone needs no training (G2); for anything else give a function that trains by the"
-    " `govern` it is handed: --loop MODULE:FUNCTION"
+    "the run is of a custom loop: its code is its owner's, and no file here can run it again. A class with a sealed"
+    " region of its own needs no training (G2); for any other target name a function that trains by the `govern` that"
+    " it is given: --loop MODULE:FUNCTION"
 )
 
 
 def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
-    """Return the obstacles, in words; empty: none that can be seen from here."""
-    run, found = presence.run, [*_unfinished(presence), *learned_before(presence.run, reached)]
+    """List the obstacles to a deletion, in words; empty: none that can be seen from here."""
+    run, listed = presence.run, [*learned_before(presence.run, reached)]
+    if run.outline.end is None:
+        listed.insert(0, "the ledger has no end: the run is unfinished")
+    elif stopped := stopped_early(run):
+        listed.insert(0, stopped)
+    # The rest needs records of the run; the first that is missing or damaged is the last obstacle listed.
     try:
         record = read_record(run)
         private = Path(source_of(run.run).private)
         if not (private / TRAINER_FILE).exists():
-            found.append(f"{private / TRAINER_FILE}: missing: nobody can sign the new ledger")
-        found += _all(presence, reached)
+            listed.append(f"{private / TRAINER_FILE}: missing: the new ledger cannot be signed")
+        listed += _all(presence, reached)
         if level == "G3" and isinstance(record, LoopRecord):
-            found.append(NO_CODE)
+            listed.append(NO_CODE)
         if level == "G3":
-            found += _erased(presence, reached, read_salts(private / SALTS_FILE))
+            listed += _erased(presence, reached, read_salts(private / SALTS_FILE))
         elif not (model := run.run / rundir.MODEL / MODEL).exists():
-            found.append(f"{model}: missing: there is no model to drop a region from")
+            listed.append(f"{model}: missing: there is no model to drop a region from")
     except ExplorerError as error:
-        found.append(str(error))
-    return tuple(found)
-
-
-def _unfinished(presence: Presence) -> list[str]:
-    run = presence.run
-    if run.outline.end is None:
-        return ["the ledger has no end: the run is unfinished"]
-    stopped = stopped_early(run)
-    return [] if stopped is None else [stopped]
+        listed.append(str(error))
+    return tuple(listed)
 
 
 def stopped_early(run: RunLedger) -> str | None:
-    """In words, where a run that ended did fewer steps than it had announced: what made it stop is on no record, and
-    may have been the target. None: it did them all, or has no end."""
+    """Return an obstacle if the run did fewer steps than planned: the reason is on no record, and may have been the
+    target. None: it did all steps, or has no end."""
     if run.outline.end is None:
         return None
     (end,) = run.read([run.outline.end], End)
-    stopped = f"the run was stopped after {end.entry.step} steps, which is not what its plan says"
+    stopped = f"the run was stopped after {end.entry.step} steps, fewer than its plan has"
     return None if end.entry.outcome == "finished" else stopped
 
 
 def learned_before(run: RunLedger, reached: Reach) -> list[str]:
-    """Classes that the model which the run began with had learned from already: no step here can take that away."""
+    """Return an obstacle for each class of the target that the run's initial model had learned from: no change to this
+    run can take that away."""
     mine = (*reached.whole, *reached.partly)
-    parents = (each for each in run.genesis.parents if each.kind == "model")
-    admitted = {path for each in parents for path, weight in each.admitted.items() if read_float(weight) > 0}
+    parents = (parent for parent in run.genesis.parents if parent.kind == "model")
+    admitted = {path for parent in parents for path, weight in parent.admitted.items() if read_float(weight) > 0}
+    # Both directions: the other run may have had a coarser taxonomy or a finer one.
     known = sorted(path for path in admitted if any(covers(path, own) or covers(own, path) for own in mine))
     return [f"the model that the run began with was trained on {path}: delete it there first" for path in known]
 
 
 def _all(presence: Presence, reached: Reach) -> list[str]:
-    """Return an obstacle if no example would be left: such a run is no run, and no model could be compared with it."""
+    """Return an obstacle if no example would be left to train on."""
     trained = np.flatnonzero(presence.tags.classes != len(presence.run.genesis.classes))
     out = np.union1d(presence.rows_of(reached.target), presence.rows_of(presence.absent))
     if len(np.setdiff1d(trained, out)):
         return []
-    return ["every example of the run would be left out, and nothing is left to train: destroy the model instead"]
+    return ["every example of the run would be left out, so there is nothing to train: destroy the model instead"]
 
 
 def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:
-    """Examples that the run trained on, that are not in the target, and that were erased since: nothing continues a
-    state that they shaped as if they were there still, and without them it is another deletion."""
+    """Return an obstacle if examples outside the target that the run trained on were erased since. A replay cannot
+    train on them any more, and without them it would be another deletion."""
     classes = presence.tags.classes
     if len(salts) != len(classes):
         return [f"{len(salts)} salts for {len(classes)} tags: they belong to another table"]
-    trained = classes != len(presence.run.genesis.classes)  # what the run set aside is of no class
+    trained = classes != len(presence.run.genesis.classes)  # rows that the run set aside have no class
+    # A destroyed salt is overwritten with zeros.
     destroyed = ~np.frombuffer(salts.content, np.uint8).reshape(-1, SALT_BYTES).any(axis=1)
     out = np.union1d(presence.rows_of(reached.target), presence.rows_of(presence.absent))
     gone = np.setdiff1d(np.flatnonzero(trained & destroyed), out)
     if not len(gone):
         return []
-    return [f"record {gone[0]} was erased since the run, and so {len(gone)} in all: delete them first, or as well"]
+    return [f"{len(gone)} records were erased since the run, first record {gone[0]}: delete them first, or as well"]
 
 
 # --- time ---
 
-START = Duration(seconds=5.0, low=1.0, high=30.0)  # until the first step: imports, data, documents, a model built
-DRIFT = 1.25  # how much faster or slower the same machine may be on another day; an allowance
+START = Duration(seconds=5.0, low=1.0, high=30.0)  # until the first step: imports, data, documents, building the model
+DRIFT = 1.25  # allowance for the same machine being faster or slower on another day
 
-LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles end no segment of steps
+LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles write no ledger
 
 STRUCTURE = "nothing is trained: a process starts, reads the model and writes it without the region"
-UNMEASURED = "how long a step takes was never measured on a quiet machine; --profile does that now"
-OWN = "how long a step takes is on no record beside the ledger: the run is not of a recipe"
-MEAN = "by the mean step of the run itself, which says nothing of how much it varies; --profile does that now"
+UNMEASURED = "the step time was never measured on a quiet machine; --profile measures it now"
+OWN = "the step time is not on record: the run is not of a recipe"
+MEAN = "by the run's own mean step time, without its spread; --profile measures both now"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Time:
-    """Seconds, and how they are known; None where they are not."""
+    """A forecast in seconds, with its source. None: not known."""
 
     seconds: float | None
     low: float | None
@@ -143,20 +150,20 @@ class Time:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Besides:
-    """What a replay takes besides its steps, from what the run says of itself. Seconds."""
+    """Seconds that a replay takes in addition to its steps, and the run's own step time."""
 
-    rest: Duration  # starting, evaluation, checkpoints
-    step: float | None  # the mean of the run's own steps; None: it did not have the machine alone
+    rest: Duration  # start, evaluation, checkpoints
+    step: float | None  # mean of the run's steps; None: it shared the machine, so the mean says little
 
 
 STRUCTURAL = Time(seconds=START.seconds, low=START.low, high=START.high, source="structure", words=STRUCTURE)
 
 
 def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = None) -> Time:
-    """Return the time of replaying the last `steps` of a run, in which so large a share of the examples stays out.
+    """Return the time of replaying the last `steps` of a run, in which a `share` of the examples stays out.
 
-    `step` is the time of one of these steps as it was measured just now, without those examples. Raises `RunError` for
-    damaged records.
+    `step` is the time of one of these steps as measured just now, without those examples. Raises `RunError` for damaged
+    records.
     """
     if not (run / rundir.RUN).exists():
         words = OWN if (run / rundir.LOOP).exists() else UNMEASURED
@@ -164,6 +171,7 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     record = run_files.read(RunRecord, run / rundir.RUN)
     besides = besides_of(run, steps=steps, of=record.steps)
     profile, measured = profile_of(run, record), None
+    # The best source wins: measured now, then a profile that covers every phase, then the run's own mean.
     if step is not None:
         measured, words = replayed({"": steps}, {"": step}, steps), "by steps measured now"
         share = 0.0
@@ -174,37 +182,42 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     else:
         seconds = besides.rest.seconds + (1 - share) * steps * besides.step
         return Time(seconds=seconds, low=None, high=None, source="measured", words=MEAN)
+    # The middle deducts the examples that stay out. The low end assumes that they save their whole share, the high end
+    # that they save nothing: a step of a smaller batch can take as long as one of a full batch.
     own = [] if besides.step is None else [steps * besides.step]
     return Time(
         seconds=besides.rest.seconds + (1 - share) * measured.seconds,
         low=besides.rest.low + (1 - share) * min([measured.low, *own]) / DRIFT,
         high=besides.rest.high + max([measured.high, *own]) * DRIFT,
         source="profiled",
-        words=f"{words}, on a machine that nothing else keeps busy",
+        words=f"{words}, on a machine without other load",
     )
 
 
 def besides_of(run: Path, *, steps: int, of: int) -> Besides:
-    """Return what the run's result says about the rest. Raises `RunError` for a damaged result."""
+    """Read the times apart from steps from the run's result. Raises `RunError` for a damaged result."""
     if not (run / rundir.RESULT).exists():
         return Besides(rest=START, step=None)
     result = run_files.read(ResultRecord, run / rundir.RESULT)
     timings = result.timings
     whole = timings.evaluation + timings.checkpoint
-    alone = result.timed_steps > 0 and not result.contended
+    quiet = result.timed_steps > 0 and not result.contended
     return Besides(
         rest=Duration(
             seconds=START.seconds + whole * steps / max(1, of),
             low=START.low,
             high=START.high + whole + timings.warmup + steps * result.metrics.get(LEDGER, 0.0),
         ),
-        step=timings.training() / result.timed_steps if alone else None,
+        step=timings.training() / result.timed_steps if quiet else None,
     )
 
 
 def replayed(phases: Mapping[str, int], times: Mapping[str, StepTime], steps: int) -> Duration:
-    """Return the time of the last `steps` steps of a run with so many steps in each phase. Which phases these are in is
-    not on record: the lower end has the cheapest, the upper end the dearest, and in the middle all have their share."""
+    """Return the time of the last `steps` steps of a run, given its steps in each phase and the time of a step there.
+
+    Which phases the last steps are in is not on record: the low end takes the cheapest, the high end the dearest, and
+    the middle takes each phase's share.
+    """
     share = steps / max(1, sum(phases.values()))
     return Duration(
         seconds=share * sum(count * times[phase].seconds for phase, count in phases.items()),
@@ -214,7 +227,8 @@ def replayed(phases: Mapping[str, int], times: Mapping[str, StepTime], steps: in
 
 
 def profile_of(run: Path, record: RunRecord) -> ProfileRecord | None:
-    """Return the profile of the run's recipe on its hardware, next to it. Raises `RunError` for a damaged one."""
+    """Return the profile of the run's recipe on its hardware; None: there is none. Raises `RunError` for a damaged
+    one."""
     for path in sorted((run.parent / rundir.PROFILES).glob("[!.]*.json")):
         profile = run_files.read(ProfileRecord, path)
         if profile.recipe_digest == record.recipe_digest and profile.hardware == record.hardware:
@@ -223,12 +237,13 @@ def profile_of(run: Path, record: RunRecord) -> ProfileRecord | None:
 
 
 def _filled(priced: Iterable[tuple[float, int]], steps: int) -> float:
-    """Return the seconds of so many steps, taken from these (seconds of one, how many there are) in their order."""
-    seconds = 0.0
-    for each, count in priced:
+    """Return the seconds of `steps` steps, taken in order from pairs of a step's seconds and the number of such
+    steps."""
+    total = 0.0
+    for seconds, count in priced:
         taken = min(count, steps)
-        seconds, steps = seconds + taken * each, steps - taken
-    return seconds
+        total, steps = total + taken * seconds, steps - taken
+    return total
 
 
 # --- forecast ---
@@ -236,18 +251,18 @@ def _filled(priced: Iterable[tuple[float, int]], steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """The way that a deletion takes, whatever it costs."""
+    """The route of a deletion, whatever it costs."""
 
     level: Level
-    start: int  # steps done in the state that it begins from; of G2: all of them
+    start: int  # steps done in the state that it begins from; G2: all of them
     steps: int  # to execute
-    share: float  # of the examples in these steps, that stay out
+    share: float  # of the examples in these steps that stay out
     dropped: tuple[str, ...]  # sealed regions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
-    """What deleting a target from a run takes."""
+    """Forecast of deleting a target from a run."""
 
     reach: Reach
     route: Route
@@ -256,12 +271,12 @@ class Forecast:
 
     @property
     def level(self) -> Level | None:
-        """Return the level that is available; None: something is in the way."""
+        """Return the level that is available; None: there are obstacles."""
         return None if self.obstacles else self.route.level
 
 
 def forecast(run: RunLedger, target: Target, *, step: Duration | None = None) -> Forecast:
-    """Forecast what deleting the target takes; `step` is the time of one step to replay, measured now.
+    """Forecast the deletion of a target; `step` is the time of one step to replay, measured now.
 
     Raises `LedgerError` for a target that the run does not have and for a damaged ledger, `ProvenanceError` for
     documents that are not those of the run, `RunError` for damaged records.
@@ -270,7 +285,7 @@ def forecast(run: RunLedger, target: Target, *, step: Duration | None = None) ->
 
 
 def forecast_of(presence: Presence, target: Target, *, step: Duration | None = None) -> Forecast:
-    """The same, for who has read the run already."""
+    """Like `forecast`, but reuse a `Presence` across targets."""
     run, reached = presence.run, reach_of(presence, target)
     route = route_of(run, reached)
     return Forecast(
@@ -291,6 +306,8 @@ def route_of(run: RunLedger, reached: Reach) -> Route:
 
 def replay_route(run: RunLedger, reached: Reach) -> Route:
     """Return the route by replay, which exists for every target."""
+    # The newest checkpoint that is free of the target: it was taken before the first step of influence. Step 0, the
+    # initial state, needs no checkpoint.
     start = max((step for step in kept(run.run) if step <= (reached.first or 0)), default=0)
     slots = reached.slots[max(0, start - run.begins) :]
     share = sum(slots) / max(1, reached.batch * len(slots))
@@ -303,11 +320,10 @@ def time_of(run: Path, route: Route, *, step: Duration | None = None) -> Time:
 
 
 def kept(run: Path) -> tuple[int, ...]:
-    """Return the steps after which a checkpoint stays, ascending, both of its files there. The initial state needs
-    none."""
-    found = []
+    """Return the steps after which a checkpoint was kept, ascending. Only those with both files count."""
+    steps = []
     for path in (run / rundir.KEPT).glob("step-*.json"):
         number = path.stem.removeprefix("step-")
         if number.isascii() and number.isdigit() and path.with_suffix(".safetensors").exists():
-            found.append(int(number))
-    return tuple(sorted(found))
+            steps.append(int(number))
+    return tuple(sorted(steps))

@@ -1,13 +1,18 @@
 """Compute a conservative upper bound on what a deletion target influenced in a run, from the ledger alone.
 
-An example can influence a run in two ways. It trains: it is in a batch, some layer admits its class, and that layer
-changes. Or it is looked at: numbers of its class decide something about other classes. What counts is what the policy
-admitted, not the numbers that were recorded: a class that a freeze keeps out of a layer still moves the factor by which
-the layer's group of gradients is clipped. Buffers follow the layer that they are in.
+An example influences a run in one of two ways:
 
-Deleting single examples of a class keeps the others. Then the probes of their class change too, and what a method made
-of the probes at any look, even a decision to do nothing, may have been different: such a target influences a run with
-such a method from its first step.
+- It trains: it is in a batch, some layer admits its class, and that layer changes. Admission by the policy counts, not
+  the recorded numbers: a class that a freeze keeps out of a layer still moves the factor by which the layer's group of
+  gradients is clipped. Buffers follow the layer that they are in.
+- It is measured: numbers of its class decide something about other classes.
+
+Every doubt is resolved towards more influence. A replay that starts too early costs time; one that starts too late
+keeps what was to be deleted.
+
+Deleting single examples of a class keeps its other examples. The probes of the class change with the deletion, and a
+method that decides by probes may have decided otherwise at any time, even where it decided to do nothing and left no
+entry. Such a target therefore influences a run with such a method from its first step.
 
 Shapes: S steps on record, C classes, L layers.
 """
@@ -47,26 +52,26 @@ _UPDATED = re.compile(rb'"updated":"([01]*)"')
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Stretch:
-    """Steps in which one admission table was in force, as places among the steps on record."""
+    """Consecutive steps in which one admission table was in force."""
 
-    places: slice
+    places: slice  # among the steps on record
     admitted: Flags  # C L
 
 
 class Presence:
     """The steps of a run in memory: S steps on record, C classes, L layers.
 
-    Building it reads the ledger once. Raises `LedgerError` for one that is damaged, and as reading the run's own copy
-    of its policy does.
+    Building it reads the ledger once. Raises `LedgerError` for a damaged ledger, and the errors of `read_policy`.
     """
 
     def __init__(self, run: RunLedger) -> None:
         self.run = run
         self.policy: RoutingPolicy | None = read_policy(run)
-        self.recipe = recorded_plan(run)  # None: no recipe is on record that is the genesis'
+        self.recipe = recorded_plan(run)  # None: the plan that the genesis names is missing
         listed = () if self.recipe is None else listed_methods(self.recipe)
         self.methods = frozenset(name for method in listed for name in method)
         self.absent = left_out(self.recipe) if self.recipe is not None and ROUTING in self.methods else Target()
+        # Classes that the plan leaves out keep their slots, which are counted in entries and trained nothing.
         self.examples, self.updated = _read_steps(run)
         self.examples[:, [run.class_(path) for path in self.absent.classes if path in run.genesis.classes]] = 0
 
@@ -84,7 +89,7 @@ class Presence:
 
     @property
     def strays(self) -> Iterator[tuple[int, str]]:
-        """Yield the steps that changed a layer to which no class in the batch was admitted, each with the layer."""
+        """Yield each step that changed a layer to which no class in its batch was admitted, with the layer."""
         for stretch in self.stretches:
             present = (self.examples[stretch.places] > 0).astype(np.float32)
             strange = self.updated[stretch.places] & ~(present @ stretch.admitted.astype(np.float32) > 0)
@@ -107,6 +112,7 @@ class Presence:
         beyond = [row for row in target.records if row >= len(tags.classes)]
         if beyond:
             raise LedgerError(f"record {beyond[0]}: the tag table has {len(tags.classes)} rows, counted from 0")
+        # A target has members of one kind, the absent rows of a plan of several: the union covers both.
         chosen = [known.index(path) for path in target.classes if path in known]
         parts = [np.flatnonzero(np.isin(tags.classes, chosen)), np.array(target.records, np.int64)]
         return np.unique(np.concatenate([*parts, *(tags.vouched_by(name) for name in target.authorities)]))
@@ -114,7 +120,7 @@ class Presence:
     def of_rows(self, rows: NDArray[np.int64]) -> Counts:
         """Count these rows of the tag table in the batch of each step, S C by their class.
 
-        Where the slots of a segment are gone, every example of their classes may be one of them.
+        Where the slots of a segment are gone, every example of these classes counts as one of the rows.
         """
         run, nowhere = self.run, len(self.run.genesis.classes)
         classes = self.tags.classes
@@ -138,10 +144,8 @@ class Presence:
 
 
 def _read_steps(run: RunLedger) -> tuple[Counts, Flags]:
-    """Count the examples of each class in each step, S C, and return which layers it changed, S L.
-
-    Steps are searched, not decoded: a run has many, and the store asks about all classes of all runs.
-    """
+    """Count the examples of each class in each step, S C, and return which layers it changed, S L."""
+    # Steps are searched, not decoded: a run has many, and the store asks about all classes of all runs.
     places = {index: place for place, index in enumerate(run.outline.steps[run.begins :])}
     examples = np.zeros((len(places), len(run.genesis.classes)), np.int64)
     updated = np.zeros((len(places), len(run.genesis.layers)), bool)
@@ -166,28 +170,25 @@ def recorded_plan(run: RunLedger) -> Plan | None:
 
 
 def read_record(run: RunLedger) -> Plan:
-    """Read the record of a run. Raises `RunError` where there is none, where it is of another run than the ledger, and
-    where it contradicts its own identity."""
-    found = read_plan(run.run)
-    if found is None:
+    """Read the plan of a run. Raises `RunError` for a plan that is missing, is of another run than the ledger, or
+    contradicts its own identity."""
+    plan = read_plan(run.run)
+    if plan is None:
         raise RunError(
-            f"{run.run}: there is neither {rundir.RUN}, which a recipe's run has, nor {rundir.LOOP}, which a run of"
-            " explorer.govern has: what the run was is on no record, so that nothing can be deleted from it; put the"
-            " file back, or train again"
+            f"{run.run}: there is neither {rundir.RUN} (run of a recipe) nor {rundir.LOOP} (run of explorer.govern):"
+            " without a record of its plan nothing can be deleted from the run; put the file back, or train again"
         )
-    if digest(found.identity) != run.genesis.recipe:
-        raise RunError(
-            f"{run.run / plan_file(found)}: names another recipe than the first entry of the ledger beside it"
-        )
-    return _sound(run, found)
+    if digest(plan.identity) != run.genesis.recipe:
+        raise RunError(f"{run.run / plan_file(plan)}: names another recipe than the first entry of the run's ledger")
+    return _sound(run, plan)
 
 
-def _sound(run: RunLedger, found: Plan) -> Plan:
-    if found.run_id != run.genesis.run:
-        raise RunError(f"{run.run / plan_file(found)}: of run {found.run_id}, the ledger is of {run.genesis.run}")
-    if fault := next(contradictions(found), None):
-        raise RunError(f"{run.run / plan_file(found)}: {fault}")
-    return found
+def _sound(run: RunLedger, plan: Plan) -> Plan:
+    if plan.run_id != run.genesis.run:
+        raise RunError(f"{run.run / plan_file(plan)}: of run {plan.run_id}, the ledger is of {run.genesis.run}")
+    if fault := next(contradictions(plan), None):
+        raise RunError(f"{run.run / plan_file(plan)}: {fault}")
+    return plan
 
 
 # --- influence of a target ---
@@ -195,10 +196,10 @@ def _sound(run: RunLedger, found: Plan) -> Plan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Channel:
-    """A decision about other examples that numbers of the target's classes took."""
+    """A decision about other examples that rested on numbers of the target's classes."""
 
     entry: int
-    step: int  # done when it was taken
+    step: int  # steps done when it was taken
     action: str
     over: tuple[str, ...]  # classes
 
@@ -208,28 +209,28 @@ class Reach:
     """The influence of a target. Layers and classes are in the order of the genesis."""
 
     target: Target
-    whole: tuple[str, ...]  # classes of which every example is in the target
-    partly: tuple[str, ...]  # classes of which some are
+    whole: tuple[str, ...]  # classes with all examples in the target
+    partly: tuple[str, ...]  # classes with some examples in the target
     first: int | None  # the first step that it could have influenced; None: it reached nothing
-    trained: int  # steps that it trained in
+    trained: int  # number of steps that it trained in
     layers: tuple[str, ...]  # that changed while it was admitted to them
-    shared: tuple[str, ...]  # of them, those in no sealed region
-    regions: dict[str, tuple[str, ...]]  # sealed regions of the others -> other classes that live there
+    shared: tuple[str, ...]  # those of `layers` that are in no sealed region
+    regions: dict[str, tuple[str, ...]]  # sealed regions of the other layers -> other classes in them
     channels: tuple[Channel, ...]
-    probed: bool  # a method may have decided by its examples, as probes, where no entry here would say so
-    slots: tuple[int, ...]  # of each step on record: how many slots trained that are the target's
-    batch: int  # slots of a batch that may train, at most
-    unrecorded: int  # steps before the first one of this ledger: what it reached in them is what the policy may admit
+    probed: bool  # a method may have decided by its examples, as probes, without an entry here
+    slots: tuple[int, ...]  # of each step on record: the target's slots that trained
+    batch: int  # the largest number of slots of a batch that may train
+    unrecorded: int  # steps before this ledger; in them it reached every layer that the policy can admit
 
     @property
     def structural(self) -> bool:
-        """Return whether all that it influenced can be dropped without anything else in the run depending on it."""
+        """Return whether dropping sealed regions undoes all of the influence, and nothing else depends on it."""
         others = self.shared or self.channels or self.probed or any(self.regions.values())
         return self.first is None or not (others or self.partly)
 
 
 def reach(run: RunLedger, target: Target) -> Reach:
-    """Compute what the target influenced. Raises `LedgerError` for classes, authorities or records that the run does
+    """Compute the influence of the target. Raises `LedgerError` for classes, authorities or records that the run does
     not have."""
     return reach_of(Presence(run), target)
 
@@ -287,8 +288,9 @@ def reach_of(presence: Presence, target: Target) -> Reach:
 
 
 def _examples(presence: Presence, target: Target) -> tuple[Counts, tuple[str, ...], tuple[str, ...]]:
-    """Count the target's examples in each batch, S C; return the classes that it has all of, and those that it has some
-    of."""
+    """Count the target's examples in each batch, S C; return the classes with all examples in the target, and those
+    with some."""
+    # A target of whole classes needs no tag table, which may be missing next to an old ledger.
     run = presence.run
     if target.classes:
         chosen = np.zeros(len(run.genesis.classes), bool)
@@ -331,14 +333,15 @@ def _was_there(presence: Presence, present: Counts, placed: Placed[Decision], pa
 
 
 def _influenced(run: RunLedger, channel: Channel) -> int:
-    """Return the first step that a decision influences: the one that it precedes, if a state on record shows that it
-    came after the previous update; else that update's step, whose checkpoint may hold what was decided."""
+    """Return the first step that a decision influences."""
+    # It influences the step that follows it. A state recorded before the decision is free of it. Without such a state
+    # the checkpoint of the previous step may hold it already, so the influence begins one step earlier.
     clean = any(step == channel.step and index < channel.entry for step, index in run.outline.states)
     return channel.step if clean else max(0, channel.step - 1)
 
 
 def _may_admit(presence: Presence, classes: list[int]) -> Flags:
-    """Return the layers that the policy may ever admit one of these classes to, for steps that another ledger holds."""
+    """Return the layers to which the policy can ever admit one of these classes."""
     run, policy = presence.run, presence.policy
     layers = np.zeros(len(run.genesis.layers), bool)
     for path in (run.genesis.classes[at] for at in classes):
@@ -354,12 +357,12 @@ def _may_admit(presence: Presence, classes: list[int]) -> Flags:
 def _places(
     run: RunLedger, policy: RoutingPolicy | None, layers: tuple[str, ...], whole: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Return which of these layers are in no sealed region, and the regions of the others with the other classes in
-    them."""
+    """Split these layers: return those in no sealed region, and the regions of the others, each with the other classes
+    that train in it."""
     owners = {name: region_of(policy.sealed, name) if policy else None for name in layers}
     regions = {region.name: region.branch for region in owners.values() if region is not None}
-    living = {
+    others = {
         name: tuple(path for path in run.genesis.classes if covers(branch, path) and path not in whole)
         for name, branch in regions.items()
     }
-    return tuple(name for name, region in owners.items() if region is None), living
+    return tuple(name for name, region in owners.items() if region is None), others

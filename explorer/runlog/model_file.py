@@ -89,42 +89,44 @@ class ModelFile:
     """The header of a safetensors file, checked, and its values on request."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `RunError` for a file that is not one."""
+        """Read the header. Raises `RunError` for a file that is not a sound safetensors file."""
         self.path = path
         try:
             with path.open("rb") as file:
-                self.entries = {each.name: each for each in _header(file, path)}
+                self.entries = {entry.name: entry for entry in _header(file, path)}
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
     def leaves(self, named: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the leaf of every tensor, by name. `named`: only of those in it, as if they had these other names."""
+        """Return the leaf of every tensor, by name. With `named`, take only its tensors, and compute their leaves as if
+        they had the names that it gives: a leaf covers the name."""
         wanted = {name: name for name in self.entries} if named is None else named
         with self.path.open("rb") as file:
             return {
                 name: tensor_leaf(
-                    wanted[name], dtype=TYPES[each.type][1], shape=each.shape, values=_pieces(file, each, self.path)
+                    wanted[name], dtype=TYPES[entry.type][1], shape=entry.shape, values=_pieces(file, entry, self.path)
                 )
-                for name, each in self.entries.items()
+                for name, entry in self.entries.items()
                 if name in wanted
             }
 
     @property
     def sha256(self) -> str:
-        """Of the file."""
+        """Return the digest of the file."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def write_without(self, names: Collection[str], to: Path) -> None:
-        """Write a file of the other tensors, whole or not at all; theirs are the same bytes."""
-        kept = [each for name, each in sorted(self.entries.items()) if name not in names]
+        """Write a file of the other tensors, byte for byte, whole or not at all."""
+        # Sorted by name, so that the file's digest depends on nothing but its tensors.
+        kept = [entry for name, entry in sorted(self.entries.items()) if name not in names]
         temporary = to.with_name(f".{to.name}.{os.getpid()}.tmp")
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("rb") as source, temporary.open("wb") as file:
                 file.write(_written(kept))
-                for each in kept:
-                    file.writelines(_pieces(source, each, self.path))
+                for entry in kept:
+                    file.writelines(_pieces(source, entry, self.path))
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(to)
@@ -137,7 +139,7 @@ class ModelFile:
 
 
 def differences(found: Leaves, expected: Leaves) -> Iterator[str]:
-    """In words, by name, how the tensors of a model are not those that were expected."""
+    """Yield the differences between a model's tensors and the expected ones, in words, by name."""
     for name in sorted(found.keys() | expected.keys()):
         if name not in found:
             yield f"{name}: missing"
@@ -158,7 +160,8 @@ def write_card(path: Path, card: ModelCard) -> None:
 
 
 def _header(file: BinaryIO, path: Path) -> list[Entry]:
-    """Return the tensors in the order of their values, which fill the rest of the file without a gap."""
+    """Read the tensors in the order of their values, which fill the rest of the file without a gap."""
+    # The file may come from a stranger: the length is bounded before anything of that length is read.
     size = os.fstat(file.fileno()).st_size
     head = file.read(_LENGTH.size)
     length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else -1
@@ -170,26 +173,27 @@ def _header(file: BinaryIO, path: Path) -> list[Entry]:
         raise RunError(f"{path}: not a safetensors file: its header is no JSON ({error})") from error
     if not isinstance(value, dict) or len(value) > MAX_TENSORS:
         raise RunError(f"{path}: not a safetensors file: expected a header of at most {MAX_TENSORS} tensors")
+    # Every byte belongs to exactly one tensor. A gap could hide content that no leaf covers; an overlap, two meanings.
     begins = _LENGTH.size + length
-    found = [_entry(name, each, begins, path) for name, each in value.items() if name != "__metadata__"]
-    found.sort(key=lambda each: (each.start, each.stop))
+    entries = [_entry(name, described, begins, path) for name, described in value.items() if name != "__metadata__"]
+    entries.sort(key=lambda entry: (entry.start, entry.stop))
     at = begins
-    for each in found:
-        if each.start != at:
-            raise RunError(f"{path}: {each.name}: its values begin at byte {each.start}; expected {at}")
-        at = each.stop
+    for entry in entries:
+        if entry.start != at:
+            raise RunError(f"{path}: {entry.name}: its values begin at byte {entry.start}; expected {at}")
+        at = entry.stop
     if at != size:
-        raise RunError(f"{path}: {size} bytes; its header speaks of {at}")
-    return found
+        raise RunError(f"{path}: {size} bytes; by its header {at}")
+    return entries
 
 
 def _entry(name: str, value: Any, begins: int, path: Path) -> Entry:
     match value:
         case {"dtype": str(kind), "shape": list(shape), "data_offsets": [int(start), int(stop)]} if (
             kind in TYPES
-            and name.isprintable()  # a lone surrogate has no bytes that a leaf could be made of
+            and name.isprintable()  # a lone surrogate has no bytes to compute a leaf from
             and len(shape) <= MAX_AXES
-            and all(type(each) is int and 0 <= each < 2**63 for each in shape)
+            and all(type(size) is int and 0 <= size < 2**63 for size in shape)
             and 0 <= start <= stop
         ):
             if stop - start == math.prod(shape) * TYPES[kind][0]:
@@ -198,10 +202,11 @@ def _entry(name: str, value: Any, begins: int, path: Path) -> Entry:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice")
-    return found
+    # Readers differ in which of two equal names they take, so such a header would mean two models.
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return value
 
 
 def _pieces(file: BinaryIO, entry: Entry, path: Path) -> Iterator[bytes]:
@@ -216,13 +221,12 @@ def _pieces(file: BinaryIO, entry: Entry, path: Path) -> Iterator[bytes]:
 
 
 def _written(entries: list[Entry]) -> bytes:
-    """Return the header of a file with the values of these tensors, one after the other; padded so that values are
-    aligned."""
+    """Return the header of a file with these tensors one after the other, padded so that values are aligned."""
     header: dict[str, Any] = {}
     at = 0
-    for each in entries:
-        size = each.stop - each.start
-        header[each.name] = {"dtype": each.type, "shape": list(each.shape), "data_offsets": [at, at + size]}
+    for entry in entries:
+        size = entry.stop - entry.start
+        header[entry.name] = {"dtype": entry.type, "shape": list(entry.shape), "data_offsets": [at, at + size]}
         at += size
     content = json.dumps(header, separators=(",", ":")).encode()
     content += b" " * (-len(content) % 8)

@@ -1,7 +1,7 @@
-"""Reading keys that a reader of a run has: whose sealed numbers open, and which commitments can be opened.
+"""The reading keys of a run's reader: they open sealed numbers and commitments, class by class.
 
-The owner of a run derives all of them from the secrets in its `private` directory. The reader with a grant has those
-that were wrapped for them; all others has none.
+The owner of a run derives all keys from the secrets in its `private` directory. A reader with a grant has the keys that
+were wrapped for them; any other reader has none.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from explorer.errors import LedgerError, ProvenanceError
 from explorer.provenance.commitments import Salts, read_salts
 from explorer.provenance.encryption import reading_key
 
-JOINT = "*"  # stands where a class path would: numbers over several classes
+JOINT = "*"  # in place of a class path: numbers over several classes
 
 
 class Keys(Protocol):
-    """What opens numbers."""
+    """Source of reading keys."""
 
     def of(self, class_path: str, kind: str, first: int) -> bytes | None:
-        """Return the reading key of a class's numbers in entries of this kind, from this step on; None: the reader does
-        not have it, or nobody does any more. See `explorer.provenance.encryption`."""
+        """Return the reading key of a class's numbers in entries of this kind, from the step `first` on; None: the
+        reader does not have it, or it was destroyed. See `explorer.provenance.encryption`."""
         ...
 
 
@@ -46,18 +46,19 @@ class OwnKeys:
 
 
 class NoKeys:
-    """The keys of a reader who was given none."""
+    """The keys of a reader without any."""
 
     def of(self, class_path: str, kind: str, first: int) -> None:
         return None
 
 
 def own_keys(run: Path, genesis: Genesis) -> OwnKeys | NoKeys:
-    """Return the keys that follow from the secrets in the run's directory; none where they are not here.
+    """Derive the keys from the secrets in the run's directory; no keys where that has no secrets.
 
     Raises `LedgerError` for secrets of another number of classes, `ProvenanceError` for a file that others can
     read, or that the reader cannot.
     """
+    # A directory that may not be entered is an error: as "no secrets" it would silently seal everything.
     path = run / rundir.SECRETS
     try:
         here = path.exists()

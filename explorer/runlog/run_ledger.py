@@ -1,8 +1,8 @@
-"""The ledger of a run, read as what it says about training: steps, segments, decisions, and the blobs that they name.
+"""The ledger of a run, read as the story of its training: steps, segments, decisions, and the blobs that they name.
 
-Where history was executed again, the latest execution of a step counts; the earlier one stays in the ledger and is
-marked as superseded. Reading holds one bundle of entries and the blobs of one segment in memory, and a number for each
-step. Nothing is verified here beyond digests of blobs: `verify` of the ledger and `conform` do that.
+Where steps were executed again, the latest execution counts; the earlier one stays in the ledger and is superseded.
+Memory holds one bundle of entries, the blobs of one segment, and a number for each step. Only the digests of blobs are
+checked here: `ledger.verify` checks the ledger, and `audit.conform` what it says.
 """
 
 import re
@@ -23,10 +23,10 @@ from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
 from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed
 from explorer.runlog.run_keys import JOINT, Keys, own_keys
 
-# --- where everything is, by the number of its entry ---
+# --- outline ---
 
-# In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can be nothing
-# but an entry's own keys.
+# In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can only be an
+# entry's own keys.
 _KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
 _STEP, _NUMBER = b'"step":', re.compile(rb"(0|[1-9][0-9]{0,15})[,}]")
 _TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
@@ -37,21 +37,21 @@ class Past:
     """A segment that was executed again, or whose state was recorded again."""
 
     first: int
-    entries: tuple[int, ...]  # its steps, as they were when the state was recorded
-    state: int | None  # that closed it; None: nothing did
+    entries: tuple[int, ...]  # of its steps, as they were when the state was recorded
+    state: int | None  # that closed it; None: none did
     before: int | None  # the state that it began with; None: where the ledger begins
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outline:
-    """Where everything is, by the number of its entry."""
+    """The places of all entries of a run's ledger, by kind and step."""
 
     steps: Sequence[int]  # the latest execution of each step, by step; -1 for those before the genesis begins
     states: tuple[tuple[int, int], ...]  # steps done, entry; ascending
-    tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force becomes another one
+    tables: tuple[tuple[int, int], ...]  # step, entry: where the admission table in force changes
     profiles: tuple[int, ...]
-    decisions: tuple[int, ...]  # all of them, the superseded ones too
-    undone: Mapping[int, int]  # decisions, and the re-execution that has undone each
+    decisions: tuple[int, ...]  # superseded ones included
+    undone: Mapping[int, int]  # superseded decisions -> the re-execution that undid each
     past: tuple[Past, ...]  # in the order in which they were superseded
     past_profiles: tuple[int, ...]
     end: int | None
@@ -62,13 +62,16 @@ class Outline:
         return self.undone.keys()
 
     def stands_at(self, decision: int, entry: int) -> bool:
-        """Return whether a decision was taken before an entry, and not undone before it."""
+        """Return whether a decision was in force at an entry: taken before it, and not undone before it."""
         return decision < entry and not self.undone.get(decision, entry) < entry
 
 
 def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
-    """One pass over the bytes of all entries. A re-execution takes back its step and all that was recorded since then;
-    the state that it begins with stays, unless it is recorded again."""
+    """Outline a ledger in one pass over the bytes of its entries, without decoding them.
+
+    A re-execution takes back its step and everything recorded after it. The state that it begins with stays, unless it
+    is recorded again.
+    """
     steps, end = array("q", [-1]) * begins, None
     states: list[tuple[int, int]] = []
     tables: list[tuple[int, int, bytes]] = []
@@ -77,7 +80,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
     undone: dict[int, int] = {}
     past: list[Past] = []
     past_profiles: list[int] = []
-    before = 0  # how many of the states are older than the last re-execution
+    before = 0  # number of states that are older than the last re-execution
     for index, leaf in enumerate(ledger.entries()):
         kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
         if kind is None or at is None:
@@ -87,10 +90,12 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
             if step != len(steps):
                 raise LedgerError(f"entry {index}: step {step}, and {len(steps)} were done")
             steps.append(index)
+            # Every step names its table; only changes are listed.
             table = _after(leaf, _TABLE, _DIGEST)
             if table and (not tables or table[1] != tables[-1][2]):
                 tables.append((step, index, table[1]))
         elif kind[1] == b"state":
+            # The first state after a re-execution may repeat the one that it began with: the new one counts.
             if states and len(states) == before and states[-1][0] == step:
                 past += _superseded(steps, states, begins=begins, since=len(states) - 1)
                 states.pop()
@@ -100,20 +105,22 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
             profiles.append((step, index))
         elif kind[1] == b"decision":
             if b'"action":"re-execution"' in leaf:
+                # Segments that a state closed keep their numbers; steps after the last state lost theirs in the crash.
                 kept = sum(at <= step for at, _ in states)
                 past += _superseded(steps, states, begins=begins, since=kept)
                 last = max(step, states[-1][0] if states else begins)
-                if last < len(steps):  # nothing has closed these
+                if last < len(steps):
                     lost = tuple(steps[last:])
                     past.append(Past(first=last, entries=lost, state=None, before=None))
                 del steps[step:]
                 del states[kept:]
                 before = len(states)
-                tables = [each for each in tables if each[0] < step]
+                tables = [table for table in tables if table[0] < step]
                 past_profiles += [entry for at, entry in profiles if at >= step]
-                profiles = [each for each in profiles if each[0] < step]
+                profiles = [profile for profile in profiles if profile[0] < step]
                 undone |= {entry: index for at, entry in decisions if at >= step and entry not in undone}
-                decisions.append((-1, index))  # that it was executed again stays so
+                # Step -1: no later re-execution can undo the fact of this one.
+                decisions.append((-1, index))
             else:
                 decisions.append((step, index))
         elif kind[1] == b"end":
@@ -132,7 +139,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
 
 
 def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begins: int, since: int) -> Iterator[Past]:
-    """Yield the segments that the states from this one on close."""
+    """Yield the segments that are closed by the state at the place `since` and later ones."""
     for place in range(since, len(states)):
         stop, index = states[place]
         first, before = states[place - 1] if place else (begins, None)
@@ -140,12 +147,12 @@ def _superseded(steps: Sequence[int], states: Sequence[tuple[int, int]], *, begi
 
 
 def _after(leaf: bytes, key: bytes, value: re.Pattern[bytes]) -> re.Match[bytes] | None:
-    """Return the value behind a key that stands near the end of an entry."""
-    found = leaf.rfind(key)
-    return None if found < 0 else value.match(leaf, found + len(key))
+    """Match the value after the last occurrence of a key. Keys are sorted, so this one is near the end of an entry."""
+    at = leaf.rfind(key)
+    return None if at < 0 else value.match(leaf, at + len(key))
 
 
-# --- blobs, opened where they are sealed and the reader has the key ---
+# --- blobs: opened where they are sealed and the reader has the key ---
 
 _OF_A_CLASS = ("numbers", "sketches", "evidence")
 _JOINT = "joint"
@@ -161,7 +168,8 @@ class Missing(StrEnum):
 
 
 def class_of(name: str) -> str | None:
-    """Return the class whose numbers a blob of this name holds, * for several; None for a blob that is nobody's.
+    """Return the class whose numbers a blob of this name holds, * for several; None for a blob without numbers of
+    classes.
 
     >>> class_of("numbers/open/mit"), class_of("joint"), class_of("slots")
     ('open/mit', '*', None)
@@ -171,8 +179,7 @@ def class_of(name: str) -> str | None:
 
 
 def claims_seal(ledger: Path, sha256: str) -> bool:
-    """Return whether a blob is here and begins as a sealed one does. Raises `LedgerError` for one that cannot be
-    read."""
+    """Return whether a blob exists and begins like a sealed one. Raises `LedgerError` for one that cannot be read."""
     try:
         with (ledger / blob_path(sha256)).open("rb") as file:
             return is_sealed(file.read(len(MAGIC)))
@@ -185,13 +192,20 @@ def claims_seal(ledger: Path, sha256: str) -> bool:
 def read_content(
     ledger: Path, name: str, blob: Blob, *, key: Key, kind: str, first: int, max_bytes: int
 ) -> bytes | Missing:
-    """Read the content of a blob of a ledger, its digest checked. `kind` and `first` are those of its reading key,
-    which `key` is asked for where the blob is sealed.
+    """Read the content of a blob, check its digest, and open it where it is sealed.
 
-    Raises `LedgerError` for one that is damaged, larger than it can be, or sealed with another key.
+    Args:
+        ledger: directory of the ledger.
+        name, blob: as the entry names it.
+        key: returns the reading key of a class, given the class path, `kind` and `first`.
+        kind, first: of the reading key: kind of entry, and first step.
+        max_bytes: largest size that the content can have.
+
+    Raises `LedgerError` for a blob that is damaged, larger than it can be, or sealed with another key.
     """
     if not (ledger / blob_path(blob.sha256)).exists():
         return Missing.NOT_HERE
+    # Bounded before reading, and again after opening: the seal's overhead must not admit larger content.
     if blob.size > max_bytes + OVERHEAD:
         raise LedgerError(f"blob {name} of {blob.size} bytes, at most {max_bytes}")
     content, path = read_blob(ledger, blob.sha256), class_of(name)
@@ -215,7 +229,7 @@ Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed(Generic[Kind]):
-    """An entry and its number in the ledger."""
+    """An entry with its index in the ledger."""
 
     index: int
     entry: Kind
@@ -239,9 +253,9 @@ class RunLedger:
     """The ledger in a run directory, as its checkpoint was when it was opened."""
 
     def __init__(self, run: Path, *, keys: Keys | None = None) -> None:
-        """`keys` open what is sealed; unless some are given, those that follow from the secrets in the directory.
+        """Open the ledger. `keys` open what is sealed; by default they follow from the secrets in the directory.
 
-        Raises `RunError` where there is no governed run, `LedgerError` for a ledger that is not a run's.
+        Raises `RunError` for a directory without a governed run, `LedgerError` for a ledger that is not a run's.
         """
         self.run, self._keys = run, keys
         if not (run / rundir.LEDGER).is_dir():
@@ -249,29 +263,30 @@ class RunLedger:
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
         self.outline = outline_of(self.ledger, begins=self.genesis.begins)
-        self._firsts = {each.state: each.first for each in self.outline.past}
+        self._firsts = {past.state: past.first for past in self.outline.past}
 
     @property
     def keys(self) -> Keys:
-        """Return what opens numbers here. Raises `LedgerError` or `ProvenanceError` for secrets that cannot be used."""
+        """Return the reader's keys. Raises `LedgerError` or `ProvenanceError` for secrets that cannot be used."""
+        # Derived on first use: most readers need no key, and unusable secrets must not keep them out.
         if self._keys is None:
             self._keys = own_keys(self.run, self.genesis)
         return self._keys
 
     def reading_with(self, keys: Keys) -> Self:
-        """The same ledger, opened with these keys and no others."""
+        """Return this ledger with other keys, and only these."""
         made = copy(self)
         made._keys = keys
         return made
 
     @property
     def begins(self) -> int:
-        """Return how many steps were done before the first one here: a deletion continues another run's state."""
+        """Return the number of steps before this ledger: a run that a deletion made continues another run's state."""
         return self.genesis.begins
 
     @property
     def steps(self) -> int:
-        """Return how many steps are done, those included."""
+        """Return the number of steps done, those before this ledger included."""
         return len(self.outline.steps)
 
     def layer(self, name: str) -> int:
@@ -283,25 +298,25 @@ class RunLedger:
         return _find("class", path, self.genesis.classes)
 
     def range_of(self, first: int | None, stop: int | None) -> range:
-        """Return the steps [first, stop), all of them where nothing is said. Raises `LedgerError` for steps not
-        done."""
+        """Return the steps [first, stop), by default all of them. Raises `LedgerError` for steps that are not on
+        record."""
         if 0 < self.begins == self.steps:
-            raise LedgerError(f"{self.run}: no step is on record in it: it begins after {self.begins} of another run's")
-        found = range(self.begins if first is None else first, self.steps if stop is None else stop)
-        if not self.begins <= found.start < found.stop <= self.steps:
-            raise LedgerError(f"no steps {found.start}:{found.stop}: on record are {self.begins}:{self.steps}")
-        return found
+            raise LedgerError(f"{self.run}: no step is on record: it begins after {self.begins} of another run's steps")
+        steps = range(self.begins if first is None else first, self.steps if stop is None else stop)
+        if not self.begins <= steps.start < steps.stop <= self.steps:
+            raise LedgerError(f"no steps {steps.start}:{steps.stop}: on record are {self.begins}:{self.steps}")
+        return steps
 
     def read(self, indices: Iterable[int], kind: type[Kind]) -> Iterator[Placed[Kind]]:
-        """Yield the entries with these numbers. Raises `LedgerError` for one that is damaged or of another kind."""
+        """Yield the entries with these indices. Raises `LedgerError` for one that is damaged or of another kind."""
         for index, leaf in self._leaves(indices):
             try:
                 entry = decode(leaf)
             except LedgerError as error:
                 raise LedgerError(f"entry {index}: {error}") from error
             if not isinstance(entry, kind):
-                found = f"{entry.head.kind} v{entry.head.version}" if isinstance(entry, Unknown) else entry.KIND
-                raise LedgerError(f"entry {index}: found {found}, expected {kind.KIND} v{kind.VERSION}")
+                here = f"{entry.head.kind} v{entry.head.version}" if isinstance(entry, Unknown) else entry.KIND
+                raise LedgerError(f"entry {index}: found {here}, expected {kind.KIND} v{kind.VERSION}")
             yield Placed(index=index, entry=entry)
 
     def read_steps(self, steps: range) -> Iterator[Placed[Step]]:
@@ -324,30 +339,29 @@ class RunLedger:
             yield Segment(first=span.start, stop=span.stop, state=state)
 
     def superseded(self) -> Iterator[Segment]:
-        """Yield the segments that were executed again, in the order in which they were superseded; those that a state
-        closed before."""
+        """Yield the superseded segments that a state had closed, in the order in which they were superseded."""
         for past in self.outline.past:
             if past.state is not None:
                 (state,) = self.read([past.state], State)
                 yield Segment(first=past.first, stop=past.first + len(past.entries), state=state, past=past)
 
     def with_numbers(self) -> Iterator[Placed[Any]]:
-        """Yield the entries whose blobs hold numbers of classes, those of steps that were executed again among them."""
+        """Yield the entries whose blobs hold numbers of classes, superseded ones included."""
         outline = self.outline
-        past = (each.state for each in outline.past if each.state is not None)
-        yield from self.read(sorted({*past, *(index for _, index in outline.states)}), State)
+        superseded = (past.state for past in outline.past if past.state is not None)
+        yield from self.read(sorted({*superseded, *(index for _, index in outline.states)}), State)
         yield from self.read(sorted({*outline.profiles, *outline.past_profiles}), Profile)
         yield from self.read(sorted(outline.decisions), Decision)
 
     def blob(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | None:
-        """Return a blob that the entry names, its digest checked, opened if it was sealed; None where it names none,
-        where it is not here, which is how content is erased, and where it stays sealed. Raises `LedgerError` for one
-        that is damaged or larger than it can be."""
-        found = self.find(placed, name, max_bytes=max_bytes)
-        return None if isinstance(found, Missing) else found
+        """Read a blob that the entry names, check its digest, and open it if it is sealed. None: the entry names none,
+        it is missing (which is how content is erased), or the reader has no key. Raises `LedgerError` for one that is
+        damaged or larger than it can be."""
+        content = self.find(placed, name, max_bytes=max_bytes)
+        return None if isinstance(content, Missing) else content
 
     def find(self, placed: Placed[Kind], name: str, *, max_bytes: int) -> bytes | Missing:
-        """The same, and why where there is none."""
+        """Read a blob as `blob` does, or return why there is no content."""
         blob = placed.entry.blobs.get(name)
         if blob is None:
             return Missing.NOT_HERE
@@ -360,13 +374,13 @@ class RunLedger:
             raise LedgerError(f"entry {placed.index}: {error}") from error
 
     def is_sealed(self, placed: Placed[Kind], name: str) -> bool:
-        """Return whether the entry names such a blob, and it is here and sealed; for everyone, whatever their keys."""
+        """Return whether the entry names such a blob, and it exists and is sealed, whatever keys the reader has."""
         blob = placed.entry.blobs.get(name)
         return blob is not None and claims_seal(self.ledger.path, blob.sha256)
 
     def stretch(self, placed: Placed[Kind]) -> tuple[str, int]:
-        """Kind and first step of the reading keys of an entry's blobs: a state has the numbers of the steps since the
-        state before it."""
+        """Return kind and first step of the reading keys of an entry's blobs. A state's blobs have the numbers of all
+        steps since the state before it, so their keys begin there."""
         if isinstance(placed.entry, Genesis):
             return Genesis.KIND, 0
         if not isinstance(placed.entry, State):
@@ -380,7 +394,7 @@ class RunLedger:
         return self.keys.of(path, kind, first)
 
     def _steps_at(self, steps: range, indices: Sequence[int]) -> Iterator[Placed[Step]]:
-        """These steps from their entries."""
+        """Yield these steps from their entries."""
         for step, placed in zip(steps, self.read(indices, Step), strict=True):
             if placed.entry.step != step:
                 raise LedgerError(f"entry {placed.index}: found step {placed.entry.step}, expected {step}")
@@ -388,7 +402,7 @@ class RunLedger:
             yield placed
 
     def _spans(self, steps: range | None) -> Iterator[tuple[range, int]]:
-        """Spans, and the entries of the states that close them."""
+        """Yield the spans of segments, each with the entry of the state that closes it."""
         wanted, first = range(self.steps) if steps is None else steps, self.begins
         for stop, index in self.outline.states:
             if first < stop and first < wanted.stop and wanted.start < stop:
@@ -396,15 +410,15 @@ class RunLedger:
             first = stop
 
     def _leaves(self, indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield entries by number; those that follow one another are read together."""
-        run: list[int] = []
+        """Yield entries by index; consecutive ones are read together, because entries are stored in bundles."""
+        together: list[int] = []
         for index in indices:
-            if run and index != run[-1] + 1:
-                yield from zip(run, self.ledger.entries(run[0], run[-1] + 1), strict=True)
-                run = []
-            run.append(index)
-        if run:
-            yield from zip(run, self.ledger.entries(run[0], run[-1] + 1), strict=True)
+            if together and index != together[-1] + 1:
+                yield from zip(together, self.ledger.entries(together[0], together[-1] + 1), strict=True)
+                together = []
+            together.append(index)
+        if together:
+            yield from zip(together, self.ledger.entries(together[0], together[-1] + 1), strict=True)
 
     def _check_shape(self, placed: Placed[Step]) -> None:
         classes, layers, step = len(self.genesis.classes), len(self.genesis.layers), placed.entry

@@ -1,8 +1,8 @@
-"""The numbers of a segment of steps, from the blobs of the state that closes it, and what the steps committed to.
+"""The numbers of a segment of steps, from the blobs of the state that closes it, and the steps' commitments to them.
 
-Each class's numbers are a blob of their own. Where one was erased, or was never given to the reader, or is sealed
-and the reader has no key, the others can still be read and checked; what takes several classes at once (the Gram
-matrix) takes all of them.
+Each class's numbers are a blob of their own. Where one was erased, was never given to the reader, or is sealed and the
+reader has no key, the others can still be read and checked. Numbers over several classes (the Gram matrix) need all of
+them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SegmentNumbers:
-    """What is here of a segment's numbers. L layers."""
+    """The readable numbers of a segment. L layers."""
 
     steps: tuple[Placed[Step], ...]
     contents: dict[int, bytes]  # by class
@@ -55,8 +55,8 @@ class SegmentNumbers:
         return dict(zip(trained, rows, strict=True))
 
     def by_step(self) -> Iterator[tuple[Placed[Step], StepNumbers]]:
-        """Return the numbers of each step that has any. Raises `LedgerError` where a blob is missing, and for numbers
-        that no step can have."""
+        """Return the numbers of each step that has any. Raises `LedgerError` for a missing blob and for impossible
+        numbers."""
         if self.missing:
             raise LedgerError(missing_words(self.missing))
         steps = [placed for placed in self.steps if placed.entry.joint is not None]
@@ -68,6 +68,7 @@ class SegmentNumbers:
 def read_numbers(run: RunLedger, segment: Segment) -> SegmentNumbers:
     """Read a segment's blobs. Raises `LedgerError` for one that is damaged, of a size that it cannot have, or sealed
     with another key than the reader's."""
+    # The steps say which classes have numbers, and how many: that bounds every blob before it is read.
     steps, layers = tuple(run.steps_of(segment)), len(run.genesis.layers)
     contents: dict[int, bytes] = {}
     missing: dict[str, Missing] = {}
@@ -98,9 +99,9 @@ def read_numbers(run: RunLedger, segment: Segment) -> SegmentNumbers:
 
 
 def missing_words(missing: Mapping[str, Missing]) -> str:
-    """Return what cannot be read, by the reason: "not here: numbers/open; sealed: needs a grant: joint"."""
+    """List the blobs that cannot be read, by reason: "not here: numbers/open; sealed: needs a grant: joint"."""
     return "; ".join(
-        f"{why}: {', '.join(name for name, each in missing.items() if each == why)}"
+        f"{why}: {', '.join(name for name, reason in missing.items() if reason == why)}"
         for why in Missing
         if why in missing.values()
     )
@@ -114,36 +115,38 @@ def read_rows(run: RunLedger, segment: Segment, steps: tuple[Placed[Step], ...])
     return None if content is None else decode_slots(content, counts=counts)
 
 
-def open_commitments(found: SegmentNumbers, keys: Keys) -> Iterator[tuple[int, str, str, str]]:
-    """Compare every content that is here with its commitment: entry, class path, what was committed, what was found.
+def open_commitments(numbers: SegmentNumbers, keys: Keys) -> Iterator[tuple[int, str, str, str]]:
+    """Open the commitment to every content that can be read; yield entry, class path, commitment in the entry,
+    commitment computed from the content.
 
-    What the reader has no key for is passed over. Raises `LedgerError` for content of a size that does not fit.
+    Classes without a key are skipped. Raises `LedgerError` for content of a size that does not fit.
     """
-    for index, content in found.contents.items():
-        steps = [placed for placed in found.steps if placed.entry.numbers[index] is not None]
-        parts = split_class(content, layers=found.layers)
+    for index, content in numbers.contents.items():
+        steps = [placed for placed in numbers.steps if placed.entry.numbers[index] is not None]
+        parts = split_class(content, layers=numbers.layers)
         if len(parts) != len(steps):
             words = f"{len(parts)} steps, and {len(steps)} commit to any"
-            raise LedgerError(f"numbers of {found.classes[index]}: {words}")
+            raise LedgerError(f"numbers of {numbers.classes[index]}: {words}")
         committed = [placed.entry.numbers[index] for placed in steps]
-        yield from _opened(steps, found.classes[index], committed, parts, keys=keys, first=found.first)
-    if found.joint is not None:
-        steps = [placed for placed in found.steps if placed.entry.joint is not None]
+        yield from _opened(steps, numbers.classes[index], committed, parts, keys=keys, first=numbers.first)
+    if numbers.joint is not None:
+        steps = [placed for placed in numbers.steps if placed.entry.joint is not None]
         counts = [len(having(placed.entry)) for placed in steps]
-        parts = split_joint(found.joint, layers=found.layers, counts=counts)
-        yield from _opened(steps, JOINT, [placed.entry.joint for placed in steps], parts, keys=keys, first=found.first)
+        parts = split_joint(numbers.joint, layers=numbers.layers, counts=counts)
+        joint = [placed.entry.joint for placed in steps]
+        yield from _opened(steps, JOINT, joint, parts, keys=keys, first=numbers.first)
 
 
 def open_sketches(run: RunLedger, segment: Segment, keys: Keys) -> Iterator[tuple[int, str, str, str]]:
-    """The same of the sketches of a segment, which its state commits to. Ledgers of earlier versions do not.
+    """Open the commitments to the sketches of a segment, which are in its state, and yield like `open_commitments`.
 
-    Raises `LedgerError` for commitments of another number of classes, and for a blob that is damaged, larger than it
-    can be, or sealed with another key than the reader's.
+    Ledgers of earlier versions have none. Raises `LedgerError` for commitments of another number of classes, and for a
+    blob that is damaged, larger than it can be, or sealed with another key than the reader's.
     """
     state, classes = segment.state, run.genesis.classes
     if len(state.entry.sketches) not in (0, len(classes)):
-        found = f"{len(state.entry.sketches)} commitments to sketches"
-        raise LedgerError(f"entry {state.index}: {found}; the genesis has {len(classes)} classes")
+        count = len(state.entry.sketches)
+        raise LedgerError(f"entry {state.index}: {count} commitments to sketches for the {len(classes)} classes")
     for path, committed in zip(classes, state.entry.sketches, strict=False):
         key = None if committed is None else keys.of(path, Step.KIND, segment.first)
         if committed is not None and key is not None:

@@ -1,9 +1,10 @@
-"""What is to be deleted, the run that never had it, and the record of where a run without it comes from.
+"""The target of a deletion, its counterfactual run, and the record of the run that a deletion made.
 
 A target is a set of classes, the examples that an authority vouches for, or single records. Its counterfactual is the
-run with the same plan and the target's places in the batches empty. That run follows from the record of the run that
-had the target, and from nothing else: the recipe's `routing` leaves the target out, and budget, seed, data, machine,
-versions and documents are the same. So its name is known before anything is trained, to anyone with both records.
+run with the same plan and the target's slots in the batches empty. It follows from the record of the run that had the
+target, and from nothing else: the recipe's `routing` leaves the target out; budget, seed, data, machine, versions and
+documents are the same. So its name can be computed from both records before anything is trained.
+
 A run that a deletion made has an `origin.json`; its ledger's first entry names the same, by digest.
 """
 
@@ -38,7 +39,7 @@ class Target:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Return a description for people."""
         if self.classes:
             return ", ".join(self.classes)
         if self.authorities:
@@ -49,10 +50,10 @@ class Target:
 def resolve(
     run: RunLedger, *, class_: str | None = None, authority: str | None = None, records: Sequence[int] = ()
 ) -> Target:
-    """Resolve the words for a target in a run: a class, all classes of a branch, an authority, or records.
+    """Resolve a target by name in a run: a class, all classes of a branch, an authority, or records.
 
-    Which authorities and records there are, the run's tag table says. Raises `LedgerError` unless exactly one of them
-    is named, and for a class that the run does not have.
+    Authorities and records are not checked here: that takes the run's tag table (`Presence.rows_of`). Raises
+    `LedgerError` unless exactly one kind is named, and for a class that the run does not have.
     """
     if (class_ is not None) + (authority is not None) + bool(records) != 1:
         raise LedgerError("expected one of: a class, an authority, records")
@@ -61,10 +62,10 @@ def resolve(
     if records:
         return Target(records=tuple(sorted(set(records))))
     assert class_ is not None
-    found = tuple(path for path in run.genesis.classes if covers(class_, path))
-    if not found:
+    classes = tuple(path for path in run.genesis.classes if covers(class_, path))
+    if not classes:
         raise LedgerError(unknown("class", class_, run.genesis.classes))
-    return Target(classes=found)
+    return Target(classes=classes)
 
 
 # --- the run that never had the target ---
@@ -77,10 +78,11 @@ AnyPlan = TypeVar("AnyPlan", bound=RunRecord | LoopRecord)
 
 
 def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
-    """Return the record of the run that leaves out the target, besides what this one leaves out already.
+    """Return the record of the run that leaves out the target, in addition to what this run leaves out already.
 
     Raises `RunError` for a run that routes nothing, and for one that leaves all of the target out already.
     """
+    # Lists are sorted: the order of deletions must not change the name of the run that they lead to.
     before = left_out(record)
     after = {
         CLASSES: sorted({*before.classes, *target.classes}),
@@ -90,12 +92,14 @@ def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
     if [*after.values()] == [[*each] for each in (before.classes, before.authorities, before.records)]:
         raise RunError(f"run {record.run_id}: leaves out {target.words} already: there is nothing to delete")
     methods = [
-        {ROUTING: {**_parameters(each), **after}} if _name(each) == ROUTING else each for each in listed_methods(record)
+        {ROUTING: {**_parameters(method), **after}} if _name(method) == ROUTING else method
+        for method in listed_methods(record)
     ]
     identity = {**record.identity, "recipe": {**record.identity["recipe"], "methods": methods}}
     if isinstance(record, LoopRecord):
         name = record.run_id.removesuffix(f"-{digest(record.identity)[:8]}")
         return replace(record, run_id=f"{name}-{digest(identity)[:8]}", identity=identity)
+    # A run's name ends with eight digits of its identity; the digest of its recipe covers all but budget and seed.
     common = {name: value for name, value in identity.items() if name not in ("ssr", "seed")}
     return replace(
         record,
@@ -107,18 +111,18 @@ def counterfactual(record: AnyPlan, target: Target) -> AnyPlan:
 
 
 def left_out(record: Plan) -> Target:
-    """Return what a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a run that
-    routes nothing: of such a run nothing can be left out."""
+    """Return the target that a run's recipe leaves out; here several kinds may have members. Raises `RunError` for a
+    run that routes nothing: its recipe can leave nothing out."""
     for method in listed_methods(record):
         if _name(method) == ROUTING:
-            found = _parameters(method)
+            parameters = _parameters(method)
             given = {
-                "classes": found.get(CLASSES, []),
-                "authorities": found.get(AUTHORITIES, []),
-                "records": found.get(RECORDS, []),
+                "classes": parameters.get(CLASSES, []),
+                "authorities": parameters.get(AUTHORITIES, []),
+                "records": parameters.get(RECORDS, []),
             }
             return from_json(Target, given, where=f"run {record.run_id}: damaged: {ROUTING}", error=RunError)
-    raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}: nothing can be left out of it")
+    raise RunError(f"run {record.run_id}: its recipe has no {ROUTING!r}, so nothing can be left out of it")
 
 
 def _name(method: Mapping[str, Any]) -> str:
@@ -126,13 +130,13 @@ def _name(method: Mapping[str, Any]) -> str:
 
 
 def _parameters(method: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = method[_name(method)]
-    if not isinstance(found, Mapping):
-        raise RunError(f"{ROUTING}: damaged: expected its parameters, found {found!r:.80}")
-    return found
+    parameters = method[_name(method)]
+    if not isinstance(parameters, Mapping):
+        raise RunError(f"{ROUTING}: damaged: expected its parameters, found {parameters!r:.80}")
+    return parameters
 
 
-# --- where a run that a deletion made comes from ---
+# --- origin of a run that a deletion made ---
 
 
 @record
@@ -149,7 +153,7 @@ class Origin:
 
 
 def read_origin(run: Path) -> Origin | None:
-    """Read the origin of the run in this directory; None for a run of its own. Raises `RunError` for a damaged file."""
+    """Read the origin of a run; None: no deletion made it. Raises `RunError` for a damaged file."""
     path = run / rundir.ORIGIN
     if not path.exists():
         return None
@@ -157,5 +161,5 @@ def read_origin(run: Path) -> Origin | None:
 
 
 def write_origin(run: Path, origin: Origin) -> None:
-    """Write it whole or not at all."""
+    """Write the origin of a run, whole or not at all."""
     rundir.write_json(run / rundir.ORIGIN, to_json(origin))

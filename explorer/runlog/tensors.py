@@ -1,13 +1,13 @@
-"""The tensors of a state, one by one: what the roots in an `end` or `state` entry are roots of.
+"""The tensors of a state, one by one: the leaves below the roots in an `end` or `state` entry.
 
 The blob `tensors` of the entry, and of the genesis for the state before step 0, is canonical JSON (RFC 8785), names to
-leaves in hexadecimal; what a leaf is and how the three roots follow, `entries.run.TrainingState` says.
+leaves in hexadecimal; `entries.kinds.TrainingState` defines leaves and roots.
 
     {"buffers":{"1.running_mean":"5f..."},"optimizer":{"optimizer/shared/0/0.weight/exp_avg":"91..."},
      "parameters":{"0.weight":"e3..."}}
 
-(without the line break). So it can be shown, without the tensors and without torch, that a model is another one but for
-some of them: the roots of the two models follow from their lists, and the lists can be compared.
+(without the line break). Two models can thus be compared tensor by tensor without the tensors and without torch: the
+roots of each follow from its list, and the lists can be compared.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
 
 BLOB = "tensors"
-OWNERS = "owners"  # the blob of the genesis: tensor -> layer, where the tensor's name does not tell
+OWNERS = "owners"  # blob of the genesis: tensor -> layer, where the tensor's name does not tell
 MAX_BYTES = 2**27  # a million tensors
-OPTIMIZER = "optimizer"  # the first part of the names of what an optimiser remembers; else it is a method's name
+OPTIMIZER = "optimizer"  # first part of the names of an optimiser's memory; a method's memory has the method's name
 
 Leaves = Mapping[str, str]  # name of a tensor -> its leaf, hexadecimal
 
@@ -41,16 +41,16 @@ class Tensors:
 
     @property
     def content(self) -> bytes:
-        """Return the blob."""
+        """Return the content of the blob."""
         return canonical(to_json(self))
 
     @property
     def roots(self) -> tuple[str, str, str]:
-        """Of parameters, buffers and optimiser."""
+        """Return the roots over parameters, buffers and optimiser."""
         return root(self.parameters), root(self.buffers), root(self.optimizer)
 
     def kept(self, keep: Callable[[str], bool]) -> "Tensors":
-        """Return those whose names are kept."""
+        """Return the tensors for whose names `keep` is true."""
         return Tensors(
             parameters={name: leaf for name, leaf in self.parameters.items() if keep(name)},
             buffers={name: leaf for name, leaf in self.buffers.items() if keep(name)},
@@ -60,15 +60,14 @@ class Tensors:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """The end of a run and its tensors, which lead to its roots."""
+    """The end of a run and its tensors, checked against its roots."""
 
     end: Placed[End]
     tensors: Tensors
 
 
 def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable[bytes | memoryview]) -> str:
-    """Return the leaf of one tensor: `dtype` as torch names it, and its values in pieces, little-endian, in row
-    order."""
+    """Return the leaf of one tensor. `dtype` is torch's name; `values` come in pieces, little-endian, in row order."""
     total = hashlib.sha256(b"\x00" + f"{name}|{dtype}|{tuple(shape)}\n".encode())
     for piece in values:
         total.update(piece)
@@ -76,28 +75,28 @@ def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable
 
 
 def root(leaves: Leaves) -> str:
-    """Return the Merkle root over leaves in the order of their names, in hexadecimal."""
+    """Return the Merkle root over leaves, sorted by name, in hexadecimal."""
     return root_of(bytes.fromhex(leaves[name]) for name in sorted(leaves)).hex()
 
 
 def parse_tensors(content: bytes, *, where: str) -> Tensors:
-    """Read the blob. Raises `LedgerError` for what is not one."""
+    """Read the blob. Raises `LedgerError` for a damaged one."""
     value = parse_json(content, where=where, error=LedgerError, max_bytes=MAX_BYTES)
-    found = from_json(Tensors, value, where=where, error=LedgerError)
-    if found.content != content:
+    tensors = from_json(Tensors, value, where=where, error=LedgerError)
+    if tensors.content != content:
         raise LedgerError(f"{where}: not in canonical form (RFC 8785)")
-    return found
+    return tensors
 
 
 def read_ended(run: RunLedger) -> Ended:
-    """Read the end of a run. Raises `LedgerError` for a run without one, and for tensors that do not lead to its
+    """Read the end of a run. Raises `LedgerError` for a run without an end, and for tensors that do not lead to its
     roots."""
     if run.outline.end is None:
         raise LedgerError(f"{run.run}: unfinished: its ledger has no end")
     (end,) = run.read([run.outline.end], End)
     content = run.blob(end, BLOB, max_bytes=MAX_BYTES)
     if content is None:
-        raise LedgerError(f"{run.run}: which tensors it ended with is not here: no blob {BLOB!r} of entry {end.index}")
+        raise LedgerError(f"{run.run}: the list of tensors at its end is missing: blob {BLOB!r} of entry {end.index}")
     where = f"{run.run}: entry {end.index}: {BLOB}"
     tensors = parse_tensors(content, where=where)
     check_roots(tensors, end.entry.state, where=where)
@@ -105,26 +104,26 @@ def read_ended(run: RunLedger) -> Ended:
 
 
 def read_owners(run: RunLedger) -> dict[str, str]:
-    """Read the layers of tensors whose names do not tell, as the genesis says. Raises `LedgerError` for what is no such
-    table."""
+    """Read the layers of tensors whose names do not tell them, as the genesis lists them. Raises `LedgerError` for a
+    damaged table."""
     (genesis,) = run.read([0], Genesis)
     if OWNERS not in genesis.entry.blobs:
         return {}
     content = run.blob(genesis, OWNERS, max_bytes=MAX_BYTES)
     value = parse_json(content or b"", where=f"entry 0: {OWNERS}", error=LedgerError, max_bytes=MAX_BYTES)
     owners: dict[str, object] = value if isinstance(value, dict) else {"": None}
-    said = {name: layer for name, layer in owners.items() if isinstance(layer, str) and layer in genesis.entry.layers}
-    if len(said) < len(owners):
-        raise LedgerError(f"entry 0: {OWNERS}: expected tensors and the layers that they are of")
-    return said
+    known = {name: layer for name, layer in owners.items() if isinstance(layer, str) and layer in genesis.entry.layers}
+    if len(known) < len(owners):
+        raise LedgerError(f"entry 0: {OWNERS}: expected tensors, each with one of the run's layers")
+    return known
 
 
 def check_roots(tensors: Tensors, state: TrainingState, *, where: str) -> None:
     """Raise `LedgerError` unless these tensors lead to the roots of this state."""
     roots = state.parameters, state.buffers, state.optimizer
-    for name, expected, found in zip(("parameters", "buffers", "optimizer"), roots, tensors.roots, strict=True):
-        if expected != found:
-            raise LedgerError(f"{where}: the {name} lead to the root {found}; recorded is {expected}")
+    for name, expected, actual in zip(("parameters", "buffers", "optimizer"), roots, tensors.roots, strict=True):
+        if expected != actual:
+            raise LedgerError(f"{where}: the {name} lead to the root {actual}; recorded is {expected}")
 
 
 def parameter_of(name: str) -> str:
@@ -138,8 +137,8 @@ def parameter_of(name: str) -> str:
 
 
 def layer_of(name: str, layers: Collection[str]) -> str | None:
-    """Return the layer that a tensor is of, by its name: the one with the longest name that it begins with. An adapter
-    `conv@news` of a layer is the module `conv.@news`. None: it is of no layer.
+    """Return the layer of a tensor, by its name: the layer with the longest name that it begins with. None: it is of no
+    layer. The adapter `conv@news` of a layer is the module `conv.@news`.
 
     >>> layer_of("body.0.weight", ["body", "body.0"]), layer_of("token", ["token"])
     ('body.0', 'token')
@@ -148,22 +147,22 @@ def layer_of(name: str, layers: Collection[str]) -> str | None:
     """
     place = parameter_of(name)
     while place:
-        if (found := place.replace(f".{ADAPTER}", ADAPTER)) in layers:
-            return found
+        if (layer := place.replace(f".{ADAPTER}", ADAPTER)) in layers:
+            return layer
         place = place.rpartition(".")[0]
     return None
 
 
 def moved(before: Tensors, after: Tensors) -> set[str]:
-    """Return the names of the tensors that are not the same in two states, or are in one of them alone."""
-    found: set[str] = set()
+    """Return the names of the tensors that differ between two states, or are in only one of them."""
+    names: set[str] = set()
     for one, other in (
         (before.parameters, after.parameters),
         (before.buffers, after.buffers),
         (before.optimizer, after.optimizer),
     ):
-        found |= {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
-    return found
+        names |= {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    return names
 
 
 def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:
@@ -175,21 +174,22 @@ def owner_of(name: str, regions: Sequence[SealedRegion]) -> str | None:
     >>> owner_of("optimizer/news/0/head.@news.up.weight/exp_avg", [region]), owner_of("head.weight", [region])
     ('news', None)
     """
+    # There is one optimiser for each region, and its name is the second part of a tensor's name.
     first, _, rest = name.partition("/")
     if first == OPTIMIZER and rest:
         of = rest.partition("/")[0]
         return of if any(region.name == of for region in regions) else None
     tensor = name.rpartition("/")[2]
     module, adapter, inner = tensor.partition(f".{ADAPTER}")
-    found = region_of(regions, f"{module}{ADAPTER}{inner.partition('.')[0]}" if adapter else module)
-    return None if found is None else found.name
+    region = region_of(regions, f"{module}{ADAPTER}{inner.partition('.')[0]}" if adapter else module)
+    return None if region is None else region.name
 
 
 def without_bookkeeping(tensors: Tensors, genesis: Genesis) -> Tensors:
-    """Leave out what methods remember about the classes: it is no part of training's state, and what they remember of
-    an absent class differs in every run without it.
+    """Leave out what methods remember about the classes. It is not part of training's state, and about an absent class
+    it differs from run to run.
 
-    Raises `LedgerError` for a ledger that does not say which methods do.
+    Raises `LedgerError` for a ledger that does not state which methods remember classes.
     """
     if genesis.methods is None:
         raise LedgerError(

@@ -449,7 +449,7 @@ def test_commitments_to_the_sketches_of_another_number_of_classes(run: Path) -> 
     sign_again(run, lambda i, e: replace(e, sketches=e.sketches[:2]) if i == last and isinstance(e, State) else e)
     assert broken(run) == (
         ["reconstructible"],
-        f"entry {last}: 2 commitments to sketches; the genesis has 3 classes",
+        f"entry {last}: 2 commitments to sketches for the 3 classes",
     )
 
 

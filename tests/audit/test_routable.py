@@ -351,7 +351,7 @@ def test_a_shared_tensor_is_of_the_layer_that_the_genesis_says(tmp_path: Path) -
         other = Path(shutil.copytree(run, tmp_path / str(number) / run.name))
         shared(other, table)
         conforms, messages, _ = judged_by_states(other)
-        assert not conforms and "expected tensors and the layers that they are of" in messages[0]
+        assert not conforms and "expected tensors, each with one of the run's layers" in messages[0]
 
 
 def test_flags_of_one_step_are_enough(run: Path) -> None:

@@ -293,4 +293,4 @@ def test_rows_set_aside_that_are_on_no_list_any_more(run: Path) -> None:
     (run / rundir.LEDGER / blob_path(genesis.blobs["quarantine"].sha256)).unlink()
     found = judged(run)
     assert found.conditions[1].outcome is Outcome.FAILS
-    assert "the list of the rows that were set aside is not here" in found.conditions[1].contradictions[0].message
+    assert "the list of the rows that were set aside is missing" in found.conditions[1].contradictions[0].message

@@ -117,7 +117,7 @@ def test_what_is_missing_is_said(project: Project) -> None:
     _, _, root = project
     old = root / "runs/own/mine"
     said = refused("delete", "run", "runs/own/mine", "open/mit", cwd=root)
-    assert "a training loop whose code is its owner's" in said and "sealed region" in said
+    assert "a custom loop: its code is its owner's" in said and "sealed region" in said
     (old / rundir.MODEL / MODEL).rename(old / "elsewhere")
     assert "there is no model to drop a region from" in refused("delete", "run", "runs/own/mine", NEWS, cwd=root)
     (old / "elsewhere").rename(old / rundir.MODEL / MODEL)
@@ -144,7 +144,7 @@ def test_what_works_on_recipes_says_so(project: Project) -> None:
     """Nothing of a loop's own is read as if it were a recipe's, and nothing ends in a traceback."""
     _, _, root = project
     planned = explorer("delete", "plan", "runs/own/mine", "open/mit", cwd=root)
-    assert planned.returncode == 1 and "not known: how long a step takes is on no record" in planned.stdout
+    assert planned.returncode == 1 and "not known: the step time is not on record" in planned.stdout
     own = ("runs/own/mine", "open/mit")
     assert "--profile works on runs of recipes only" in refused("delete", "plan", *own, "--profile", cwd=root)
     refs = ("--references", "runs/own/mine")

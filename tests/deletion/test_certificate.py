@@ -98,11 +98,11 @@ BOTH = [
     (at("taxonomy", value=other), "documents", "taxonomy: found 9999"),
     (at("policy", value=other), "documents", "policy: found 9999"),
     (at("trust", value=other), "documents", "trust: found 9999"),
-    (at("to_destroy", value=[]), "numbers", "are not to be destroyed"),
+    (at("to_destroy", value=[]), "numbers", "to_destroy leaves out"),
 ]
 STRUCTURE = [
     (at("structure", "dropped", value=lambda names: names[1:]), "dropped", "certified as dropped are"),
-    (at("structure", "dropped", value=lambda names: [*names, "zero"]), "dropped", "zero is none"),
+    (at("structure", "dropped", value=lambda names: [*names, "zero"]), "dropped", "zero is not one of them"),
     (at("structure", "kept", "parameters", value=other), "kept", "certified roots of what was kept"),
     (at("structure", "kept", "buffers", value=other), "kept", "certified roots of what was kept"),
     (at("structure", "kept", "optimizer", value=other), "kept", "certified roots of what was kept"),

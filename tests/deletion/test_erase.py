@@ -170,7 +170,7 @@ def test_where_copies_may_be_is_said(run: Path) -> None:
 
 
 def test_what_goes_on_is_not_erased(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="unfinished: without its secrets it could not go on"):
+    with pytest.raises(RunError, match="unfinished: it cannot continue without its secrets"):
         of_classes(RunLedger(write_governed_run(tmp_path, finished=False)), (MIT,))
 
 

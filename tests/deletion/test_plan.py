@@ -108,7 +108,7 @@ def test_a_loop_of_somebody_s_own(tmp_path: Path) -> None:
     (run / rundir.RUN).unlink()
     found = planned(run, MIT)
     assert found.cost is None and found.forecast.level is None
-    assert named(found)["hyper-parameters"] == "how the loop's own settings were chosen is on no record"
+    assert named(found)["hyper-parameters"] == "how the custom loop's settings were chosen is on no record"
 
 
 def test_regions_that_stay_are_an_architecture_for_the_target(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_models_that_were_trained_further(tmp_path: Path) -> None:
     with Project.open(tmp_path, key=private(TRAINER), name=TRAINER) as project:
         project.append(told)
         project.append(replace(told, role="evaluator"))
-    assert named(planned(run, MIT))["descendants"].endswith("1 fine-tunings that the project's ledger tells of")
+    assert named(planned(run, MIT))["descendants"].endswith("1 fine-tunings in the project's ledger")
 
 
 def test_a_run_that_never_had_the_target_is_no_descendant(tmp_path: Path) -> None:

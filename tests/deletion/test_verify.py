@@ -236,7 +236,7 @@ def test_another_plan(g3: Deletion) -> None:
 
 def test_no_plan(g3: Deletion) -> None:
     (g3.new / rundir.RUN).unlink()
-    assert "there is no run.json" in failures(checked(g3))["plan"]
+    assert "there is neither run.json" in failures(checked(g3))["plan"]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_the_list_of_tensors_leads_to_the_roots(g2: Deletion) -> None:
 def test_a_list_of_tensors_that_is_gone(g2: Deletion) -> None:
     blob = read_ended(RunLedger(g2.old)).end.entry.blobs["tensors"]
     (g2.old / rundir.LEDGER / blob_path(blob.sha256)).unlink()
-    assert "which tensors it ended with is not here" in failures(checked(g2))["kept"]
+    assert "the list of tensors at its end is missing" in failures(checked(g2))["kept"]
 
 
 def decided(over: tuple[str, ...], by: str) -> Callable[[State], Entry]:

@@ -56,5 +56,5 @@ def test_a_table_that_is_gone(run: Path) -> None:
     (placed,) = ledger.read([ledger.outline.tables[0][1]], Step)
     digest = placed.entry.blobs["weights"].sha256
     (ledger.ledger.path / "blobs" / "sha256" / digest[:2] / digest).unlink()
-    with pytest.raises(LedgerError, match="entry 1: the table of weights in force is not here"):
+    with pytest.raises(LedgerError, match="entry 1: the table of weights in force is missing"):
         first_admitted(ledger)

@@ -168,7 +168,7 @@ def test_without_its_model_or_its_signer_nothing_is_dropped(tmp_path: Path) -> N
     run = write_old(tmp_path, SEALED)
     key = run.parent / "trainer.pem"
     (said,) = of_class(run, NEWS).obstacles
-    assert said == f"{key}: missing: nobody can sign the new ledger"
+    assert said == f"{key}: missing: the new ledger cannot be signed"
     key.touch()
     assert (of_class(run, NEWS).obstacles, of_class(run, NEWS).level) == ((), "G2")
     (run / rundir.MODEL / "model.safetensors").unlink()
@@ -216,5 +216,5 @@ def test_who_was_erased_since_stands_in_the_way_unless_left_out(tmp_path: Path) 
         ledger = RunLedger(made)
         return [*forecast(ledger, Target(records=(6,))).obstacles]
 
-    assert said() == ["record 3 was erased since the run, and so 1 in all: delete them first, or as well"]
+    assert said() == ["1 records were erased since the run, first record 3: delete them first, or as well"]
     assert said(3) == []

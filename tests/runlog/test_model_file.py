@@ -62,8 +62,8 @@ def tensor(start: int, stop: int, *, dtype: Any = "F32", shape: Any = (1,)) -> d
 @pytest.mark.parametrize(
     ("header", "values", "message"),
     [
-        ({"a": tensor(0, 4)}, bytes(3), "its header speaks of"),
-        ({"a": tensor(0, 4)}, bytes(5), "its header speaks of"),
+        ({"a": tensor(0, 4)}, bytes(3), "by its header"),
+        ({"a": tensor(0, 4)}, bytes(5), "by its header"),
         ({"a": tensor(0, 4), "b": tensor(0, 4)}, bytes(4), "b: its values begin at byte"),
         ({"a": tensor(4, 8)}, bytes(8), "a: its values begin at byte"),
         ({"a": tensor(0, 8)}, bytes(8), "a: not a tensor of a known type and shape"),
@@ -75,7 +75,7 @@ def tensor(start: int, stop: int, *, dtype: Any = "F32", shape: Any = (1,)) -> d
         ({"\ud800": tensor(0, 4)}, bytes(4), "not a tensor of a known type"),
         ({"a": [1]}, b"", "not a tensor of a known type"),
         ([1], b"", "expected a header"),
-        (b'{"a":1,"a":2}', b"", "a name stands twice"),
+        (b'{"a":1,"a":2}', b"", "a name occurs twice"),
         (b"[" * 100_000, b"", "its header is no JSON"),
         (b"\xff", b"", "its header is no JSON"),
     ],

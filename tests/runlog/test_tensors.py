@@ -53,7 +53,7 @@ def test_a_blob_that_is_gone_and_a_run_without_end(tmp_path: Path) -> None:
     found = RunLedger(run)
     (end,) = found.read([found.outline.end or 0], End)
     (run / "ledger" / blob_path(end.entry.blobs["tensors"].sha256)).unlink()
-    with pytest.raises(LedgerError, match="is not here: no blob 'tensors'"):
+    with pytest.raises(LedgerError, match="is missing: blob 'tensors'"):
         read_ended(RunLedger(run))
     with pytest.raises(LedgerError, match="unfinished: its ledger has no end"):
         read_ended(RunLedger(write_governed_run(tmp_path / "other", steps=5)))

@@ -146,5 +146,5 @@ def test_a_run_that_never_ended_is_compared_with_nothing(late: Path, tmp_path: P
     run = tmp_path / late.name
     shutil.copytree(late, run)
     (run / rundir.LEDGER / blob_path(read_ended(RunLedger(run)).end.entry.blobs["tensors"].sha256)).unlink()
-    with pytest.raises(LedgerError, match="which tensors it ended with is not here"):
+    with pytest.raises(LedgerError, match="the list of tensors at its end is missing"):
         train_counterfactual(run)

@@ -145,7 +145,7 @@ LEAKS = {
     "statistics that all write": Leak(plant=buffers_for_all, reaches="norm.running_mean"),
     "denied rows before admission": Leak(plant=rows_before_admission, reaches="head.weight", policy="late"),
     "zeros in place of none": Leak(
-        plant=with_zeros, reaches="head.weight", how=SPARSE, ledger="nobody in its batch was admitted to it"
+        plant=with_zeros, reaches="head.weight", how=SPARSE, ledger="no class in its batch was admitted to it"
     ),
     "zeros in place of none, inside the optimiser": Leak(plant=zeros_inside, reaches="head.weight", how=SPARSE),
 }

@@ -152,7 +152,7 @@ def test_one_of_two_classes_in_a_region(tmp_path: Path) -> None:
     region = SealedRegion(name="open", branch="open", layers=("transformer.h.*",), rank=2)
     policy = own.sealed("head", rules=(Rule(classes=("licensed",), weight=1.0),), sealed=(region,))
     old = trained(tmp_path, policy)
-    with pytest.raises(RunError, match="a training loop whose code is its owner's"):
+    with pytest.raises(RunError, match="a custom loop: its code is its owner's"):
         deleted(old, Target(classes=(MIT,)))
     both = Target(classes=(MIT, "open"))
     assert certified(old, deleted(old, both)).deleted

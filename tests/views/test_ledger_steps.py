@@ -42,5 +42,5 @@ def test_an_admission_table_that_is_gone_or_not_one_is_said(governed_copy: Path)
     (first,) = run.read_steps(range(1))
     path = governed_copy / rundir.LEDGER / blob_path(first.entry.blobs["weights"].sha256)
     path.unlink()
-    with pytest.raises(LedgerError, match="entry 2: the table of weights in force is not here"):
+    with pytest.raises(LedgerError, match="entry 2: the table of weights in force is missing"):
         read_all_steps(run)
