@@ -31,7 +31,7 @@ from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.run_files import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
-from explorer.runlog.attested import PARENTS, goes_on_from
+from explorer.runlog.attested import PARENTS, continues_ledger
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, having
@@ -423,7 +423,7 @@ def _parents(s: Statements) -> Findings:
         if said != ([origin.ledger], origin.begins, origin.state):
             yield Fault(0, f"parents, begins or start: not those of {rundir.ORIGIN}")
         place = s.run.run.parent / origin.run / rundir.LEDGER
-        if (place / CHECKPOINT).exists() and not goes_on_from(LedgerDirectory(place), origin.ledger):
+        if (place / CHECKPOINT).exists() and not continues_ledger(LedgerDirectory(place), origin.ledger):
             yield Fault(0, f"the ledger of {origin.run}, here too, is not the one that the genesis goes on from")
     start: Any = s.plan and s.plan.identity.get("start")
     models = [each for each in s.genesis.parents if each.kind == "model"]

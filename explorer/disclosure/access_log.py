@@ -23,7 +23,7 @@ from explorer.project import AUDIT, ProjectEntry, Recorded, read_project, runs_o
 from explorer.provenance.encryption import KINDS
 from explorer.provenance.grants import Grant, claimed_grant, grant_digest, open_grant
 from explorer.provenance.trust import Trust
-from explorer.runlog.attested import goes_on_from
+from explorer.runlog.attested import continues_ledger
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger
 
@@ -118,11 +118,11 @@ def _logged(run: RunLedger, recorded: Iterable[Recorded], *, trust: Trust | None
         # A revocation names no run: it concerns this one if keys of it were wrapped for the grant before.
         if isinstance(entry, GrantUse) and entry.ledger is not None and entry.ledger.origin == origin:
             wrapped.add((entry.owner, entry.id))
-            action, query, fits = "wrapped", None, goes_on_from(run.ledger, entry.ledger)
+            action, query, fits = "wrapped", None, continues_ledger(run.ledger, entry.ledger)
         elif isinstance(entry, GrantUse) and entry.action == "revoked" and (entry.owner, entry.id) in wrapped:
             action, query, fits = "revoked", None, True
         elif isinstance(entry, Access) and entry.ledger.origin == origin:
-            action, query, fits = "read", entry.query, goes_on_from(run.ledger, entry.ledger)
+            action, query, fits = "read", entry.query, continues_ledger(run.ledger, entry.ledger)
         else:
             continue
         # The file of wrapped keys comes before the request: it is checked against the run, a request only by itself.

@@ -76,7 +76,7 @@ from explorer.provenance.signing import Signed
 from explorer.provenance.spellings import ClassPath, Time, format_time, parse_time
 from explorer.provenance.trust import Trust
 from explorer.runlog.anchor import anchor_of_trust
-from explorer.runlog.attested import goes_on_from
+from explorer.runlog.attested import continues_ledger
 from explorer.runlog.run_keys import JOINT, OwnKeys, own_keys
 from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
@@ -359,8 +359,8 @@ def _check_time(request: Request, now: int, where: str) -> None:
 
 def _check_run(request: Request, run: RunLedger, where: str) -> None:
     if request.run != run.genesis.run:
-        raise ProvenanceError(f"{where}: found the run {request.run}, expected {run.genesis.run}")
-    if not goes_on_from(run.ledger, request.ledger):
+        raise ProvenanceError(f"{where}: about the run {request.run}; this is {run.genesis.run}")
+    if not continues_ledger(run.ledger, request.ledger):
         here = run.ledger.checkpoint()
         raise ProvenanceError(
             f"{where}: about a ledger {request.ledger.origin} of {request.ledger.size} entries with the root "

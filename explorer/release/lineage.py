@@ -29,7 +29,7 @@ from explorer.provenance.trust import Trust
 from explorer.release.attest import OBSERVATIONS
 from explorer.release.observations import weigh
 from explorer.rundir import read_bytes
-from explorer.runlog.attested import ATTESTATION, PARENTS, ModelPlace, goes_on_from, read_attested
+from explorer.runlog.attested import ATTESTATION, PARENTS, ModelPlace, continues_ledger, read_attested
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import read_origin
 
@@ -365,7 +365,7 @@ class _Search:
         """Return whether the named ledger is here; one that cannot be read is not shown to be the named one."""
         known = self._known.get(named.origin)
         try:
-            return known is not None and goes_on_from(known.ledger, named)
+            return known is not None and continues_ledger(known.ledger, named)
         except ExplorerError:
             return False
 

@@ -28,7 +28,7 @@ from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.model_file import ModelFile
 
 
-def goes_on_from(ledger: LedgerDirectory, named: LedgerState | LedgerName) -> bool:
+def continues_ledger(ledger: LedgerDirectory, named: LedgerState | LedgerName) -> bool:
     """Return whether the ledger has the name of the named state and begins with all of its entries.
 
     Raises `LedgerError` for a damaged ledger.
@@ -124,16 +124,16 @@ MOST = 1_000  # models
 _NAME = re.compile(r"[0-9a-f]{64}\.json")
 
 
-def beside(attestation: Path) -> Path:
+def parents_directory(attestation: Path) -> Path:
     """Return the directory of the attestations of a model's ancestors: that of its own attestation where a run keeps
     them together, else `parents` next to it."""
     directory = attestation.parent
     return directory if directory.name == PARENTS else directory / PARENTS
 
 
-def kept_beside(attestation: Path) -> tuple[Path, ...]:
+def kept_attestations(attestation: Path) -> tuple[Path, ...]:
     """Return the attestations of possible ancestors, by name; `ancestors` checks them."""
-    names = (path for path in beside(attestation).glob("*.json") if _NAME.fullmatch(path.name))
+    names = (path for path in parents_directory(attestation).glob("*.json") if _NAME.fullmatch(path.name))
     return tuple(sorted(path for path in names if path.name != attestation.name)[:MOST])
 
 

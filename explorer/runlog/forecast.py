@@ -149,7 +149,7 @@ class Time:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Besides:
+class Overhead:
     """Seconds that a replay takes in addition to its steps, and the run's own step time."""
 
     rest: Duration  # start, evaluation, checkpoints
@@ -169,7 +169,7 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
         words = OWN if (run / rundir.LOOP).exists() else UNMEASURED
         return Time(seconds=None, low=None, high=None, source=None, words=words)
     record = run_files.read(RunRecord, run / rundir.RUN)
-    besides = besides_of(run, steps=steps, of=record.steps)
+    overhead = overhead_of(run, steps=steps, of=record.steps)
     profile, measured = profile_of(run, record), None
     # The best source wins: measured now, then a profile that covers every phase, then the run's own mean.
     if step is not None:
@@ -177,32 +177,32 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
         share = 0.0
     elif profile is not None and set(record.phases) <= set(profile.phases):
         measured, words = replayed(record.phases, profile.phases, steps), f"by a profile of {profile.made_at}"
-    elif besides.step is None:
+    elif overhead.step is None:
         return Time(seconds=None, low=None, high=None, source=None, words=UNMEASURED)
     else:
-        seconds = besides.rest.seconds + (1 - share) * steps * besides.step
+        seconds = overhead.rest.seconds + (1 - share) * steps * overhead.step
         return Time(seconds=seconds, low=None, high=None, source="measured", words=MEAN)
     # The middle deducts the examples that stay out. The low end assumes that they save their whole share, the high end
     # that they save nothing: a step of a smaller batch can take as long as one of a full batch.
-    own = [] if besides.step is None else [steps * besides.step]
+    own = [] if overhead.step is None else [steps * overhead.step]
     return Time(
-        seconds=besides.rest.seconds + (1 - share) * measured.seconds,
-        low=besides.rest.low + (1 - share) * min([measured.low, *own]) / DRIFT,
-        high=besides.rest.high + max([measured.high, *own]) * DRIFT,
+        seconds=overhead.rest.seconds + (1 - share) * measured.seconds,
+        low=overhead.rest.low + (1 - share) * min([measured.low, *own]) / DRIFT,
+        high=overhead.rest.high + max([measured.high, *own]) * DRIFT,
         source="profiled",
         words=f"{words}, on a machine without other load",
     )
 
 
-def besides_of(run: Path, *, steps: int, of: int) -> Besides:
+def overhead_of(run: Path, *, steps: int, of: int) -> Overhead:
     """Read the times apart from steps from the run's result. Raises `RunError` for a damaged result."""
     if not (run / rundir.RESULT).exists():
-        return Besides(rest=START, step=None)
+        return Overhead(rest=START, step=None)
     result = run_files.read(ResultRecord, run / rundir.RESULT)
     timings = result.timings
     whole = timings.evaluation + timings.checkpoint
     quiet = result.timed_steps > 0 and not result.contended
-    return Besides(
+    return Overhead(
         rest=Duration(
             seconds=START.seconds + whole * steps / max(1, of),
             low=START.low,

@@ -28,7 +28,7 @@ from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import read_plan
 from explorer.runlog.documents import read_policy
-from explorer.runlog.forecast import STRUCTURAL, besides_of, route_of
+from explorer.runlog.forecast import STRUCTURAL, overhead_of, route_of
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, read_origin
@@ -490,5 +490,5 @@ def _rest(run: RunLedger, level: str, steps: int) -> tuple[float | None, ...]:
     """Seconds beside the steps with their ends, and the run's own seconds a step."""
     if level == "G2":
         return STRUCTURAL.seconds, STRUCTURAL.low, STRUCTURAL.high, None
-    found = besides_of(run.run, steps=steps, of=run.steps)
+    found = overhead_of(run.run, steps=steps, of=run.steps)
     return found.rest.seconds, found.rest.low, found.rest.high, found.step

@@ -40,7 +40,7 @@ from explorer.provenance.trust import Trust, parse_trust
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import RunRecord
-from explorer.runlog.attested import PARENTS, ModelPlace, ancestors, beside, kept_beside, read_attested
+from explorer.runlog.attested import PARENTS, ModelPlace, ancestors, kept_attestations, parents_directory, read_attested
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import ModelCard, read_card
 from explorer.runlog.tensors import owner_of
@@ -86,9 +86,8 @@ def start_of(
     Raises `ProvenanceError` for a model that the trust file of `documents` does not accept, and `RecipeError` for a
     class of the model without a weight, or a weight for a class that the model does not have.
     """
-    attested, card = _verified(place, documents), read_card(place.card)
-    # Every model before it has to be attested too, or an untrusted ancestor would be laundered by one trusted step.
-    ancestors(attested.value, beside(place.attestation), trust=_trust(documents))
+    attested, card = _believed(place, documents), read_card(place.card)
+    ancestors(attested.value, parents_directory(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
     ledger = attested.value.ledger
     return Start(
@@ -130,7 +129,7 @@ def keep_start(place: ModelPlace, start: Start, run: Path) -> None:
     to = run / rundir.GOVERNANCE / PARENTS / start.attestation
     if to.with_suffix(".json").exists():
         return
-    for path in kept_beside(place.attestation):
+    for path in kept_attestations(place.attestation):
         content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=RunError)
         rundir.write_bytes(to.with_name(path.name), content)
     for source, suffix in ((place.model, ".safetensors"), (place.card, ".card.json"), (place.attestation, ".json")):

@@ -8,7 +8,7 @@ from explorer.entries.fields import LedgerState
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory
 from explorer.note import Algorithm, Signer
-from explorer.runlog.attested import goes_on_from
+from explorer.runlog.attested import continues_ledger
 from tests.provenance.people import private
 
 ENTRIES = [b'{"entry":%d}' % number for number in range(600)]  # more than two bundles
@@ -30,7 +30,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[LedgerDirectory, di
 
 def test_a_ledger_goes_on_from_every_state_that_it_had(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
     ledger, states = grown
-    assert {size: goes_on_from(ledger, state) for size, state in states.items()} == {
+    assert {size: continues_ledger(ledger, state) for size, state in states.items()} == {
         0: False,  # which every ledger has had
         1: True,
         255: True,
@@ -47,4 +47,4 @@ def test_it_goes_on_from_no_other(grown: tuple[LedgerDirectory, dict[int, Ledger
         replace(states[600], size=601),
         replace(states[255], origin="example.com/another"),
     ):
-        assert not goes_on_from(ledger, changed)
+        assert not continues_ledger(ledger, changed)
