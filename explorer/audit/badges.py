@@ -1,7 +1,7 @@
-"""Badges: whether a ledger is sound, who signed it, and whether the caller believes them.
+"""Badges: the soundness of a ledger, its signers, and whether the caller believes them.
 
-A project's ledger (who was granted what, who read, what was deleted and observed) has a `ProjectBadge`; a run's ledger
-has a `Badge` with more (history.py).
+A project's ledger (grants, accesses, deletions, observations) has a `ProjectBadge`; a run's ledger has a `Badge` with
+more (history.py).
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from explorer.runlog.anchor import anchor_of_trust
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectBadge:
-    """The outcome of verifying a project's ledger, as it can be shown with its name."""
+    """Outcome of verifying a project's ledger."""
 
     directory: Path
     size: int  # entries
     root: str  # hexadecimal
-    anchored: bool  # the caller brought a trust file; without one no signer is believed
+    anchored: bool  # the caller gave a trust file; without one no signer is believed
     signed_by: tuple[str, ...]
-    cosigned_by: tuple[str, ...]  # with the time of each
-    findings: tuple[str, ...]  # what is wrong, with the path below the ledger's directory
+    cosigned_by: tuple[str, ...]  # with their times
+    findings: tuple[str, ...]  # faults, with the path below the ledger's directory
 
     @property
     def verified(self) -> bool:
@@ -37,10 +37,11 @@ class ProjectBadge:
 def verify_ledger(
     directory: Path, *, origin: str, trust: Trust | None, now: int
 ) -> tuple[Verification, dict[str, Any]]:
-    """Verify a whole ledger: the outcome, and the fields of its badge. `now` is in seconds since 1970.
+    """Verify a whole ledger; return the outcome, and the fields of its badge. `now` is in seconds since 1970.
 
-    Raises `ProvenanceError` for a trust file that can believe no checkpoint.
+    Raises `ProvenanceError` for a trust file that refuses every checkpoint.
     """
+    # Without a trust file the anchor is empty: the ledger's structure is verified, and no signature is believed.
     anchor = Anchor() if trust is None else anchor_of_trust(trust, origin=origin)
     verification = verify(directory, anchor=anchor, now=now)
     signed_by = verification.judgement.signed_by if verification.judgement else ()
@@ -58,7 +59,8 @@ def verify_ledger(
 def project_badge(runs: Path, *, trust: Trust | None, now: int) -> ProjectBadge | None:
     """Verify a project's ledger; None where it has no entry yet. `now` is in seconds since 1970.
 
-    Raises `LedgerError` where its checkpoint cannot be read, `ProvenanceError` for a trust file that can believe none.
+    Raises `LedgerError` for a checkpoint that cannot be read, `ProvenanceError` for a trust file that refuses every
+    checkpoint.
     """
     directory = runs / AUDIT
     if not (directory / CHECKPOINT).exists():

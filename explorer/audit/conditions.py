@@ -1,8 +1,13 @@
-"""The conditions of a conforming pipeline: what was checked of each, how much of it, and what came of it.
+"""The conditions of a conforming pipeline: how much of each was checked, and with what outcome.
 
-A condition has one of three outcomes. It does not hold where something contradicts it. It cannot be told where nothing
-does, and something that it depends on could not be looked at: numbers that were erased, or sealed and the reader has no
-key, or that the run never recorded. It holds where neither is so. Only what holds counts as kept.
+A condition has one of three outcomes:
+
+    does not hold     something contradicts it
+    cannot be told    nothing contradicts it, but numbers that it depends on could not be read: they were erased, are
+                      sealed and the reader has no key, or were never recorded
+    holds             everything was read, and nothing contradicts it
+
+Only the last one counts as kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,12 +17,12 @@ from enum import StrEnum
 
 from explorer.errors import ExplorerError
 
-MAX_FINDINGS = 20
-MAX_UNTOLD = 200
+MAX_FINDINGS = 20  # contradictions of a condition that are listed; the others are counted
+MAX_UNTOLD = 200  # gaps of a condition that are listed; many, because their classes matter to a gate
 
 
 class Outcome(StrEnum):
-    """What became of a condition, or of all of them."""
+    """Outcome of a condition, or of all conditions together."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -25,24 +30,24 @@ class Outcome(StrEnum):
 
 
 def together(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the outcome of all: one that does not hold decides, then one that cannot be told."""
-    found = set(outcomes)
-    return next((each for each in (Outcome.FAILS, Outcome.UNTOLD) if each in found), Outcome.HOLDS)
+    """Combine outcomes: one that does not hold decides, then one that cannot be told."""
+    present = set(outcomes)
+    return next((outcome for outcome in (Outcome.FAILS, Outcome.UNTOLD) if outcome in present), Outcome.HOLDS)
 
 
 class Cause(StrEnum):
-    """Why something could not be looked at."""
+    """Reason why something could not be checked."""
 
-    ERASED = "erased"  # and the project's ledger has an entry that says so
+    ERASED = "erased"  # with an entry in the project's ledger
     SEALED = "sealed"  # confidential, and the reader has no key
-    UNREAD = "unread"  # the run never recorded it, or it cannot be read
+    UNREAD = "unread"  # never recorded, or unreadable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contradiction:
-    """Something that cannot be so if the condition holds."""
+    """A fact that contradicts the condition."""
 
-    entry: int | None  # of the ledger; None: it is about none in particular
+    entry: int | None  # of the ledger; None: no entry in particular
     message: str
     expected: str | None = None
     found: str | None = None
@@ -50,11 +55,11 @@ class Contradiction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Untold:
-    """Something that the condition depends on and that could not be looked at."""
+    """Something that the condition depends on and that could not be checked."""
 
     cause: Cause
     message: str
-    classes: tuple[str, ...]  # that were erased or are sealed; none: another cause
+    classes: tuple[str, ...]  # that were erased or are sealed; empty for other causes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,12 +68,12 @@ class Condition:
 
     name: str
     says: str  # what has to hold, in a sentence
-    checked: dict[str, int]  # how many of what were looked at
+    checked: dict[str, int]  # number of checked things, by kind
     contradictions: tuple[Contradiction, ...]
-    more: int  # contradictions beyond these
-    untold: tuple[Untold, ...]  # what could not be looked at, and why
-    more_untold: int  # beyond these
-    notes: tuple[str, ...]  # what a reader should know and the condition does not depend on
+    more: int  # contradictions that are not listed
+    untold: tuple[Untold, ...]  # things that could not be checked
+    more_untold: int  # such things that are not listed
+    notes: tuple[str, ...]  # for the reader; the outcome does not depend on them
 
     @property
     def outcome(self) -> Outcome:
@@ -78,7 +83,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Return whether all of it was looked at and nothing contradicts it."""
+        """Return whether everything was checked and nothing contradicts the condition."""
         return self.outcome is Outcome.HOLDS
 
 
@@ -88,7 +93,7 @@ class Judgement:
     def __init__(self, name: str, says: str) -> None:
         self._name, self._says = name, says
         self._checked: dict[str, int] = {}
-        self._found: list[Contradiction] = []
+        self._contradictions: list[Contradiction] = []
         self._more = 0
         self._untold: dict[Untold, None] = {}
         self._more_untold = 0
@@ -98,29 +103,31 @@ class Judgement:
         self._checked[what] = self._checked.get(what, 0) + number
 
     def note(self, words: str) -> None:
-        """Say once what a reader should know. The outcome does not depend on it."""
+        """Add a note for the reader, once. The outcome does not depend on it."""
         self._notes[words] = None
 
     def untold(self, message: str, *, cause: Cause = Cause.UNREAD, classes: Iterable[str] = ()) -> None:
-        """Say once what could not be looked at: the condition cannot be told then, unless something contradicts it."""
-        found = Untold(cause=cause, message=message, classes=tuple(classes))
-        if found in self._untold:
+        """Add something that could not be checked, once. Unless something contradicts the condition, it cannot be told
+        then."""
+        gap = Untold(cause=cause, message=message, classes=tuple(classes))
+        if gap in self._untold:
             return
         if len(self._untold) == MAX_UNTOLD:
             self._more_untold += 1
         else:
-            self._untold[found] = None
+            self._untold[gap] = None
 
     def contradict(self, entry: int | None, message: str, *, expected: object = None, found: object = None) -> None:
-        if len(self._found) == MAX_FINDINGS:
+        """Add a contradiction."""
+        if len(self._contradictions) == MAX_FINDINGS:
             self._more += 1
             return
         shown = [None if value is None else f"{value!s:.200}" for value in (expected, found)]
-        self._found.append(Contradiction(entry=entry, message=message, expected=shown[0], found=shown[1]))
+        self._contradictions.append(Contradiction(entry=entry, message=message, expected=shown[0], found=shown[1]))
 
     @contextmanager
     def reading(self, entry: int | None = None) -> Iterator[None]:
-        """What cannot be read as it should be contradicts the condition; reading continues after it."""
+        """Count an error as a contradiction, and continue after it: this condition is about the thing being read."""
         try:
             yield
         except ExplorerError as error:
@@ -128,7 +135,8 @@ class Judgement:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """What another condition is about cannot be read: that one says so, and here it cannot be looked at."""
+        """Count an error as something that could not be checked, and continue after it: another condition is about the
+        thing being read, and reports the contradiction."""
         try:
             yield
         except ExplorerError as error:
@@ -139,7 +147,7 @@ class Judgement:
             name=self._name,
             says=self._says,
             checked=dict(self._checked),
-            contradictions=tuple(self._found),
+            contradictions=tuple(self._contradictions),
             more=self._more,
             untold=tuple(self._untold),
             more_untold=self._more_untold,

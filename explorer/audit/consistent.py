@@ -1,12 +1,12 @@
 """The fourth condition: statements of a record that repeat each other agree, in ledger, blobs and files of the run.
 
 A signer with all keys of a ledger can sign anything, but cannot change one statement and leave the others as they were:
-a digest without its file, a state without its tensors, a seed without the streams of random numbers that follow from
-it. `INVARIANTS` lists by name which statements are compared. Each is a function that yields findings: a `Fault` where
-two statements cannot both be true, a `Gap` where one of them is missing.
+a digest without its file, a state without its tensors, a seed without the random streams that follow from it.
+`INVARIANTS` names all comparisons. Each is a function that yields findings: a `Fault` where two statements cannot both
+be true, a `Gap` where one of them is missing.
 
-A change that no other statement repeats cannot be found here: norms that are changed together with everything that
-follows from them, other examples of the same class. Whether a host ran what its record says, a replay shows.
+Changes that no other statement repeats stay invisible here: norms that are changed together with everything that
+follows from them, or other examples of the same class. Only a replay shows that a host ran what its record says.
 """
 
 import hashlib
@@ -50,10 +50,10 @@ from explorer.store.examine import Examined, examine
 
 SKEW = 3600  # seconds that the trainer's clock may be ahead of a witness's
 LONGEST = 366 * 24 * 3600  # seconds from the moment for which documents were judged to the first cosignature
-LARGEST = 16.0  # times the sum of the norms: a sketch is larger with a chance of less than 1 in 10^9
-MOST = 3  # faults of one kind that are told one by one
+LARGEST = 16.0  # times the sum of the norms: an honest sketch is larger with a chance of less than 1 in 10^9
+MOST = 3  # faults of one kind that are listed one by one
 
-RECIPE = "microbatch"  # the strategy of every run of a recipe
+RECIPE = "microbatch"  # strategy of every run of a recipe
 
 
 class Fault(NamedTuple):
@@ -66,13 +66,13 @@ class Fault(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A statement that another one should be compared with, and that is missing."""
+    """A missing statement, which another one should be compared with."""
 
     words: str
 
 
 class Note(NamedTuple):
-    """Something that a reader should know."""
+    """A note for the reader."""
 
     words: str
 
@@ -81,15 +81,15 @@ Findings = Iterator[Fault | Gap | Note]
 
 
 class Statements:
-    """The statements about the whole run, each read on first use, and what its segments added up to."""
+    """The statements about the whole run, each read on first use, and sums over its segments."""
 
     def __init__(self, run: RunLedger, cosigned: Sequence[int]) -> None:
         """`cosigned`: the times of the cosignatures that count, in seconds since 1970."""
         self.run, self.cosigned = run, cosigned
         self.slots = 0  # of the latest execution of all steps
         self.committed: list[int] = []  # states that commit to sketches
-        self.uncommitted: list[int] = []  # states that have sketches and do not
-        self.without: list[int] = []  # states of steps with numbers that have no sketches at all
+        self.uncommitted: list[int] = []  # states with sketches and without commitments to them
+        self.without: list[int] = []  # states of steps with numbers, without any sketches
 
     @property
     def genesis(self) -> Genesis:
@@ -111,17 +111,17 @@ class Statements:
 
     @cached_property
     def frozen(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
-        """List, for each class and layer by number, the decisions about it and whether each freezes it."""
+        """Return the decisions about each class and layer, by index, with whether each of them freezes it."""
         classes = {path: place for place, path in enumerate(self.genesis.classes)}
         layers = {layer: at for at, layer in enumerate(self.genesis.layers)}
-        found: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        cells: dict[tuple[int, int], list[tuple[int, bool]]] = {}
         for placed in self.run.read(self.run.outline.decisions, Decision):
             if (action := placed.entry.action) in ("freeze", "re-open", "override"):
                 for path in classes.keys() & (placed.entry.subjects or classes):
                     for layer in layers.keys() & (placed.entry.layers or layers):
                         cell = classes[path], layers[layer]
-                        found.setdefault(cell, []).append((placed.index, action == "freeze"))
-        return found
+                        cells.setdefault(cell, []).append((placed.index, action == "freeze"))
+        return cells
 
     @cached_property
     def end(self) -> Placed[End] | None:
@@ -151,7 +151,7 @@ class Statements:
         return None if content is None else parse_tensors(content, where=f"entry {placed.index}: {BLOB}")
 
 
-# The ledger itself.
+# --- the ledger itself ---
 
 
 def _name(s: Statements) -> Findings:
@@ -164,24 +164,24 @@ def _name(s: Statements) -> Findings:
 def _strategy(s: Statements) -> Findings:
     """Check that the way of taking gradients can keep a policy: one backward over mixed classes cannot."""
     if s.genesis.policy is not None and s.genesis.strategy == "plain":
-        yield Fault(0, "a policy, and gradients that were not taken class by class", found=s.genesis.strategy)
+        yield Fault(0, "under a policy, gradients were not taken class by class", found=s.genesis.strategy)
     if s.record is not None and s.genesis.strategy != RECIPE:
         yield Fault(0, "not how recipes take gradients", expected=RECIPE, found=s.genesis.strategy)
 
 
 def _judged(s: Statements) -> Findings:
-    """Check that documents were judged at about the time of the run. The trainer states that moment, witnesses bound
-    it: judging for a moment at which an expired key still counted would show here."""
+    """Check that documents were judged at about the time of the run. The trainer states that moment; witnesses bound
+    it, so a moment at which an expired key still counted would show here."""
     judged = s.genesis.judged
     if judged is None or not s.cosigned:
         return
     first = min(s.cosigned)
     if judged > first + SKEW:
-        found = f"judged for {utc(judged)}, cosigned at {utc(first)}"
-        yield Fault(0, "documents were judged for a moment after the ledger was cosigned", found=found)
+        times = f"judged for {utc(judged)}, cosigned at {utc(first)}"
+        yield Fault(0, "documents were judged for a moment after the ledger was cosigned", found=times)
     elif judged < first - LONGEST:
-        found = f"judged for {utc(judged)}, first cosigned at {utc(first)}"
-        yield Fault(0, "documents were judged for a moment more than a year before any cosignature", found=found)
+        times = f"judged for {utc(judged)}, first cosigned at {utc(first)}"
+        yield Fault(0, "documents were judged for a moment more than a year before any cosignature", found=times)
 
 
 def _begin(s: Statements) -> Findings:
@@ -189,7 +189,7 @@ def _begin(s: Statements) -> Findings:
     statements."""
     genesis, tensors = s.genesis, s.first_tensors
     if (genesis.start is None) != (genesis.begins == 0):
-        yield Fault(0, f"begins after {genesis.begins} steps, and a start that does not go with it")
+        yield Fault(0, f"begins after {genesis.begins} steps, and its start does not agree with that")
     if genesis.start is not None:
         yield from _stream(s, 0, genesis.start, genesis.begins)
     if tensors is not None and tensors.roots[0] != genesis.initial:
@@ -203,7 +203,8 @@ def _layers(s: Statements) -> Findings:
     if tensors is None:
         return
     if len(set(layers)) < len(layers):
-        yield Fault(0, "a layer stands twice in the genesis")
+        yield Fault(0, "a layer occurs twice in the genesis")
+    # Both directions, and the table of owners: each names only tensors and layers that exist.
     owners, known = read_owners(s.run), frozenset(layers)
     of = {name: owners.get(name) or layer_of(name, known) for name in (*tensors.parameters, *tensors.buffers)}
     for name in sorted(tensors.parameters):
@@ -213,9 +214,9 @@ def _layers(s: Statements) -> Findings:
         yield Fault(0, f"layer {layer}: no tensor is of it")
     for name in sorted(owners.keys() - of.keys()):
         yield Fault(0, f"owners: {name}: no such tensor is listed")
-    for each in s.genesis.shared:
-        if each.layer not in known:
-            yield Fault(0, f"shared: {each.layer}: not one of the layers")
+    for shared in s.genesis.shared:
+        if shared.layer not in known:
+            yield Fault(0, f"shared: {shared.layer}: not one of the layers")
 
 
 def _profiles(s: Statements) -> Findings:
@@ -239,8 +240,8 @@ def _decisions(s: Statements) -> Findings:
 
 
 def _closed(s: Statements) -> Findings:
-    """Check that steps that were executed again had been closed by a state: otherwise numbers could be dropped by
-    claiming a crash."""
+    """Check that a state had closed the steps that were executed again: otherwise numbers could be dropped by claiming
+    a crash."""
     for past in s.run.outline.past:
         if past.state is None:
             steps = f"steps {past.first} to {past.first + len(past.entries) - 1}"
@@ -252,7 +253,7 @@ def _end_tensors(s: Statements) -> Findings:
     if s.end is not None and s.end_tensors is not None:
         check_roots(s.end_tensors, s.end.entry.state, where=f"entry {s.end.index}: {BLOB}")
     elif s.end is not None:
-        yield Gap(f"which tensors the run ended with, entry {s.end.index}, is not here")
+        yield Gap(f"the list of tensors at the end, entry {s.end.index}, is missing")
 
 
 def _end_state(s: Statements) -> Findings:
@@ -261,20 +262,21 @@ def _end_state(s: Statements) -> Findings:
     before = s.genesis.start if s.last is None else s.last.entry.state
     if s.end is None or before is None or (after := s.end.entry.state) == before:
         return
+    # The end differs from the last state. Only a method that puts an average in place of the weights may do that.
     yield from _stream(s, s.end.index, after, s.end.entry.step)
     if s.last is None:
         yield Fault(s.end.index, "not the state that the run began with, and no step lies between", before, after)
     elif s.genesis.methods is not None and not _averaging(s):
         yield Fault(s.end.index, "not the last state, and no method of the run averages weights", before, after)
     elif s.last_tensors is None or s.end_tensors is None:
-        yield Gap("whether the run ended with what training led to, or an average of it: which tensors is not here")
+        yield Gap("whether the run ended with its last state or an average of it: a list of tensors is missing")
     else:
         yield from _averaged(s, s.end.index, s.last_tensors, s.end_tensors)
 
 
 def _averaging(s: Statements) -> Set[str]:
-    """Return the methods that put an average in the place of the weights; every method where the ledger is of an
-    earlier version, which does not state traits."""
+    """Return the methods that put an average in place of the weights; in a ledger of an earlier version, which states
+    no traits, every method."""
     methods = s.genesis.methods
     if methods is None:
         places = () if s.last_tensors is None else s.last_tensors.optimizer
@@ -284,7 +286,8 @@ def _averaging(s: Statements) -> Set[str]:
 
 def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findings:
     """Check that the model at the end is the average that a method kept in the last state, METHOD/.../NAME for each
-    tensor. A leaf covers the tensor's name, so comparing the two needs the values in the model's file."""
+    tensor."""
+    # The place of each tensor's average in the last state.
     model = {"parameters": (before.parameters, after.parameters), "buffers": (before.buffers, after.buffers)}
     names = after.parameters.keys() | after.buffers.keys()
     averaging = _averaging(s)
@@ -296,31 +299,36 @@ def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findi
     if not averages:
         yield Fault(end, "not the last state, which has no average of the weights either")
         return
+
+    # Optimiser and methods may only have swapped the averages themselves; all other memory stays.
     methods = {place.partition("/")[0] for place in averages.values()}
     for place in sorted(before.optimizer.keys() | after.optimizer.keys()):
         same = before.optimizer.get(place) == after.optimizer.get(place)
         if not same and place.partition("/")[0] not in methods:
             yield Fault(end, f"{place}: not as it was in the last state, and no average of the weights")
+
+    # A leaf covers the tensor's name, so the leaf of an average differs from that of the weights with equal values. The
+    # comparison takes the values in the model's file, hashed under the average's name.
     path = s.run.run / rundir.MODEL / MODEL
     file = ModelFile(path) if path.exists() else None
-    found = {} if file is None else file.leaves({name: place for name, place in averages.items()})
+    leaves = {} if file is None else file.leaves({name: place for name, place in averages.items()})
     for kind, (old, new) in model.items():
         for name in sorted(old.keys() | new.keys()):
             average = before.optimizer[averages[name]] if name in averages else None
             if old.get(name) == new.get(name):
-                if average is not None and name in found and found[name] != average:
+                if average is not None and name in leaves and leaves[name] != average:
                     yield Fault(end, f"{kind}: {name}: as it was in the last state, and others are the average")
                 continue
             if average is None:
                 yield Fault(end, f"{kind}: {name}: not as it was in the last state, which has no average of it")
             elif file is None:
-                yield Gap(f"whether the run ended with the average of its weights: {path.name} is not here")
-            elif found.get(name) != average:
+                yield Gap(f"whether the run ended with the average of its weights: {path.name} is missing")
+            elif leaves.get(name) != average:
                 words = f"{kind}: {name}: neither as it was in the last state nor the average that the state has of it"
                 yield Fault(end, words)
 
 
-# The files in the run's directory.
+# --- the files in the run's directory ---
 
 
 def _environment(s: Statements) -> Findings:
@@ -328,11 +336,11 @@ def _environment(s: Statements) -> Findings:
     plan."""
     path = s.run.run / rundir.ENVIRONMENT
     if not path.exists():
-        yield Gap(f"{path.name} is not here, which says with what code and on what machine the run was trained")
+        yield Gap(f"{path.name} is missing, which records the code and the machine of the run")
         return
     content, expected = rundir.read_bytes(path, max_bytes=rundir.MAX_JSON_BYTES, error=LedgerError), s.genesis
-    if (found := hashlib.sha256(content).hexdigest()) != expected.environment:
-        yield Fault(0, f"{path.name}: not the one that the genesis names", expected=expected.environment, found=found)
+    if (sha256 := hashlib.sha256(content).hexdigest()) != expected.environment:
+        yield Fault(0, f"{path.name}: not the one that the genesis names", expected=expected.environment, found=sha256)
     value: Any = rundir.read_json(path)
     code = value.get("training_code") if isinstance(value, dict) else None
     if code != expected.code:
@@ -346,11 +354,12 @@ def _recipe(s: Statements) -> Findings:
     """Check that the plan in the directory is the one in the genesis, field by field, and its documents likewise."""
     plan, genesis = s.plan, s.genesis
     if plan is None:
-        yield Gap(f"what the run was: neither {rundir.RUN} nor {rundir.LOOP} is here, whose digest the genesis has")
+        yield Gap(f"the plan of the run, whose digest the genesis has: neither {rundir.RUN} nor {rundir.LOOP} exists")
         return
     file, identity = plan_file(plan), plan.identity
-    if (found := digest(identity)) != genesis.recipe:
-        yield Fault(0, f"{file}: not the recipe that the genesis names", expected=genesis.recipe, found=found)
+    if (sha256 := digest(identity)) != genesis.recipe:
+        yield Fault(0, f"{file}: not the recipe that the genesis names", expected=genesis.recipe, found=sha256)
+    # The digest already covers these fields; comparing them one by one says which field differs.
     pairs = [("run", genesis.run, plan.run_id), ("seed", genesis.seed, identity.get("seed"))]
     if "data" in identity:
         pairs.append(("data", genesis.data, identity["data"]))
@@ -360,21 +369,22 @@ def _recipe(s: Statements) -> Findings:
     if isinstance(documents, dict):
         name, sources = next(iter(genesis.tags.items())) if len(genesis.tags) == 1 else (None, None)
         aside, signed = genesis.blobs.get(QUARANTINE), ("trust", "taxonomy", "policy")
-        pairs += [(each, getattr(genesis, each), documents.get(each)) for each in signed]
+        pairs += [(kind, getattr(genesis, kind), documents.get(kind)) for kind in signed]
         pairs.append(("tags", sources and sources.root, documents.get("tags")))
         pairs.append(("attestation of tags", sources and sources.attestation, documents.get("attestation")))
         pairs.append(("quarantine", aside and aside.sha256, documents.get("quarantine")))
         pairs.append(("dataset", name, s.record and s.record.dataset))
-    for what, said, expected in pairs:
-        if said != expected:
-            yield Fault(0, f"{what}: not as in {file}", expected=expected, found=said)
+    for what, stated, expected in pairs:
+        if stated != expected:
+            yield Fault(0, f"{what}: not as in {file}", expected=expected, found=stated)
+    # The checks of any run directory, too; but a copy under audit may have another name.
     for finding in () if s.examined is None else s.examined.findings:
-        if finding.check != "name":  # a copy may lie anywhere
+        if finding.check != "name":
             yield Fault(None, finding.message)
 
 
 def _length(s: Statements) -> Findings:
-    """Check that a finished run did the steps that it planned: where a run stopped may depend on what it saw."""
+    """Check that a finished run did the steps that it planned: the place of an early stop may depend on the data."""
     planned: Any = s.record.steps if s.record is not None else s.plan and s.plan.identity.get("steps")
     if s.end is None or s.plan is None:
         return
@@ -389,11 +399,11 @@ def _result(s: Statements) -> Findings:
     if s.end is None or result is None:
         return
     end = {name: read_float(text) for name, text in s.end.entry.metrics.items()}
-    told = {name: value for name, value in result.metrics.items() if name not in OF_A_RUN}
-    for name in sorted(end.keys() | told.keys()):
-        if end.get(name) != told.get(name):
+    measured = {name: value for name, value in result.metrics.items() if name not in OF_A_RUN}
+    for name in sorted(end.keys() | measured.keys()):
+        if end.get(name) != measured.get(name):
             words = f"metric {name}: not the one in {rundir.RESULT}"
-            yield Fault(s.end.index, words, expected=told.get(name), found=end.get(name))
+            yield Fault(s.end.index, words, expected=measured.get(name), found=end.get(name))
     if result.steps != s.end.entry.step:
         yield Fault(s.end.index, f"steps: not those of {rundir.RESULT}", expected=result.steps, found=s.end.entry.step)
 
@@ -414,20 +424,23 @@ def _model(s: Statements) -> Findings:
 def _parents(s: Statements) -> Findings:
     """Check that the runs and models that the genesis names are those of the origin file, the plan and the copies
     here."""
-    by_deletion = [each for each in s.genesis.parents if each.kind == "deletion"]
+    # The run that a deletion continued: by `origin.json`, and by its ledger where that is in the same sweep.
+    by_deletion = [parent for parent in s.genesis.parents if parent.kind == "deletion"]
     origin = read_origin(s.run.run)
     if by_deletion and origin is None:
-        yield Gap(f"the run goes on from another one, and {rundir.ORIGIN}, which says what was left out, is not here")
+        yield Gap(f"the run continues another one, and {rundir.ORIGIN}, which records what was left out, is missing")
     if origin is not None:
-        said = [each.ledger for each in by_deletion], s.genesis.begins, s.genesis.start
-        if said != ([origin.ledger], origin.begins, origin.state):
+        stated = [parent.ledger for parent in by_deletion], s.genesis.begins, s.genesis.start
+        if stated != ([origin.ledger], origin.begins, origin.state):
             yield Fault(0, f"parents, begins or start: not those of {rundir.ORIGIN}")
         place = s.run.run.parent / origin.run / rundir.LEDGER
         if (place / CHECKPOINT).exists() and not continues_ledger(LedgerDirectory(place), origin.ledger):
-            yield Fault(0, f"the ledger of {origin.run}, here too, is not the one that the genesis goes on from")
+            yield Fault(0, f"the ledger of {origin.run}, here too, is not the one that the genesis continues")
+
+    # The models that training began with: by the plan, and by the run's copies of them.
     start: Any = s.plan and s.plan.identity.get("start")
-    models = [each for each in s.genesis.parents if each.kind == "model"]
-    named = [each.model for each in models]
+    models = [parent for parent in s.genesis.parents if parent.kind == "model"]
+    named = [parent.model for parent in models]
     if s.plan is not None and named != ([start.get("model")] if isinstance(start, dict) else []):
         yield Fault(0, f"parents: not the model that {plan_file(s.plan)} begins with", found=named)
     for parent in models:
@@ -439,15 +452,16 @@ def _begun(s: Statements, parent: Parent) -> Findings:
     place = s.run.run / rundir.GOVERNANCE / PARENTS / (parent.attestation or "")
     attestation, model = place.with_name(f"{place.name}.json"), place.with_name(f"{place.name}.safetensors")
     if not attestation.exists() or not model.exists():
-        yield Gap(f"the model that the run began with, or its attestation {parent.attestation}, is not here")
+        yield Gap(f"the model that the run began with, or its attestation {parent.attestation}, is missing")
         return
     content = rundir.read_bytes(attestation, max_bytes=MAX_ENVELOPE, error=LedgerError)
-    found = hashlib.sha256(parse_envelope(content, where=str(attestation)).payload).hexdigest()
-    if found != parent.attestation:
-        yield Fault(0, f"{attestation.name}: not the attestation that the genesis names", found=found)
+    sha256 = hashlib.sha256(parse_envelope(content, where=str(attestation)).payload).hexdigest()
+    if sha256 != parent.attestation:
+        yield Fault(0, f"{attestation.name}: not the attestation that the genesis names", found=sha256)
     file = ModelFile(model)
-    if (found := file.sha256) != parent.model:
-        yield Fault(0, f"{model.name}: not the model that the genesis names", expected=parent.model, found=found)
+    if (sha256 := file.sha256) != parent.model:
+        yield Fault(0, f"{model.name}: not the model that the genesis names", expected=parent.model, found=sha256)
+    # Only the tensors that both have: a run may begin with a model that has another head.
     tensors = s.first_tensors
     if tensors is not None and s.genesis.begins == 0:
         mine = tensors.parameters | tensors.buffers
@@ -456,7 +470,7 @@ def _begun(s: Statements, parent: Parent) -> Findings:
                 yield Fault(0, f"{name}: before the first step not as in the model that the run begins with")
 
 
-# Each segment.
+# --- each segment ---
 
 
 def _stream(s: Statements, index: int, state: TrainingState, step: int) -> Findings:
@@ -468,6 +482,7 @@ def _stream(s: Statements, index: int, state: TrainingState, step: int) -> Findi
 
 
 def _random(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check the random streams of the state that closes a segment."""
     yield from _stream(s, segment.state.index, segment.state.entry.state, segment.state.entry.step)
 
 
@@ -497,8 +512,8 @@ def _tables(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Finding
 
 
 def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
-    """Check that a state names a blob for everything that its steps commit to, and none besides: an extra blob of
-    numbers would be bound by nothing."""
+    """Check that a state names a blob for everything that its steps commit to, and no other: no commitment would bind
+    an extra blob of numbers."""
     classes, places = s.genesis.classes, {place for step in numbers.steps for place in having(step.entry)}
     wanted = {f"numbers/{classes[place]}" for place in places}
     measured = any(placed.entry.joint is not None for placed in numbers.steps)
@@ -510,8 +525,9 @@ def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings
 
 
 def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
-    """Check that commitments to sketches, their blobs and the numbers of the steps come together. Findings about whole
-    ledgers wait for `_all_sketches`, because earlier versions committed to none."""
+    """Check that commitments to sketches, their blobs and the numbers of the steps come together."""
+    # Earlier versions made no commitments at all, so states without any are collected for `_all_sketches`, which sees
+    # the whole ledger.
     state, committed = segment.state, segment.state.entry.sketches
     named = [f"sketches/{path}" in state.entry.blobs for path in s.genesis.classes]
     if not committed and any(named):
@@ -522,10 +538,10 @@ def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findi
         s.committed.append(state.index)
         measured = {place for placed in numbers.steps for place in having(placed.entry)}
         for place, path in enumerate(s.genesis.classes):
-            said = committed[place] is not None, named[place], place in measured
-            if len(set(said)) > 1:
+            present = committed[place] is not None, named[place], place in measured
+            if len(set(present)) > 1:
                 words = f"{path}: expected a commitment to sketches, a blob and numbers, or none of them"
-                yield Fault(state.index, words, found="commitment {}, blob {}, numbers {}".format(*said))
+                yield Fault(state.index, words, found="commitment {}, blob {}, numbers {}".format(*present))
     for place, path in enumerate(s.genesis.classes):
         if named[place] and place in numbers.contents:
             yield from _possible(s, segment, numbers, place, path)
@@ -537,6 +553,8 @@ def _possible(s: Statements, segment: Segment, numbers: SegmentNumbers, place: i
     content = s.run.find(segment.state, f"sketches/{path}", max_bytes=sketch_bytes(len(layers)))
     if isinstance(content, Missing):
         return
+    # A sketch is a random projection of the sum of weighted gradients, which is no longer than the sum of their
+    # lengths. The small constant lets a layer without gradients have rounding errors, and nothing more.
     rows = np.array([*numbers.of_class(place).values()], np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         largest = LARGEST * rows.prod(axis=2).sum(axis=0) + 1e-30
@@ -549,14 +567,15 @@ def _possible(s: Statements, segment: Segment, numbers: SegmentNumbers, place: i
 
 def _frozen(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
     """Check that a class has no weight in a layer while a freeze of it is in force: only a decision can re-open it."""
+    # The last decision in force before the step counts, whether it froze, re-opened or overrode.
     for (place, at), decided in s.frozen.items():
         rows = numbers.of_class(place)
         for placed in numbers.steps:
             step = placed.entry.step
             if step not in rows or not rows[step][at, 0]:
                 continue
-            standing = (frozen for index, frozen in reversed(decided) if s.run.outline.stands_at(index, placed.index))
-            if next(standing, False):
+            in_force = (frozen for index, frozen in reversed(decided) if s.run.outline.stands_at(index, placed.index))
+            if next(in_force, False):
                 path, layer = s.genesis.classes[place], s.genesis.layers[at]
                 yield Fault(placed.index, f"step {step}: {path} trained {layer}, which is frozen for it")
 
@@ -576,12 +595,13 @@ def _named(placed: Placed[Any], committed: Set[str], allowed: Set[str] = frozens
         yield Fault(placed.index, f"{name}: a blob of numbers that nothing commits to")
 
 
-# When every segment was seen.
+# --- after every segment ---
 
 
 def _all_sketches(s: Statements) -> Findings:
     """Check that all states commit to sketches, or none does."""
-    if s.committed or s.genesis.methods is not None:  # which earlier versions do not state either
+    # Earlier versions neither committed to sketches nor stated methods; later ones do both, always.
+    if s.committed or s.genesis.methods is not None:
         for index in s.uncommitted:
             yield Fault(index, "sketches that the state does not commit to")
         for index in s.without if s.committed else ():
@@ -645,29 +665,29 @@ class Consistent(Judge):
 
     def __init__(self, audited: Audited, judgement: Judgement) -> None:
         super().__init__(audited, judgement)
-        self._said = Statements(audited.run, audited.cosigned)
+        self._statements = Statements(audited.run, audited.cosigned)
         for invariant in INVARIANTS:
             if invariant.run is not None:
-                self._ask(invariant, invariant.run)
+                self._compare(invariant, invariant.run)
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
         for invariant in INVARIANTS:
             if (check := invariant.segment) is not None:
-                self._ask(invariant, lambda said, check=check: check(said, segment, numbers))
+                self._compare(invariant, lambda statements, check=check: check(statements, segment, numbers))
 
     def close(self) -> None:
         for invariant in INVARIANTS:
             if invariant.end is not None:
-                self._ask(invariant, invariant.end)
+                self._compare(invariant, invariant.end)
 
-    def _ask(self, invariant: Invariant, check: Callable[[Statements], Findings]) -> None:
+    def _compare(self, invariant: Invariant, check: Callable[[Statements], Findings]) -> None:
         self._judgement.count("comparisons")
         with self._judgement.reading():
-            for found in check(self._said):
-                words = f"{invariant.name}: {found.words}"
-                match found:
-                    case Fault():
-                        self._judgement.contradict(found.entry, words, expected=found.expected, found=found.found)
+            for finding in check(self._statements):
+                words = f"{invariant.name}: {finding.words}"
+                match finding:
+                    case Fault(entry=entry, expected=expected, found=stated):
+                        self._judgement.contradict(entry, words, expected=expected, found=stated)
                     case Gap():
                         self._judgement.untold(words)
                     case Note():

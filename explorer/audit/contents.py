@@ -1,8 +1,8 @@
-"""What the entries of a ledger come to: what they are, whether they may are in this order, and whether what they name
-is there.
+"""The contents of a ledger: the form and order of its entries, and the blobs that they name.
 
-The ledger's own verification does not look into entries. This does: entries of known kinds have to have their form, and
-every blob that an entry names has to be there, unless the project's ledger says that it was erased (withheld.py).
+The ledger's own verification does not look into entries. This does: entries of known kinds must have their form and be
+in an allowed order, and every blob that an entry names must exist, unless the project's ledger has its erasure
+(withheld.py).
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,15 +19,15 @@ from explorer.ledger.storage import LedgerDirectory
 class Contents:
     """The entries of one ledger."""
 
-    order: Order | None  # None where they are not Explorer's, or are in no order that is allowed
-    fault: str | None  # the first entry that cannot be what it is where it is
+    order: Order | None  # None: they are not Explorer's, or not in an allowed order
+    fault: str | None  # the first entry that is malformed or out of order
     blobs: Blobs
 
 
 def examine_contents(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Contents:
-    """Read all entries, in memory that does not grow. Raises `LedgerError` if the ledger itself cannot be read.
+    """Read all entries, in constant memory. Raises `LedgerError` if the ledger itself cannot be read.
 
-    A log whose first entry is not one of Explorer's is another party's, and nothing is said about it.
+    A log whose first entry is not Explorer's belongs to other software, and is not judged.
     """
     size, reader = ledger.checkpoint().size, _Reader(BlobSearch(ledger.path, erasures))
     try:
@@ -40,7 +40,7 @@ def examine_contents(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> C
 
 
 class _Reader:
-    """Reads entries as far as all kinds are alike, and checks the form of those that are known."""
+    """Reader of the part that all kinds of entries have in common; known kinds are decoded as well."""
 
     def __init__(self, search: BlobSearch) -> None:
         self.search = search

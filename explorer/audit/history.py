@@ -45,19 +45,19 @@ from explorer.store.spool_reader import ALL
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """The outcome of verifying a run's ledger, as it can be shown with its name."""
+    """Outcome of verifying a run's ledger."""
 
     origin: str
     size: int  # entries
     root: str  # hexadecimal
     steps: int
     outcome: Literal["finished", "stopped", "unfinished"]
-    anchored: bool  # the caller brought a trust file; without one no signer is believed
+    anchored: bool  # the caller gave a trust file; without one no signer is believed
     signed_by: tuple[str, ...]
-    cosigned_by: tuple[str, ...]  # with the time of each
-    cosigned_at: tuple[int, ...]  # the times of all cosignatures that count, those of earlier checkpoints too
-    findings: tuple[str, ...]  # what is wrong, with the path below the ledger's directory
-    blobs: Blobs = ALL_HERE  # that entries name and that are not here
+    cosigned_by: tuple[str, ...]  # with their times
+    cosigned_at: tuple[int, ...]  # times of all cosignatures that count, of earlier checkpoints too
+    findings: tuple[str, ...]  # faults, with the path below the ledger's directory
+    blobs: Blobs = ALL_HERE  # missing blobs that entries name
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -73,8 +73,8 @@ class Badge:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Vouchers:
-    """Who vouches for a run: for its taxonomy (`basis.by`), its policy (`rules.by`) and its tags (`tags.authorities`,
-    and in `tags.table.vouchers` who for how many of which class)."""
+    """The authorities that vouch for a run: for its taxonomy (`basis.by`), its policy (`rules.by`) and its tags
+    (`tags.authorities`; `tags.table.vouchers` has their counts by class)."""
 
     basis: Basis
     rules: Rules | None  # None: the run routes nothing
@@ -90,27 +90,27 @@ class Decided:
     action: str
     rule: str
     parameters: dict[str, float]
-    subjects: tuple[str, ...]  # classes that it is about; none: all
-    layers: tuple[str, ...]  # none: all
-    evidence: tuple[str, ...]  # classes whose numbers decided: each is a channel to the subjects
+    subjects: tuple[str, ...]  # classes that it is about; empty: all
+    layers: tuple[str, ...]  # empty: all
+    evidence: tuple[str, ...]  # classes whose numbers decided: channels from these to the subjects
     superseded: bool  # undone by a later re-execution
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Directions:
-    """Sketches of weighted gradients, added up over whole segments. Cosines of them are good to about 0.13."""
+    """Sketches of weighted gradients, summed over whole segments. Their cosines have an error of about 0.13."""
 
     first: int
     stop: int
     classes: tuple[str, ...]
     layers: tuple[str, ...]
     sketches: NDArray[np.float32]  # C L 64; zeros for a class that has none
-    missing: tuple[str, ...]  # classes whose sketches are erased or not here
+    missing: tuple[str, ...]  # classes whose sketches are erased or missing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One class in one layer over some steps: the entries that are behind its numbers."""
+    """The entries behind the numbers of one class in one layer over some steps."""
 
     layer: str
     class_: str
@@ -120,7 +120,7 @@ class Cell:
 
 
 def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
-    """Verify the whole ledger of a run. Raises `ProvenanceError` for a trust file that can believe no checkpoint."""
+    """Verify the whole ledger of a run. Raises `ProvenanceError` for a trust file that refuses every checkpoint."""
     origin = run.ledger.checkpoint().origin
     verification, fields = verify_ledger(run.ledger.path, origin=origin, trust=trust, now=now)
     # Times count from the present checkpoint and from earlier ones that witnesses kept.
@@ -138,7 +138,7 @@ def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
 
 
 def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
-    """Return how the run ended, as its last entry says."""
+    """Return how the run ended, by its last entry."""
     if run.outline.end is None:
         return "unfinished"
     (end,) = run.read([run.outline.end], End)
@@ -146,7 +146,7 @@ def outcome(run: RunLedger) -> Literal["finished", "stopped", "unfinished"]:
 
 
 def vouchers(run: RunLedger, *, trust: Trust | None = None) -> Vouchers:
-    """Read the signed documents of the run with their signers. Raises as `read_basis` does."""
+    """Read the signed documents of the run with their signers. Raises the errors of `read_basis`."""
     basis = read_basis(run.run, run.genesis, trust=trust)
     rules, tags = read_rules(run.run, run.genesis, basis), read_verified_tags(run.run, run.genesis, basis)
     return Vouchers(basis=basis, rules=rules, tags=tags)
@@ -171,7 +171,8 @@ def decisions(run: RunLedger) -> tuple[Decided, ...]:
 
 
 def directions(run: RunLedger, steps: range | None = None) -> Directions:
-    """Return the directions in which the classes pulled, over the whole segments that have one of these steps."""
+    """Return the directions of the classes' gradients, over the whole segments that have one of these steps."""
+    # Sketches are linear, so those of segments add up; there is no finer part than a segment.
     classes, layers = run.genesis.classes, run.genesis.layers
     total, missing = np.zeros((len(classes), len(layers), SKETCH), np.float32), set[str]()
     segments = list(run.segments(steps))
@@ -208,9 +209,9 @@ def cell(run: RunLedger, *, layer: str, class_: str, steps: range) -> Cell:
     )
 
 
-def proofs(run: RunLedger, found: Cell) -> Iterator[Proof]:
-    """Return a proof of each of its entries, steps first. Raises `LedgerError` for a ledger that is damaged."""
-    return (make_proof(run.ledger, index) for index in (*found.entries, *found.states))
+def proofs(run: RunLedger, cell: Cell) -> Iterator[Proof]:
+    """Yield an inclusion proof of each entry of a cell, steps first. Raises `LedgerError` for a damaged ledger."""
+    return (make_proof(run.ledger, index) for index in (*cell.entries, *cell.states))
 
 
 # --- depth profiles ---
@@ -220,7 +221,7 @@ MAX_BYTES = 2**24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepthProfile:
-    """What one layer's outputs on the probes looked like once, for one class or for all together ("*")."""
+    """Profile of one layer's outputs on the probes at one moment, for one class or for all together ("*")."""
 
     step: int
     layer: str
@@ -243,33 +244,32 @@ class DepthProfile:
 
     @property
     def told(self) -> Told | None:
-        """Return how far a linear rule tells the classes apart in this layer; None where it was not measured."""
+        """Return how well a linear rule separates the classes in this layer; None where it was not measured."""
         if self.told_apart is None or self.told_low is None or self.told_high is None or self.told_chance is None:
             return None
         return Told(accuracy=self.told_apart, low=self.told_low, high=self.told_high, chance=self.told_chance)
 
 
 def depth_profiles(run: RunLedger) -> tuple[DepthProfile, ...]:
-    """Return all profiles, by step, layer and class; what was erased is left out. Raises `LedgerError` for damaged
-    blobs."""
+    """Return all profiles, by step, layer and class, without erased ones. Raises `LedgerError` for damaged blobs."""
     layers = [name for name in run.genesis.layers if ADAPTER not in name]  # adapters are switched off in a profile
-    found: list[DepthProfile] = []
+    profiles: list[DepthProfile] = []
     for placed in run.read(run.outline.profiles, Profile):
         contents, joint = _classes(run, placed, len(layers)), _joint(run, placed, len(layers))
         for at, layer in enumerate(layers):
             for place, (class_, examples, numbers) in enumerate(contents):
-                # The probe's counts are of the classes that have a profile; where one is erased the places do not fit.
+                # The probe's counts are by place among the classes with a profile; an erased one shifts the places.
                 whole = joint is not None and len(contents) == len(placed.entry.classes)
                 shown = shown_class(numbers[at], joint[1][at] if joint and whole else None, place)
-                found.append(_profile(placed.entry.step, layer, class_, examples, shown))
+                profiles.append(_profile(placed.entry.step, layer, class_, examples, shown))
             if joint is not None:
-                found.append(_profile(placed.entry.step, layer, ALL, joint[0], shown_joint(joint[1][at])))
-    return tuple(found)
+                profiles.append(_profile(placed.entry.step, layer, ALL, joint[0], shown_joint(joint[1][at])))
+    return tuple(profiles)
 
 
 def profile_faults(run: RunLedger) -> Iterator[tuple[int, str]]:
-    """Entry and fault of every profile whose numbers cannot be those of its probes: a content that cannot be read, or a
-    linear probe that was tested on other examples than the classes have. What is not here is not looked at."""
+    """Yield entry and fault of every profile whose numbers cannot be those of its probes: a content that cannot be
+    read, or a linear probe that was tested on other examples than the classes have. Missing numbers are skipped."""
     layers = sum(ADAPTER not in name for name in run.genesis.layers)
     for placed in run.read(sorted((*run.outline.profiles, *run.outline.past_profiles)), Profile):
         try:
@@ -280,28 +280,26 @@ def profile_faults(run: RunLedger) -> Iterator[tuple[int, str]]:
             for at, row in enumerate(joint[1]):
                 counts = counts_of(row)
                 if joint[0] != sum(expected) or (counts is not None and counts.sum(1).tolist() != expected):
-                    found = joint[0] if counts is None else counts.sum(1).tolist()
-                    yield (
-                        placed.index,
-                        f"profile, layer {at}: found {found} probes over all classes, expected {expected}",
-                    )
-                    break
+                    actual = joint[0] if counts is None else counts.sum(1).tolist()
+                    words = f"profile, layer {at}: found {actual} probes over all classes, expected {expected}"
+                    yield placed.index, words
+                    break  # all layers have the same probes: one fault is enough
         except LedgerError as error:
             yield placed.index, f"profile: {error}"
 
 
 def _classes(run: RunLedger, placed: Placed[Profile], layers: int) -> list[tuple[str, int, Doubles]]:
-    """Class, number of its probes, and its numbers, L columns."""
-    found: list[tuple[str, int, Doubles]] = []
+    """Return each class that can be read, with the number of its probes and its numbers, L columns."""
+    classes: list[tuple[str, int, Doubles]] = []
     for path in run.genesis.classes:
         content = run.blob(placed, f"numbers/{path}", max_bytes=MAX_BYTES)
         if content is not None:
-            found.append((path, *decode_class(content, layers=layers)))
-    return found
+            classes.append((path, *decode_class(content, layers=layers)))
+    return classes
 
 
 def _joint(run: RunLedger, placed: Placed[Profile], layers: int) -> tuple[int, Doubles] | None:
-    """Return the number of all probes, and the numbers of all classes together; None where they are not here."""
+    """Return the number of all probes, and the numbers over all classes; None where they are missing."""
     content = run.blob(placed, "joint", max_bytes=MAX_BYTES)
     return None if content is None else decode_joint(content, layers=layers)
 

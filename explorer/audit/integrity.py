@@ -1,7 +1,8 @@
-"""Whether run directories are what they say they are, found out from the directories alone.
+"""Integrity of run directories: check that the files of each agree with the digests that it records.
 
-Every check is done again and nothing is taken from the database. What is found is a contradiction within a directory;
-that there is none does not prove that nobody rewrote all of it, which takes the ledger.
+Every check is done again from the directory itself, and nothing is taken from the database. A finding is a
+contradiction within a directory. Without findings, all of it may still have been rewritten: only the ledger of a
+governed run excludes that.
 """
 
 from collections.abc import Iterable
@@ -15,12 +16,12 @@ from explorer.store.run_sources import candidates, sweeps
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunIntegrity:
-    """What was found in one run directory."""
+    """Result of checking one run directory."""
 
     directory: Path
     state: State
-    checks: tuple[str, ...]  # the names in CHECKS that could be made
-    files: int  # how many files' digests were recomputed
+    checks: tuple[str, ...]  # names in CHECKS that could be made
+    files: int  # files whose digests were recomputed
     findings: tuple[Finding, ...]
 
     @property
@@ -30,7 +31,7 @@ class RunIntegrity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Integrity:
-    """What was found in many run directories."""
+    """Result of checking many run directories."""
 
     runs: tuple[RunIntegrity, ...]
 
@@ -45,7 +46,7 @@ class Integrity:
 
     @property
     def sentence(self) -> str:
-        """In words: "75 of 75 runs match the digests they recorded"."""
+        """Return a summary: "75 of 75 runs match the digests they recorded"."""
         good = sum(run.sound for run in self.finished)
         count = len(self.finished)
         return f"{good} of {count} run{'s' * (count != 1)} match{'es' * (count == 1)} the digests they recorded"
@@ -57,25 +58,25 @@ def check_run(directory: Path) -> RunIntegrity:
     if not directory.is_dir():
         raise RunError(f"there is no run directory {directory}")
     try:
-        found = examine(directory)
+        examined = examine(directory)
     except ExplorerError as error:
         finding = Finding(check="records", message=str(error))
         return RunIntegrity(directory=directory, state=State.DAMAGED, checks=("records",), files=0, findings=(finding,))
     return RunIntegrity(
         directory=directory,
-        state=found.state,
-        checks=_made(found.record is not None, found.result is not None),
-        files=len(found.result.files) if found.result else 0,
-        findings=found.findings,
+        state=examined.state,
+        checks=_made(examined.record is not None, examined.result is not None),
+        files=len(examined.result.files) if examined.result else 0,
+        findings=examined.findings,
     )
 
 
 def check_runs(runs: Path, *, sweep: str | None = None) -> Integrity:
-    """Examine all runs below `runs`, or those of one sweep. Raises `RunError` for a sweep that is not there."""
-    found = {directory.name: directory for directory in sweeps(runs)}
-    if sweep is not None and sweep not in found:
-        raise RunError(f"{runs}: {unknown('sweep', sweep, found)}")
-    chosen: Iterable[Path] = found.values() if sweep is None else [found[sweep]]
+    """Examine all runs below `runs`, or those of one sweep. Raises `RunError` for an unknown sweep."""
+    known = {directory.name: directory for directory in sweeps(runs)}
+    if sweep is not None and sweep not in known:
+        raise RunError(f"{runs}: {unknown('sweep', sweep, known)}")
+    chosen: Iterable[Path] = known.values() if sweep is None else [known[sweep]]
     return Integrity(runs=tuple(check_run(run) for directory in chosen for run in candidates(directory)))
 
 

@@ -1,12 +1,12 @@
-"""Watching a log: what is new in it since the last look, and whether it is still the same log.
+"""A monitor of a log: it counts new entries since its last look, and checks that the log is still the same.
 
-A fold over the entries that nobody has folded yet. Its memory is one file: the last checkpoint that was found right,
-when that was, and how many entries of each kind there were up to it. Each look starts from the remembered root, adds
-the new entries, and has to come out at the new root: so the entries are those that the log's key has signed, and the
-tree extends the one of the last look. A look that was interrupted leaves the memory as it was, and is made again.
+A look is a fold over the entries since the last one. Its memory is one file: the last good checkpoint, when it was
+first seen, and the number of entries of each kind up to it. Each look starts from the remembered root, adds the new
+entries, and must arrive at the new root. So the entries are those that the log's key has signed, and the tree extends
+the one of the last look. An interrupted look leaves the memory as it was, and is repeated.
 
-What it cannot see: entries that are true and should not be there, and another log that is shown to others. For the
-latter the checkpoint has to be cosigned by witnesses; the anchor says by which.
+A monitor cannot see genuine entries that should not exist, nor a different log that is shown to others. The latter
+takes witnesses who cosign checkpoints; the anchor names them.
 """
 
 from collections import Counter
@@ -30,12 +30,12 @@ FORMAT = "explorer/monitor/v1"
 MAX_MEMORY = 2 * note.MAX_BYTES
 MAX_KINDS = 1_000
 _KNOWN = {kind for kind, _ in KINDS}
-FOREIGN = "(not an entry)"  # what has no kind: bytes of other software
+FOREIGN = "(not an entry)"  # bytes of other software, which have no kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """What the last look found right."""
+    """The state of a log at the last good look."""
 
     note: Note
     checkpoint: Checkpoint
@@ -45,51 +45,55 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What one look found."""
+    """Result of one look."""
 
     before: Checkpoint | None
     judgement: Judgement
     memory: Memory  # to remember
     new: Mapping[str, int]  # entries since the last look, by kind
-    unknown: Mapping[str, int]  # of these, kinds that are not known here
+    unknown: Mapping[str, int]  # those of them whose kind is not known here
     silent: int | None  # seconds without a new checkpoint, where that is longer than allowed
-    evidence: Evidence | None  # of a fork or a roll-back: nothing of it is remembered
+    evidence: Evidence | None  # of a fork or a roll-back; the memory stays as it was
 
 
 def look(
     ledger: LedgerDirectory, held: Memory | None, *, anchor: Anchor, now: int, patience: int | None = None
 ) -> Look:
-    """Compare a log with what is remembered of it. `patience`: seconds that it may go without a new checkpoint.
+    """Compare a log with the memory of it. `patience` is how many seconds it may be without a new checkpoint.
 
-    Raises `LedgerError` where the log cannot be read, is damaged, or is not believed by the anchor.
+    Raises `LedgerError` for a log that cannot be read, is damaged, or is not believed by the anchor.
     """
-    found = ledger.note()
-    judgement = judge(found, anchor=anchor, now=now)
+    signed = ledger.note()
+    judgement = judge(signed, anchor=anchor, now=now)
     new = judgement.checkpoint
     old = None if held is None else held.checkpoint
     if old is not None and old.origin != new.origin:
         raise LedgerError(f"another log, {new.origin!r}; remembered is {old.origin!r}")
+    # Both checkpoints are signed. A smaller tree, or another root at the same size, is evidence by itself. Otherwise
+    # the root at the old size decides: computed from the tiles, it is the remembered one in an honest log.
     evidence, counted = None, Counter[str]()
     if (
         held is not None
         and old is not None
         and (old.size > new.size or (old.size == new.size and old.root != new.root))
     ):
-        evidence = _evidence(held, found, anchor, root_then=None)
+        evidence = _evidence(held, signed, anchor, root_then=None)
     else:
         start = old or Checkpoint(origin=new.origin, size=0, root=merkle.EMPTY_ROOT)
         root_then = _root(start.size, ledger)
         if root_then == start.root:
             counted = _fold(ledger, start, new)
         elif held is not None and _leads_to(ledger, start.size, root_then, new):
-            evidence = _evidence(held, found, anchor, root_then=root_then)
+            # The new tree has another past: the tiles prove it, and with the two notes so can anyone.
+            evidence = _evidence(held, signed, anchor, root_then=root_then)
         else:
+            # The tiles fit neither checkpoint: a damaged copy, and no evidence against the log.
             raise LedgerError(f"{ledger.path}: its tiles lead neither to the remembered root nor to the signed one")
     if held is not None and (evidence is not None or old == new):
         memory = held
     else:
         kinds = Counter(held.kinds if held else {}) + counted
-        memory = Memory(note=note.of_keys(found, anchor.verifiers), checkpoint=new, seen=now, kinds=dict(kinds))
+        memory = Memory(note=note.of_keys(signed, anchor.verifiers), checkpoint=new, seen=now, kinds=dict(kinds))
     quiet = now - memory.seen
     return Look(
         before=old,
@@ -103,19 +107,19 @@ def look(
 
 
 def read_memory(path: Path, *, anchor: Anchor) -> Memory | None:
-    """Return what was remembered; None if there is no such file. Raises `LedgerError` for a memory that cannot be
-    used."""
+    """Read the memory; None if there is no such file. Raises `LedgerError` for a memory that cannot be used."""
     if not path.exists():
         return None
     try:
-        found = rundir.read_json(path) if path.stat().st_size <= MAX_MEMORY else None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        value = rundir.read_json(path) if path.stat().st_size <= MAX_MEMORY else None
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise LedgerError(f"{path}: not the memory of a monitor; expected the format {FORMAT!r}")
-        text, seen, kinds = found.get("checkpoint"), found.get("seen"), found.get("kinds")
+        text, seen, kinds = value.get("checkpoint"), value.get("seen"), value.get("kinds")
         if not isinstance(text, str) or type(seen) is not int or not isinstance(kinds, dict) or len(kinds) > MAX_KINDS:
             raise LedgerError(f"{path}: the memory of this monitor was damaged: expected checkpoint, seen and kinds")
         if not all(type(count) is int and count > 0 for count in kinds.values()):
             raise LedgerError(f"{path}: the memory of this monitor was damaged: expected counts of kinds")
+        # Its signatures are verified again: the file may have been edited, and a false memory accuses the log.
         signed = note.parse(text.encode())
         note.verify(signed, anchor.verifiers)
         return Memory(note=signed, checkpoint=parse_checkpoint(signed.text), seen=seen, kinds=kinds)
@@ -124,7 +128,7 @@ def read_memory(path: Path, *, anchor: Anchor) -> Memory | None:
 
 
 def write_memory(path: Path, memory: Memory) -> None:
-    """Remember, whole or not at all."""
+    """Write the memory, whole or not at all."""
     value = {
         "format": FORMAT,
         "checkpoint": memory.note.content.decode(),
@@ -139,8 +143,8 @@ def write_memory(path: Path, memory: Memory) -> None:
 
 
 def _fold(ledger: LedgerDirectory, old: Checkpoint, new: Checkpoint) -> Counter[str]:
-    """Return the kinds of the entries from one checkpoint to the other, which have to lead from its root to the
-    other's."""
+    """Count the entries between two checkpoints by kind, and check that they lead from the old root to the new one."""
+    # A tile of entries at a time, so that memory does not grow with the log.
     counted = Counter[str]()
     edge = Edge.load(old.size, ledger.tile)
     at = old.size
@@ -149,6 +153,7 @@ def _fold(ledger: LedgerDirectory, old: Checkpoint, new: Checkpoint) -> Counter[
         entries = list(ledger.entries(at, stop))
         edge.add(merkle.leaf_hashes(entries))
         for entry in entries:
+            # A log may hold any number of kinds; beyond `MAX_KINDS` they are counted as one.
             kind = _kind(entry)
             counted[kind if kind in counted or len(counted) < MAX_KINDS else FOREIGN] += 1
         at = stop
@@ -161,7 +166,7 @@ def _fold(ledger: LedgerDirectory, old: Checkpoint, new: Checkpoint) -> Counter[
 
 
 def _kind(entry: bytes) -> str:
-    """Return the kind of an entry, with its version where the two are not known here."""
+    """Return the kind of an entry, with its version where kind and version are not known here."""
     try:
         head = read_head(entry)
     except LedgerError:
@@ -174,7 +179,7 @@ def _root(size: int, ledger: LedgerDirectory) -> bytes:
 
 
 def _leads_to(ledger: LedgerDirectory, size: int, root: bytes, new: Checkpoint) -> bool:
-    """Return whether the tiles prove that the tree of the checkpoint has this root at that size."""
+    """Return whether the tiles prove that the tree of the checkpoint had this root at that size."""
     try:
         proof = merkle.prove_consistency(size, new.size, ledger.read_hashes)
         merkle.check_consistency(proof, old_size=size, old_root=root, new_size=new.size, new_root=new.root)
@@ -183,19 +188,20 @@ def _leads_to(ledger: LedgerDirectory, size: int, root: bytes, new: Checkpoint) 
     return True
 
 
-def _evidence(held: Memory, found: Note, anchor: Anchor, *, root_then: bytes | None) -> Evidence:
+def _evidence(held: Memory, present: Note, anchor: Anchor, *, root_then: bytes | None) -> Evidence:
     return Evidence(
         held=held.note,
-        found=found,
+        found=present,
         holder="you hold",
         held_signers=_signers(held.note, anchor),
-        found_signers=_signers(found, anchor),
+        found_signers=_signers(present, anchor),
         root_then=root_then,
     )
 
 
 def _signers(signed: Note, anchor: Anchor) -> tuple[str, ...]:
     try:
-        return tuple(each.verifier.name for each in note.verify(signed, [key.verifier for key in anchor.logs]))
+        signatures = note.verify(signed, [key.verifier for key in anchor.logs])
+        return tuple(signature.verifier.name for signature in signatures)
     except NoteError:
         return ()

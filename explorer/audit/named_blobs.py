@@ -1,6 +1,7 @@
-"""The blobs that the entries of a ledger name: whether each is there, or else on record as erased.
+"""The blobs that the entries of a ledger name: present, on record as erased, or missing.
 
-Nothing of an entry's meaning is needed for that, and little is loaded: `explorer ledger verify` asks it of any ledger.
+This needs only the part that all entries have in common, and imports little: `explorer ledger verify` runs it on any
+ledger.
 """
 
 import stat
@@ -13,28 +14,27 @@ from explorer.errors import LedgerError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 
 MOST = 20  # missing blobs that are named
-NO_BLOBS = b'{"blobs":{},'  # how most entries begin: they name none, and need not be parsed
+NO_BLOBS = b'{"blobs":{},'  # most entries begin like this: they name no blobs and are not parsed
 WITHOUT = "no entry of the project's ledger says that it was erased"
 
 
 class Erasures(Protocol):
-    """What was erased on record."""
+    """The erasures on record."""
 
     def entries(self, name: str) -> tuple[int, ...]:
-        """Return the entries of the project's ledger that say that a blob of this name was erased; none: no entry
-        does."""
+        """Return the entries of the project's ledger by which a blob of this name was erased; empty: none."""
         ...
 
     def words(self, name: str) -> str:
-        """Return why a blob of this name is not there."""
+        """Return the reason why a blob of this name is missing."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoErasures:
-    """Where no erasure counts."""
+    """No erasure on record."""
 
-    without: str = WITHOUT  # why not
+    without: str = WITHOUT  # the reason
 
     def entries(self, name: str) -> tuple[int, ...]:
         return ()
@@ -48,21 +48,22 @@ NONE = NoErasures()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Blobs:
-    """The blobs that entries name and that are not there with the size they are said to have."""
+    """The blobs that entries name and that do not exist with the size that the entry gives."""
 
-    missing: int = 0  # and no erasure on record covers them
+    missing: int = 0  # without an erasure on record
     first: tuple[str, ...] = ()  # the first of these, in words
     erased: int = 0  # on record
-    by: tuple[int, ...] = ()  # the entries of the project's ledger that say so
-    strange: int = 0  # entries that are not Explorer's: what they name is not known
+    by: tuple[int, ...] = ()  # entries of the project's ledger that record the erasures
+    strange: int = 0  # entries that are not Explorer's: their blobs are not known
 
 
 ALL_HERE = Blobs()
 
 
 def look_for_blobs(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Blobs:
-    """Return whether the blobs that entries name are there; nothing else of the entries is judged. Nothing is said of a
-    log whose first entry is not Explorer's. Raises `LedgerError` if the ledger itself cannot be read."""
+    """Look for the blobs that entries name; nothing else about the entries is judged. Raises `LedgerError` if the
+    ledger itself cannot be read."""
+    # A log whose first entry is not Explorer's belongs to other software, and is not judged at all.
     search, strange = BlobSearch(ledger.path, erasures), 0
     for index, leaf in enumerate(ledger.entries()):
         if leaf.startswith(NO_BLOBS):
@@ -79,7 +80,7 @@ def look_for_blobs(ledger: LedgerDirectory, *, erasures: Erasures = NONE) -> Blo
 
 
 class BlobSearch:
-    """Counts the blobs that entries name and that are not there."""
+    """Counter of the missing blobs that entries name."""
 
     def __init__(self, directory: Path, erasures: Erasures) -> None:
         self._directory, self._erasures = directory, erasures
@@ -101,7 +102,7 @@ class BlobSearch:
                 self._first.append(f"entry {index}: {name}: {self._erasures.words(name)}")
 
     def close(self, strange: int = 0) -> Blobs:
-        """Return the result; `strange`: how many entries could not be looked at."""
+        """Return the counts; `strange` is the number of entries that could not be read."""
         return Blobs(
             missing=self._missing,
             first=tuple(self._first),
@@ -111,11 +112,12 @@ class BlobSearch:
         )
 
     def _is_there(self, blob: BlobReference) -> bool:
-        """Return whether its content is what its name says is for the ledger's verification."""
+        """Return whether the blob exists with its size. The ledger's verification checks its digest."""
+        # No link is followed: a blob is a regular file in the ledger's own directory.
         try:
-            found = (self._directory / blob_path(blob.sha256)).lstat()
+            status = (self._directory / blob_path(blob.sha256)).lstat()
         except FileNotFoundError:
             return False
         except OSError as error:
             raise LedgerError(f"cannot look for blob {blob.sha256}: {error.strerror or error}") from error
-        return stat.S_ISREG(found.st_mode) and found.st_size == blob.size
+        return stat.S_ISREG(status.st_mode) and status.st_size == blob.size

@@ -1,11 +1,13 @@
 """The third condition: every update is ledgered so that it can be reconstructed.
 
-The entries follow one another without a gap and come to an end; the end and a state follow the last step; every step
-has numbers, and such as are geometrically possible; everything that an entry names is present and has its digest. Where
-the secrets of the classes are present too, every commitment is opened, and otherwise those that the reader has keys
-for. The numbers of a profile have to be such as its probes can have. Where secret and numbers of a class were erased,
-and the project's ledger says so, the condition cannot be told; erased without such an entry, they contradict it. For
-sealed content only digest and size are checked: the condition cannot be told without a grant.
+- Entries follow one another without a gap. A state and the end follow the last step.
+- Every step has numbers, and they are geometrically possible. The numbers of a profile fit its probes.
+- Everything that an entry names is present and has its digest.
+- Every commitment opens: all of them where the secrets of the classes are present, else those that the reader has keys
+  for.
+
+Numbers that were erased leave the condition open where the project's ledger has an entry about it, and contradict it
+otherwise. Sealed content is checked only by digest and size; without a grant it leaves the condition open.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,8 +36,8 @@ MAX_BYTES = 2**24
 
 
 def open_entries(run: RunLedger, keys: Keys, *, sealed: Callable[[str], None]) -> Iterator[tuple[int, str, str, str]]:
-    """Entry, class path, what was committed, what was found; of every content that is here and has a key. `sealed` is
-    told the name of each blob that does not open.
+    """Open the commitments of profiles and decisions; yield entry, class path, commitment in the entry, commitment
+    computed from the content. `sealed` is called with the name of each blob that does not open.
 
     Raises `LedgerError` for a blob that is damaged or sealed with another key.
     """
@@ -66,12 +68,14 @@ def _opened(
 
 # --- possible numbers ---
 
-TOLERANCE = 1e-2  # of the smallest eigenvalue of the cosines: products may be summed in as little as ten bits
-SHORTEST = 1e-20  # shorter vectors count as this long: their squares are lost in single precision
+TOLERANCE = 1e-2  # of the smallest eigenvalue of the cosines: products may have been summed with only ten bits
+SHORTEST = 1e-20  # shorter vectors count as this long: their squares underflow in single precision
 
 
 def impossible(numbers: StepNumbers) -> NDArray[np.int64]:
-    """Return the layers in which no gradients and no update have these numbers. What is not finite says nothing."""
+    """Return the layers whose numbers no gradients and no update can have. Numbers that are not finite are skipped."""
+    # Inner products of real vectors form a positive semidefinite matrix: here of the classes' gradients and, as the
+    # last row and column, the update. As cosines, layers of any scale are judged by one tolerance.
     gram, dots = numbers.gram.astype(np.float64), numbers.dots.T.astype(np.float64)
     lengths = np.column_stack([(numbers.weights * numbers.norms.astype(np.float64)).T, np.sqrt(numbers.updates)])
     products = np.concatenate([gram, dots[:, None, :]], axis=1)
@@ -79,8 +83,8 @@ def impossible(numbers: StepNumbers) -> NDArray[np.int64]:
     finite = np.isfinite(products).all(axis=(1, 2)) & np.isfinite(lengths).all(axis=1)
     scales = np.maximum(lengths[finite], SHORTEST)
     cosines = products[finite] / scales[:, :, None] / scales[:, None, :]
-    each = np.arange(cosines.shape[1])
-    cosines[:, each, each] = 1.0
+    diagonal = np.arange(cosines.shape[1])
+    cosines[:, diagonal, diagonal] = 1.0
     return np.flatnonzero(finite)[np.linalg.eigvalsh(cosines)[:, 0] < -TOLERANCE]
 
 
@@ -100,9 +104,9 @@ class Reconstructible(Judge):
         with judgement.reading():
             self._keys = run.keys
         if isinstance(self._keys, NoKeys):
-            # A note: the secrets are the trainer's own, and no auditor has them. The numbers are here, and the entry of
-            # their state names each blob by its digest; a commitment adds that the step said the same.
-            judgement.note("commitments were not opened: the secrets of the classes are not here")
+            # Only a note: the secrets are the trainer's, and no auditor has them. The numbers are bound without them:
+            # their state's entry names each blob by its digest. A commitment adds that the step had the same numbers.
+            judgement.note("commitments were not opened: the secrets of the classes are missing")
         elif isinstance(self._keys, OwnKeys):
             for path in sorted(self._keys.erased):
                 self._destroyed(path)
@@ -115,7 +119,7 @@ class Reconstructible(Judge):
                 judgement.contradict(index, fault)
 
     def unreadable(self, segment: Segment, error: ExplorerError) -> None:
-        # Whatever the other conditions cannot judge here, this one is about: numbers that cannot be read are missing.
+        # To the other conditions this is a gap; to this one, which requires all numbers, it is a contradiction.
         self._judgement.contradict(segment.state.index, str(error))
 
     def segment(self, segment: Segment, numbers: SegmentNumbers) -> None:
@@ -139,15 +143,15 @@ class Reconstructible(Judge):
                         self._judgement.contradict(placed.index, f"{words} {self._run.genesis.layers[at]}")
 
     def _compare(self, opened: Iterable[tuple[int, str, str, str]]) -> None:
-        """Commitments, and what they should have been."""
-        for index, path, expected, found in opened:
+        """Compare commitments with those computed from the contents."""
+        for index, path, expected, computed in opened:
             self._judgement.count("commitments")
-            if found != expected:
+            if computed != expected:
                 words = f"{path}: its numbers are not those that the entry committed to"
-                self._judgement.contradict(index, words, expected=expected, found=found)
+                self._judgement.contradict(index, words, expected=expected, found=computed)
 
     def _destroyed(self, path: str) -> None:
-        """The secret of a class, * for that of numbers over several."""
+        """Judge a destroyed secret: of a class, or of numbers over several (*)."""
         name = "joint" if path == JOINT else f"numbers/{path}"
         if self._withheld.entries(name):
             self._withheld.tell(self._judgement, name, Missing.NOT_HERE)
@@ -159,21 +163,23 @@ class Reconstructible(Judge):
         self._withheld.tell(self._judgement, name, Missing.SEALED)
 
     def _ends(self) -> None:
-        """The end, and a state behind the last step."""
+        """Check that a state closes the last step, and that the ledger has an end."""
+        # A run that a deletion made by structure has no step of its own, so there is nothing to close.
         run, last = self._run, self._run.outline.states[-1:]
-        begun_there = run.genesis.start is not None and run.begins == run.steps  # no step of its own: nothing to close
-        if not begun_there and (not last or last[0][0] != run.steps):
-            found = f"the last one is after {last[0][0]}" if last else "there is none"
-            self._judgement.contradict(None, f"no state after {run.steps} steps: {found}")
+        no_step = run.genesis.start is not None and run.begins == run.steps
+        if not no_step and (not last or last[0][0] != run.steps):
+            latest = f"the last one is after {last[0][0]}" if last else "there is none"
+            self._judgement.contradict(None, f"no state after {run.steps} steps: {latest}")
         if run.outline.end is None:
             self._judgement.contradict(None, "the ledger has no end: the run is unfinished, or its end was cut off")
 
     def _heads(self) -> Iterator[Head]:
-        """Yield all entries, whose blobs have to be here."""
+        """Yield the heads of all entries, and check that their blobs are present."""
         for index, leaf in enumerate(self._run.ledger.entries()):
             self._judgement.count("entries")
             head = read_head(leaf)
             if (head.kind, head.version) not in KINDS:
+                # Kept and reported, never skipped: an unknown entry may say anything about the run.
                 words = f"an entry of a kind that is not known here: {head.kind} v{head.version}"
                 self._judgement.contradict(index, words)
             for name, blob in head.blobs.items():

@@ -1,9 +1,9 @@
-"""A recorded run under another policy: what its numbers say the updates would have been, before anyone pays for them.
+"""A simulation of another policy: what a recorded run's gradients would have been under it, without training.
 
 The gradient of a step and layer is G = sum of w_c G_c over the classes in it, and its Gram matrix <w_c G_c, w_d G_d> is
 on record. Under other weights it is G' = sum of s_c w_c G_c with s_c = w'_c / w_c, so that |G'|^2, <G', G> and every
-class's share of G' follow. Where a class was denied (w_c = 0) its gradient was never computed, and if the other policy
-admits it nobody knows what it would add: those steps are counted and left out.
+class's share of G' follow. Where a class was denied (w_c = 0) its gradient was never computed. If the other policy
+admits it, its contribution is unknown: such steps are counted and left out.
 """
 
 import math
@@ -21,8 +21,8 @@ from explorer.runlog.segments import read_numbers
 
 LIMITS = (
     "First order, one step at a time: each step is the recorded one with other weights, from the parameters that the "
-    "recorded run had then. Under the other policy training would have come to other parameters after the first step "
-    "that differs, and to other gradients from there on.",
+    "recorded run had then. Under the other policy training would have had other parameters after the first step that "
+    "differs, and other gradients from there on.",
     "Gradients, not updates: momentum, second moments, weight decay and the learning rate are the optimiser's, and are "
     "left out. Clipping is as it was.",
     "A class that was denied has no recorded gradient. Where the other policy admits it the step counts as unknown. So "
@@ -39,15 +39,15 @@ class Outcome:
     phase: str
     layer: str
     steps: int  # in which the layer has numbers
-    unknown: int  # of these, left out: a class that was denied would be admitted
-    length: float | None  # of the gradients over that of the recorded ones; None: nothing to compare
+    unknown: int  # of these, left out because a class that was denied would be admitted
+    length: float | None  # of the simulated gradients, relative to the recorded ones; None: nothing to compare
     cosine: float | None  # between them; None: one of them is zero
     was: dict[str, float | None]  # by class: its share in the recorded gradient, over the same steps
-    would: dict[str, float | None]  # and under the other policy
+    would: dict[str, float | None]  # by class: its share under the other policy
 
 
 class _Sums:
-    """Of one phase. Shapes: C classes, L layers."""
+    """Sums over the steps of one phase. Shapes: C classes, L layers."""
 
     def __init__(self, classes: int, layers: int) -> None:
         self.steps = 0
@@ -56,7 +56,8 @@ class _Sums:
         self.was, self.would = np.zeros((2, classes, layers))
 
     def add(self, numbers: StepNumbers, scale: NDArray[np.float64], unknown: NDArray[np.bool_]) -> None:
-        """A step. `scale`: w' / w, C L; `unknown`: L."""
+        """Add a step. `scale`: w' / w, C L; `unknown`: layers to leave out, L."""
+        # Both sides leave out the unknown layers, so that lengths and cosines compare the same steps.
         here, known = list(numbers.classes), ~unknown
         gram, mine = numbers.gram.astype(np.float64) * known[:, None, None], scale[here]
         towards = np.einsum("lcd,dl->cl", gram, mine)
@@ -71,57 +72,66 @@ class _Sums:
 
 
 def simulate(run: RunLedger, other: Routing, steps: range, *, recorded: Routing, planned: int) -> tuple[Outcome, ...]:
-    """Simulate these steps under another policy, by phase and layer. `recorded` is the run's own
-    policy, `planned` the number of steps that progress is measured against.
+    """Simulate steps under another policy, by phase and layer.
 
-    Raises `LedgerError` where numbers of these steps are erased or not here.
+    Args:
+        run: the recorded run.
+        other: the policy to simulate.
+        steps: steps to simulate.
+        recorded: the run's own policy.
+        planned: number of steps that progress is measured against.
+
+    Raises `LedgerError` where numbers of these steps are erased or missing.
     """
     classes, layers = run.genesis.classes, run.genesis.layers
     placed_layers = recorded_layers(layers, run.genesis.other_names)
-    now, then = (Admissions(each, classes=classes, layers=placed_layers) for each in (recorded, other))
+    now, then = (Admissions(policy, classes=classes, layers=placed_layers) for policy in (recorded, other))
     switched = {str(phase): phase.conditions for phase in phases(recorded.policy)}
-    found: dict[str, _Sums] = {}
+    phased: dict[str, _Sums] = {}
     for segment in run.segments(steps):
         for placed, numbers in read_numbers(run, segment).by_step():
             step = placed.entry
             if step.step not in steps:
                 continue
+            # Conditions that decisions had switched on stay on, as far as the other policy has them.
             progress, on = step.step / planned, switched.get(step.phase, frozenset())
             before = now.at(progress, on)
             was = before.weights
             table = then.at(progress, on & set(other.policy.conditions))
+            # Only classes in the batch make a layer unknown; where the weight was 0 there is nothing to scale.
             here = np.array(step.examples)[:, None] > 0
             scale = np.divide(table.weights, was, out=np.zeros_like(was), where=was > 0)
-            sums = found.setdefault(str(table.phase), _Sums(len(classes), len(layers)))
+            sums = phased.setdefault(str(table.phase), _Sums(len(classes), len(layers)))
             unknown = (was == 0) & (table.weights > 0) | _otherwise_divided(before, table)
             sums.add(numbers, scale, (here & unknown).any(0))
-    if not found:
+    if not phased:
         raise LedgerError(f"no numbers of the steps {steps.start}:{steps.stop} are on record")
     return tuple(
-        _outcome(phase, layer, at, sums, classes) for phase, sums in found.items() for at, layer in enumerate(layers)
+        _outcome(phase, layer, at, sums, classes) for phase, sums in phased.items() for at, layer in enumerate(layers)
     )
 
 
 def _otherwise_divided(was: Admission, then: Admission) -> NDArray[np.bool_]:
-    """Return where the examples of a class are told apart by one of the tables and not alike by the other, C L: their
-    parts of its gradient are not on record."""
-    found = np.zeros(was.weights.shape, np.bool_)
+    """Return where one table tells the examples of a class apart and the other does not do so alike, C L: the parts of
+    the class's gradient by example are not on record."""
+    divided = np.zeros(was.weights.shape, np.bool_)
     for place, path in enumerate(was.classes):
         one, other = was.by_example.get(path), then.by_example.get(path)
         if one is None and other is None:
             continue
-        differs = [(each.weights != each.weights[0]).any(0) for each in (one, other) if each is not None]
+        differs = [(banded.weights != banded.weights[0]).any(0) for banded in (one, other) if banded is not None]
         alike = one is not None and other is not None and one.bands == other.bands
         if not alike or one is None or other is None:
-            found[place] = np.any(differs, axis=0)
+            divided[place] = np.any(differs, axis=0)
             continue
-        # In proportion to what was: the whole is, too.
+        # With the same bands, weights in proportion scale every part alike, and so the class's whole gradient.
         then_scale = other.weights * was.weights[place]
-        found[place] = (then_scale != one.weights * then.weights[place]).any(0) & np.any(differs, axis=0)
-    return found
+        divided[place] = (then_scale != one.weights * then.weights[place]).any(0) & np.any(differs, axis=0)
+    return divided
 
 
 def _outcome(phase: str, layer: str, at: int, sums: _Sums, classes: tuple[str, ...]) -> Outcome:
+    # Sums of squares may come out slightly negative by rounding.
     before, after = max(float(sums.before[at]), 0.0), max(float(sums.after[at]), 0.0)
     return Outcome(
         phase=phase,
@@ -136,5 +146,5 @@ def _outcome(phase: str, layer: str, at: int, sums: _Sums, classes: tuple[str, .
 
 
 def _ratio(numerator: float, denominator: float) -> float | None:
-    found = numerator / denominator if denominator else math.nan
-    return found if math.isfinite(found) else None
+    ratio = numerator / denominator if denominator else math.nan
+    return ratio if math.isfinite(ratio) else None

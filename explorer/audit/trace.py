@@ -1,9 +1,9 @@
-"""Forensics: which classes took part in the updates of a layer in these steps, how strongly, and with which examples.
+"""Forensics: the classes that took part in the updates of a layer in some steps, their shares, and their examples.
 
-Which examples took part is exact, and so is which classes were admitted: both are in the ledger (`participants` lists
-the examples). How strongly they did comes from the spool, summed; the sums are recomputed from the blobs that the
-ledger names where these are few, or on request. A parameter is traced through its layer: numbers are recorded by layer,
-and the answer says what the numbers of a single parameter would take.
+Admitted classes and participating examples are exact: both are in the ledger (`participants` lists the examples).
+Shares are sums of the spool; they are recomputed from the blobs that the ledger names where the steps are few, or on
+request. A parameter is traced through its layer: numbers are recorded by layer, and the answer states the cost of
+replaying the numbers of a single parameter.
 """
 
 import math
@@ -38,9 +38,9 @@ from explorer.store.spool_reader import ALL, segment_sums
 # --- sums of the spool, recomputed from the ledger ---
 
 COLUMNS = ("steps", "examples", "share_num", "share_den", "update_num", "update_sq", "exact_num")
-OF_ONE = 2  # of these: what a class has by itself
+OF_ONE = 2  # the first of these need only the class itself
 TOLERANCE = 1e-6  # of the sum of absolute terms: the spool's terms are rounded to single precision
-MAX_DIFFERENCES = 20
+MAX_DIFFERENCES = 20  # that are listed
 
 Sums = dict[tuple[str, str], np.ndarray]  # by layer and class: the columns
 Spooled = dict[tuple[str, str], list[float]]
@@ -48,36 +48,37 @@ Spooled = dict[tuple[str, str], list[float]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """What came of holding sums against the ledger."""
+    """Result of comparing sums with the ledger."""
 
     segments: int  # recomputed
-    of: int  # segments that the steps lie in
+    of: int  # segments that have some of the steps
     differences: tuple[str, ...]  # the first ones
-    unread: tuple[str, ...]  # segments whose numbers are not all here, and why not
+    unread: tuple[str, ...]  # segments with missing numbers, and the reasons
     spooled: bool = True  # False: there is no spool, and sums come from the ledger itself
 
     @property
     def agrees(self) -> bool:
-        """Return whether everything that was recomputed came out the same."""
+        """Return whether all recomputed sums are equal."""
         return not self.differences
 
     def __str__(self) -> str:
         if not self.spooled:
-            return "there are no files beside it that they could be held against"
+            return "there is no spool to compare them with"
         if not self.segments:
-            return f"not held against the ledger: none of {self.of} segments was recomputed"
+            return f"not compared with the ledger: none of {self.of} segments was recomputed"
         if self.differences:
             return f"NOT what the ledger says: {self.differences[0]}"
         return f"recomputed from the ledger: {self.segments} of {self.of} segments, and equal"
 
 
 def unchecked(segments: int) -> Check:
-    """Nothing was recomputed, of so many segments."""
+    """Return the result where none of so many segments was recomputed."""
     return Check(segments=0, of=segments, differences=(), unread=())
 
 
 def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
-    """Recompute whole segments. Raises `LedgerError` for a damaged ledger, `StoreError` for a damaged spool."""
+    """Recompute the sums of whole segments. Raises `LedgerError` for a damaged ledger, `StoreError` for a damaged
+    spool."""
     if not (run.run / rundir.CONTRIBUTIONS).is_dir():
         return Check(segments=0, of=len(segments), differences=(), unread=(), spooled=False)
     differences: list[str] = []
@@ -91,7 +92,9 @@ def check_sums(run: RunLedger, segments: Sequence[Segment]) -> Check:
             continue
         totals, scales = _sums(run, segment)
         mine = spooled.get(segment.first, {})
-        if run.is_sealed(segment.state, "joint"):  # the spool has what one class made, and of no confidential one
+        # In a run with confidential classes the spool has only the columns that need a single class, and no rows of
+        # confidential classes: the rest is not compared.
+        if run.is_sealed(segment.state, "joint"):
             own = [key for key in totals if not run.is_sealed(segment.state, f"numbers/{key[1]}")]
             totals = {key: totals[key][:OF_ONE] for key in own}
             scales = {key: value[:OF_ONE] for key, value in scales.items()}
@@ -113,18 +116,19 @@ def _spooled(run: RunLedger, segments: Sequence[Segment]) -> dict[int, Spooled]:
     if not segments:
         return {}
     steps = range(segments[0].first, segments[-1].stop)
+    # A segment may be in several files of the spool: their sums add up.
     firsts = np.array([segment.first for segment in segments])
-    found: dict[int, Spooled] = {}
+    spooled: dict[int, Spooled] = {}
     for first, _, layer, class_, *totals in segment_sums(run.run, steps):
         segment = int(firsts[np.searchsorted(firsts, first, side="right") - 1])
         values = [math.nan if value is None else float(value) for value in totals]
-        held = found.setdefault(segment, {}).setdefault((layer, class_), [0.0] * len(COLUMNS))
-        found[segment][layer, class_] = [a + b for a, b in zip(held, values, strict=True)]
-    return found
+        held = spooled.setdefault(segment, {}).setdefault((layer, class_), [0.0] * len(COLUMNS))
+        spooled[segment][layer, class_] = [a + b for a, b in zip(held, values, strict=True)]
+    return spooled
 
 
 def _sums(run: RunLedger, segment: Segment) -> tuple[Sums, Sums]:
-    """The same from the ledger, and the sums of absolute terms."""
+    """Return the sums of a segment from the ledger, and the sums of the terms' absolute values."""
     classes, layers = run.genesis.classes, run.genesis.layers
     total = np.zeros((len(classes), len(layers), len(COLUMNS)))
     scale = np.zeros_like(total)
@@ -135,7 +139,7 @@ def _sums(run: RunLedger, segment: Segment) -> tuple[Sums, Sums]:
         examples = np.array([placed.entry.examples[index] for index in here], float)
         exact = np.full_like(shares, np.nan) if numbers.exact is None else numbers.exact
         terms = (1.0, examples[:, None], shares, whole, numbers.dots, numbers.updates, exact)
-        stacked = np.stack([np.broadcast_to(each, shares.shape) for each in terms], axis=-1).astype(np.float64)
+        stacked = np.stack([np.broadcast_to(term, shares.shape) for term in terms], axis=-1).astype(np.float64)
         total[here] += stacked
         scale[here] += np.abs(stacked)
         seen[here] = True
@@ -146,24 +150,25 @@ def _sums(run: RunLedger, segment: Segment) -> tuple[Sums, Sums]:
     )
 
 
-def _difference(expected: np.ndarray | None, found: list[float] | None, scale: np.ndarray | None) -> str | None:
-    """In words, the first column that differs."""
+def _difference(expected: np.ndarray | None, spooled: list[float] | None, scale: np.ndarray | None) -> str | None:
+    """Return the first column that differs, in words; None: all agree."""
     if expected is None or scale is None:
         return "in the spool, and not in the ledger"
-    if found is None:
+    if spooled is None:
         return "in the ledger, and not in the spool"
-    close = np.isclose(found, expected, rtol=0, atol=TOLERANCE * np.nan_to_num(scale) + 1e-30, equal_nan=True)
-    close |= ~np.isfinite(expected) & ~np.isfinite(found)
+    # Terms of both signs may cancel, so rounding errors are relative to the sum of absolute terms, not to the sum.
+    close = np.isclose(spooled, expected, rtol=0, atol=TOLERANCE * np.nan_to_num(scale) + 1e-30, equal_nan=True)
+    close |= ~np.isfinite(expected) & ~np.isfinite(spooled)
     if close.all():
         return None
     at = int(np.flatnonzero(~close)[0])
-    return f"{COLUMNS[at]} is {found[at]:.6g} in the spool, and {expected[at]:.6g} in the ledger"
+    return f"{COLUMNS[at]} is {spooled[at]:.6g} in the spool, and {expected[at]:.6g} in the ledger"
 
 
 # --- the answer ---
 
-RECOMPUTED = 1_000  # steps up to which sums are recomputed without being asked
-BINS = 10  # parts of the steps in which shares are shown
+RECOMPUTED = 1_000  # up to so many steps, sums are recomputed without a request
+BINS = 10  # parts of the steps for which shares are shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,16 +191,16 @@ class Participants:
     """The examples of one class that took part."""
 
     class_: str
-    steps: int  # in which any did
-    slots: int  # how often any did
+    steps: int  # in which any took part
+    slots: int  # in which they took part
     examples: tuple[int, ...]  # their rows in the tag table, ascending
-    sources: dict[str, int]  # where they came from, as the tag table says: how many of them, the most first
-    sealed: bool = False  # which of its examples were chosen is confidential and does not open: nothing is listed
+    sources: dict[str, int]  # source in the tag table -> number of these examples, the most first
+    sealed: bool = False  # the choice among its examples is confidential and does not open: nothing is listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterNote:
-    """What can be said of a parameter alone."""
+    """The layer of a parameter, and the cost of replaying its own numbers."""
 
     parameter: str
     layer: str
@@ -206,7 +211,7 @@ class ParameterNote:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trace:
-    """The answer. Classes, layers and steps are those of the question."""
+    """The answer to a question about some steps, by class and layer."""
 
     run: str
     steps: tuple[int, int]
@@ -218,8 +223,8 @@ class Trace:
     first_admitted: dict[str, int | None]  # by class, in the whole run: the first step in which a layer admits it
     separable: tuple[DepthProfile, ...]  # chi of the layers in question, each time it was measured
     check: Check  # how the sums were compared with the ledger
-    entries: tuple[int, int]  # of the ledger: the number of steps and of states behind these rows
-    participants: tuple[Participants, ...] | None = None  # by `with_examples`, which is not for very many steps
+    entries: tuple[int, int]  # of the ledger: numbers of steps and of states behind these rows
+    participants: tuple[Participants, ...] | None = None  # by `with_examples`, which is slow for very many steps
 
 
 def trace(
@@ -231,15 +236,25 @@ def trace(
     steps: range | None = None,
     check: bool = False,
 ) -> Trace:
-    """Trace one layer, one class or one parameter. Raises `LedgerError` for what the run does not have, and as reading
-    a damaged spool or ledger does."""
+    """Trace one layer, one class or one parameter.
+
+    Args:
+        run: the run.
+        layer, class_, parameter: name to trace; without any, all layers and classes.
+        steps: steps to trace; by default all on record.
+        check: recompute the sums from the ledger, however many steps there are.
+
+    Raises `LedgerError` for a name that the run does not have and for a damaged ledger, `StoreError` for a damaged
+    spool.
+    """
     steps = run.range_of(None, None) if steps is None else steps
     note = None if parameter is None else _parameter(run, parameter, steps)
     layer = note.layer if note else layer
     layers = [run.layer(layer)] if layer is not None else list(range(len(run.genesis.layers)))
     classes = [run.class_(class_)] if class_ is not None else list(range(len(run.genesis.classes)))
-    found = sums(run, steps, bins=BINS, layer=layer)
-    whole, parts = found.whole().shares(), found.shares()
+    # One query for both views: the parts over time add up to the whole.
+    summed = sums(run, steps, bins=BINS, layer=layer)
+    whole, parts = summed.whole().shares(), summed.shares()
     spans = run.spans(steps)
     few = check or sum(map(len, spans)) <= RECOMPUTED
     names = {run.genesis.layers[at] for at in layers}
@@ -254,7 +269,9 @@ def trace(
         edges=parts.edges,
         first_admitted={run.genesis.classes[at]: admitted[run.genesis.classes[at]] for at in classes},
         separable=tuple(
-            each for each in depth_profiles(run) if each.class_ == ALL and each.layer in names and each.chi is not None
+            profile
+            for profile in depth_profiles(run)
+            if profile.class_ == ALL and profile.layer in names and profile.chi is not None
         ),
         check=check_sums(run, list(run.segments(steps)))
         if few
@@ -278,7 +295,7 @@ def _row(run: RunLedger, whole: Shares, parts: Shares, place: int, at: int) -> R
 
 
 def _parameter(run: RunLedger, parameter: str, steps: range) -> ParameterNote:
-    """Return the layer of a parameter, and what it would take to know the parameter's own numbers."""
+    """Return the layer of a parameter, and the cost of replaying the parameter's own numbers."""
     layer = _layer_of(run, parameter)
     start = max(step for step in _kept(run) if step <= steps.start)
     seconds = _step_seconds(run)
@@ -292,23 +309,24 @@ def _parameter(run: RunLedger, parameter: str, steps: range) -> ParameterNote:
 
 
 def _layer_of(run: RunLedger, parameter: str) -> str:
-    """`mlp.up.weight` is of the layer `mlp.up`, `head.@region.down.weight` of the adapter `head@region`."""
+    """Return the layer of a parameter: `mlp.up` of `mlp.up.weight`, the adapter `head@region` of
+    `head.@region.down.weight`."""
     module, _, _ = parameter.rpartition(".")
     shared, adapter, inner = module.partition(f".{ADAPTER}")
     layer = f"{shared}{ADAPTER}{inner.partition('.')[0]}" if adapter else module
     if layer not in run.genesis.layers:
-        raise LedgerError(f"{unknown('parameter', parameter, (f'{each}.weight' for each in run.genesis.layers))}")
+        raise LedgerError(unknown("parameter", parameter, (f"{name}.weight" for name in run.genesis.layers)))
     return layer
 
 
 def _kept(run: RunLedger) -> list[int]:
-    """Return the steps at which a checkpoint is kept; at 0 there is the initial state."""
+    """Return the steps at which a checkpoint is kept, and 0 for the initial state, which needs none."""
     names = (path.stem.removeprefix("step-") for path in (run.run / rundir.KEPT).glob("step-*.json"))
     return [0, *(int(name) for name in names if name.isascii() and name.isdigit())]
 
 
 def _step_seconds(run: RunLedger) -> float | None:
-    """Return the time of a step, as the run's result says."""
+    """Return the mean step time in the run's result; None: not known."""
     path = run.run / rundir.RESULT
     if not path.exists():
         return None
@@ -322,15 +340,15 @@ def _number(value: float) -> float | None:
 
 # --- examples ---
 
-MAX_LOSSES = 2**24  # bytes of the losses that a choice was made by
+MAX_LOSSES = 2**24  # bytes of the losses behind a choice
 
 
 def with_examples(run: RunLedger, answer: Trace) -> Trace:
-    """Return the answer with the examples that took part. Raises as `participants` does."""
+    """Add the examples that took part to an answer. Raises the errors of `participants`."""
     classes = range(len(run.genesis.classes)) if answer.class_ is None else [run.class_(answer.class_)]
     layers = range(len(run.genesis.layers)) if answer.layer is None else [run.layer(answer.layer)]
-    found = participants(run, range(*answer.steps), classes=list(classes), layers=list(layers))
-    return replace(answer, participants=found)
+    those = participants(run, range(*answer.steps), classes=list(classes), layers=list(layers))
+    return replace(answer, participants=those)
 
 
 def participants(
@@ -338,8 +356,9 @@ def participants(
 ) -> tuple[Participants, ...]:
     """List the examples of these classes that moved any of these layers in these steps.
 
-    Raises `LedgerError` where the ledger does not say so any more, and where its slots do not lead to its roots.
+    Raises `LedgerError` where the ledger's slots or choices are missing, and where its slots do not lead to its roots.
     """
+    # Rows of the tag table: their class, their leaf, and whether the plan leaves them out.
     tags = read_verified_tags(run.run, run.genesis, read_basis(run.run, run.genesis))
     kinds, leaves = class_of_rows(run, tags), leaves_of(run, tags)
     absent = absent_rows(run, tags)
@@ -347,14 +366,17 @@ def participants(
     for (step, index), why in missing.items():
         if why is Missing.NOT_HERE and index in classes:
             path = run.genesis.classes[index]
-            raise LedgerError(f"step {step}: which examples of {path} were chosen is not here any more")
+            raise LedgerError(f"step {step}: the choice among the examples of {path} is missing")
     sealed = {index for (_, index), why in missing.items() if why is Missing.SEALED}
-    found: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
+
+    # Step by step: the rows in its slots, less those left out and those not chosen. Slots are checked against the root
+    # in the step's entry, so the list is as trustworthy as the ledger.
+    taken: dict[int, list[NDArray[np.int64]]] = {index: [] for index in classes}
     for segment in run.segments(steps):
         numbers = read_numbers(run, segment)
         rows = read_rows(run, segment, numbers.steps)
         if rows is None:
-            raise LedgerError(f"steps {segment.first} to {segment.stop - 1}: which examples they had is not here")
+            raise LedgerError(f"steps {segment.first} to {segment.stop - 1}: the list of their examples is missing")
         moved = {index: moved_in(run, segment, numbers, in_force, index, layers) for index in classes}
         for placed, mine in zip(numbers.steps, rows, strict=True):
             step = placed.entry
@@ -368,41 +390,47 @@ def participants(
                     places = chosen.get((step.step, index), np.arange(len(here)))
                     if len(places) and places[-1] >= len(here):
                         raise LedgerError(f"entry {placed.index}: more losses than examples to choose from")
-                    found[index].append(here[places])
+                    taken[index].append(here[places])
+
+    # Sources are read in one pass over the table, for the rows that took part.
     sources = _sources(
-        run.run / rundir.GOVERNANCE / TABLE_FILE, {row for each in found.values() for r in each for row in r}
+        run.run / rundir.GOVERNANCE / TABLE_FILE,
+        {row for batches in taken.values() for batch in batches for row in batch},
     )
     return tuple(
-        _sealed(run.genesis.classes[index]) if index in sealed else _summed(run.genesis.classes[index], each, sources)
-        for index, each in found.items()
+        _sealed(run.genesis.classes[index])
+        if index in sealed
+        else _summed(run.genesis.classes[index], batches, sources)
+        for index, batches in taken.items()
     )
 
 
 def absent_rows(run: RunLedger, tags: VerifiedTags) -> NDArray[np.bool_]:
-    """Of every row whether the run's plan leaves it out: its slots stay, and are empty. Where the plan that the genesis
-    names is not here, none is: every slot then counts, and never too few."""
+    """Return for every row whether the run's plan leaves it out; the slots of such rows stay, and are empty."""
+    # Without the plan that the genesis names no row counts as left out: the counts are then too high, never too low.
     plan, absent = recorded_plan(run), Absent()
     if plan is not None and ROUTING in plan.methods:
-        found = left_out(plan)
-        absent = Absent(classes=found.classes, authorities=found.authorities, records=found.records)
+        out = left_out(plan)
+        absent = Absent(classes=out.classes, authorities=out.authorities, records=out.records)
     return absent.examples(tags, count=len(class_of_rows(run, tags)))
 
 
 def chosen_places(
     run: RunLedger, steps: range, layers: Sequence[int]
 ) -> tuple[dict[tuple[int, int], NDArray[np.int64]], dict[tuple[int, int], Missing]]:
-    """Return the places among a class's examples of a step that a decision chose to train, where one did, by step and
-    class; and why, where that cannot be read.
+    """Return the places of the chosen examples among a class's examples in a step, by step and class, and the reasons
+    why other choices cannot be read. Steps without a choice are in neither.
 
-    The decision has their losses, in the order of the slots: the largest trained, so large a share of them as it says.
-    Where the policy tells examples apart it has the passes that they were in, each with its layers; what is chosen by
-    losses as well is in no pass.
+    A selection by losses records the losses in the order of the slots; the largest trained, in the share that it
+    states. Where the policy tells examples apart, the decision records their passes, each with its layers; examples
+    that a selection by losses dropped are then in no pass.
     """
+    # Decisions are between the entries of the steps that they precede.
     outline = run.outline
     last = outline.steps[steps.stop - 1]
     first = outline.steps[steps.start - 1] if steps.start else 0
-    indices = [each for each in outline.decisions if first < each < last and each not in outline.superseded]
-    found: dict[tuple[int, int], NDArray[np.int64]] = {}
+    indices = [index for index in outline.decisions if first < index < last and index not in outline.superseded]
+    chosen: dict[tuple[int, int], NDArray[np.int64]] = {}
     missing: dict[tuple[int, int], Missing] = {}
     for placed in run.read(indices, Decision):
         decision = placed.entry
@@ -411,12 +439,13 @@ def chosen_places(
             if isinstance(content, Missing):
                 missing[decision.step, run.class_(path)] = content
             elif decision.rule == RULE:
-                chosen = decode_chosen(content, layers=len(run.genesis.layers))
-                found[decision.step, run.class_(path)] = np.flatnonzero(chosen.reached(list(layers)))
+                passes = decode_chosen(content, layers=len(run.genesis.layers))
+                chosen[decision.step, run.class_(path)] = np.flatnonzero(passes.reached(list(layers)))
             else:
+                # Passes, which respect both choices, take precedence over losses.
                 places = _hardest(decision, content, f"entry {placed.index}")
-                found.setdefault((decision.step, run.class_(path)), places)
-    return found, missing
+                chosen.setdefault((decision.step, run.class_(path)), places)
+    return chosen, missing
 
 
 def _sealed(path: str) -> Participants:
@@ -424,7 +453,7 @@ def _sealed(path: str) -> Participants:
 
 
 def _hardest(decision: Decision, content: bytes, where: str) -> NDArray[np.int64]:
-    """Return the places of the largest losses, ascending; of equals the first, and NaN is the largest."""
+    """Return the places of the largest losses, ascending. Ties go to the first, and NaN counts as the largest."""
     try:
         losses = np.nan_to_num(np.frombuffer(content, "<f4"), nan=np.inf)
         count = max(1, math.ceil(read_float(decision.parameters["keep"]) * len(losses)))
@@ -441,13 +470,21 @@ def moved_in(
     index: int,
     layers: Sequence[int],
 ) -> set[int]:
-    """Return the steps in which a class moved one of the layers: by its weights there or, where these are not here, by
-    what it was admitted to."""
+    """Return the steps in which a class moved one of the layers.
+
+    Args:
+        run, segment, numbers: the segment and its numbers.
+        in_force: all tables of the run.
+        index: of the class.
+        layers: indices of the layers.
+    """
+    # By its weights there, if they can be read or the class has none.
     mine = numbers.of_class(index)
     if mine or not any(placed.entry.numbers[index] for placed in numbers.steps):
         moved = {step for step, columns in mine.items() if columns[layers, 0].any()}
         if moved or any(placed.entry.joint is not None for placed in numbers.steps):
             return moved
+    # Otherwise by admission, which can only list too many steps.
     return {
         step
         for table in in_force
@@ -464,7 +501,7 @@ def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -
         counts[sources.get(row, "")] = counts.get(sources.get(row, ""), 0) + 1
     return Participants(
         class_=path,
-        steps=sum(len(each) > 0 for each in rows),
+        steps=sum(len(batch) > 0 for batch in rows),
         slots=len(every),
         examples=tuple(examples),
         sources=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
@@ -472,12 +509,12 @@ def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -
 
 
 def _sources(table: Path, rows: set[int]) -> dict[int, str]:
-    """Return where these rows came from."""
-    found: dict[int, str] = {}
+    """Return the sources of these rows, by row."""
+    sources: dict[int, str] = {}
     wanted = np.array(sorted(rows), np.int64)
     with TagFile(table) as file:
         for batch in file.batches():
             here = wanted[(wanted >= batch.first) & (wanted < batch.first + len(batch.sources.index))]
             index = batch.sources.index[here - batch.first]
-            found |= {row: batch.sources.values[at] for row, at in zip(here.tolist(), index.tolist(), strict=True)}
-    return found
+            sources |= {row: batch.sources.values[at] for row, at in zip(here.tolist(), index.tolist(), strict=True)}
+    return sources

@@ -1,15 +1,15 @@
-"""How much of whose data trained what in a run, counted from its ledger: the numbers of a statement of use.
+"""Counts of each party's data in a run, from its ledger: the numbers of a statement of use.
 
 An example counts each time that it was in a batch and trained: its class moved a layer in that step, and no decision
-left the example out. Whose it is, its row of the tag table says: its class, the authority that vouches for it, or its
-source. Which rows were in which step is exact, and compared with the root in the step's entry.
+left the example out. Its row of the tag table tells the party that it belongs to: its class, the authority that vouches
+for it, or its source. The rows of each step are exact, and compared with the root in the step's entry.
 
-A class's share of the summed gradient is recorded by class. Where a class has examples of several parties in a step,
-each one gets the part that its examples are of them: an estimate, and its steps are counted as such.
+Shares of the summed gradient are recorded by class. Where a class has examples of several parties in a step, its share
+is divided by their numbers of examples: an estimate, and its steps are counted as such.
 
-Nothing is said that the ledger keeps sealed. In a run with a confidential class the numbers over several classes are
-sealed, and with them every share; how many examples there were stays readable (`explorer.provenance.policy`). What
-cannot be told is in the gaps of the run, and never left out of a sum without a word.
+Sealed numbers are not used. In a run with a confidential class the numbers over several classes are sealed, and with
+them every share; numbers of examples stay readable (`explorer.provenance.policy`). The gaps of a run list everything
+that is unknown; no sum leaves something out without a gap.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from explorer.audit.trace import absent_rows, chosen_places, moved_in
 from explorer.audit.typed import class_of_rows, leaves_of
 from explorer.audit.withheld import Withheld, read_withheld
 from explorer.entries.kinds import Step
-from explorer.entries.numbers import StepNumbers, share_terms
+from explorer.entries.numbers import share_terms
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError
 from explorer.provenance.tag_attestation import VerifiedTags
@@ -40,14 +40,14 @@ from explorer.runlog.run_keys import NoKeys
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_numbers, read_rows
 
-CONTEXT = "context"  # the parameter of a dataset of text: how many tokens an example has
-SIMULATED = "simulated"  # the branch of classes that were cut for demonstration
-STEP = b'"kind":"step"'  # in canonical JSON this can be nothing but an entry's own key
+CONTEXT = "context"  # parameter of a dataset of text: the number of tokens in an example
+SIMULATED = "simulated"  # branch of classes that were cut for demonstration
+STEP = b'"kind":"step"'  # in canonical JSON this can only be an entry's own key
 
 
 @dataclass(kw_only=True, slots=True)
 class PartyCount:
-    """One party's numbers in one run, while they are counted."""
+    """Running counts of one party in one run."""
 
     first: int | None = None  # entries
     last: int | None = None
@@ -64,16 +64,16 @@ class PartyCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counted:
-    """What a run comes to. Parties are in the order of their names."""
+    """Counts of a run."""
 
-    parties: dict[str, PartyCount]
+    parties: dict[str, PartyCount]  # by name
     outcome: Literal["finished", "stopped", "unfinished"]
-    steps: int  # done here, those that this run continues left out
+    steps: int  # of this run, without those of a run that it continues
     counted: int
     shared: int
     scale: float  # denominator of every share
     superseded: int
-    untold_superseded: frozenset[str]  # parties of which it cannot be told what superseded steps used
+    untold_superseded: frozenset[str]  # parties whose use in superseded steps is unknown
     slots: int
     quarantined: int
     absent: int
@@ -83,29 +83,41 @@ class Counted:
     gaps: tuple[Gap, ...]
 
     def share_of(self, party: str) -> float | None:
-        """Of the gradient of the steps that shares are told over; None: of no step, or there was no gradient."""
+        """Return the party's share of the gradient, over the steps with known shares; None: no such step, or no
+        gradient."""
         return self.parties[party].share / self.scale if self.shared and self.scale > 0 else None
 
     def superseded_of(self, party: str) -> Superseded | None:
-        """None: it cannot be told."""
-        found = self.parties[party]
+        """Return the party's use in superseded steps; None: unknown."""
+        count = self.parties[party]
         if party in self.untold_superseded:
             return None
-        return Superseded(steps=found.superseded_steps, examples=found.superseded_examples)
+        return Superseded(steps=count.superseded_steps, examples=count.superseded_examples)
 
 
 def count_usage(
     run: RunLedger, *, by: By, trust: Trust | None, now: int, entries: range | None = None, covered: int | None = None
 ) -> Counted:
-    """Count a run. `entries`: those of the period, all without one; `covered`: how many are cosigned, where a
-    period is asked for. Raises `LedgerError` for a damaged ledger and for a run without provenance, and
-    `ProvenanceError` for documents that are not believed."""
+    """Count the use of each party's data in a run.
+
+    Args:
+        run: the run.
+        by: kind of party: class, authority or source.
+        trust: trust file of the caller; without one the run's own copy is used.
+        now: time for which signatures are judged, in seconds since 1970.
+        entries: ledger entries of the period; None: all.
+        covered: number of entries that are cosigned, where there is a period.
+
+    Raises `LedgerError` for a damaged ledger and for a run without provenance, and `ProvenanceError` for documents that
+    are not believed.
+    """
+    # Without keys: a statement for strangers must not rest on numbers that they could not check.
     withheld = read_withheld(run.ledger, trust=trust, now=now)
     return _Counting(run.reading_with(NoKeys()), by, trust, withheld, entries, covered).done()
 
 
 class _Counting:
-    """One pass over a run, a segment at a time."""
+    """A count in one pass over a run, a segment at a time."""
 
     def __init__(
         self,
@@ -137,6 +149,7 @@ class _Counting:
         self.chosen, self.missing = chosen_places(run, steps, every) if len(steps) else ({}, {})
 
     def done(self) -> Counted:
+        """Count all steps: those closed by a state, those after the last state, and superseded ones."""
         run, wanted = self.run, frozenset(self.counted)
         closed = run.begins
         for segment in run.segments():
@@ -185,13 +198,17 @@ class _Counting:
         step = placed.entry
         if slots_root(rows, self.leaves).hex() != step.slots:
             raise LedgerError(f"entry {placed.index}: the examples of step {step.step} do not lead to its root")
+
+        # Slots that train nothing whatever the policy says: in quarantine, or left out by the plan.
         kinds, absent = self.kinds[rows], self.absent[rows]
         classes = len(self.run.genesis.classes)
         self.totals["slots"] += len(rows)
         self.totals["quarantined"] += int((kinds == classes).sum())
         self.totals["absent"] += int((absent & (kinds < classes)).sum())
+
+        # Each class: its examples trained, were denied, or that is unclear because the choice cannot be read.
         used: dict[str, int] = {}  # examples that trained, by party
-        split: set[str] = set()
+        split: set[str] = set()  # parties with a part of a class's share: an estimate
         for index in np.unique(kinds[(kinds < classes) & ~absent]).tolist():
             here = rows[(kinds == index) & ~absent]
             layers, denied = trained.layers(placed, index), here
@@ -213,6 +230,8 @@ class _Counting:
                         split |= {name} if count < len(places) else set()
             for name, count in self._owners(denied):
                 self.parties[name].denied += count
+
+        # A party's step counts once, however many classes its examples are of.
         for name, count in used.items():
             mine = self.parties[name]
             mine.first = placed.index if mine.first is None else mine.first
@@ -222,7 +241,7 @@ class _Counting:
             mine.apportioned += name in split
 
     def _shares(self, numbers: SegmentNumbers, wanted: frozenset[int]) -> dict[int, dict[int, float]]:
-        """By step and class, numerators of the share over all layers, of the steps of which they are told."""
+        """Return the numerators of shares over all layers, by step and class, for steps where they are known."""
         mine = [placed for placed in numbers.steps if placed.entry.step in wanted]
         measured = [placed for placed in mine if placed.entry.joint is not None]
         if missing := len(mine) - len(measured):
@@ -232,23 +251,22 @@ class _Counting:
         if numbers.missing:
             self.gaps["share", self._why(numbers.missing)] += len(measured)
             return {}
-        found: dict[int, dict[int, float]] = {}
+        numerators: dict[int, dict[int, float]] = {}
         for placed, step in numbers.by_step():
-            if placed.entry.step in wanted:
-                self._share(placed.entry.step, step, found)
-        return found
-
-    def _share(self, step: int, numbers: StepNumbers, found: dict[int, dict[int, float]]) -> None:
-        shares, whole = share_terms(numbers.gram)
-        if not (np.isfinite(shares).all() and np.isfinite(whole).all()):
-            self.gaps["share", Untold.NOT_FINITE] += 1
-            return
-        self.totals["shared"] += 1
-        self.scale += float(whole.sum())
-        found[step] = dict(zip(numbers.classes, shares.sum(axis=1).tolist(), strict=True))
+            if placed.entry.step not in wanted:
+                continue
+            shares, whole = share_terms(step.gram)
+            if not (np.isfinite(shares).all() and np.isfinite(whole).all()):
+                self.gaps["share", Untold.NOT_FINITE] += 1
+                continue
+            self.totals["shared"] += 1
+            self.scale += float(whole.sum())
+            numerators[placed.entry.step] = dict(zip(step.classes, shares.sum(axis=1).tolist(), strict=True))
+        return numerators
 
     def _without_rows(self, placed: Placed[Step], why: Untold) -> None:
-        """A step of which its entry alone is here: how many examples of each class it had, and not whose they were."""
+        """Count a step with nothing but its entry, which has the number of examples of each class and not their
+        parties."""
         step = placed.entry
         self.totals["slots"] += sum(step.examples) + step.quarantined
         self.totals["quarantined"] += step.quarantined
@@ -256,14 +274,15 @@ class _Counting:
         self.gaps["examples", why] += 1
 
     def _open(self, steps: Sequence[int]) -> None:
-        """Steps behind the last state: their numbers and slots are on no record."""
+        """Count steps after the last state: their numbers and slots are on no record."""
         for placed in self.run.read([self.run.outline.steps[step] for step in steps], Step):
             self._without_rows(placed, Untold.NOT_CLOSED)
             self.gaps["share", Untold.NOT_CLOSED] += 1
 
     def _superseded(self) -> frozenset[str]:
-        """Count the steps that were executed again. Their slots may be gone, so that a class says whose they were only
-        where all of it is one party's. Returns the parties of which it cannot be told."""
+        """Count the superseded steps; return the parties whose use in them is unknown."""
+        # Their slots may be gone. Their entries count examples by class, which tells the party only where all examples
+        # of the class are one party's.
         latest = frozenset(self.run.outline.steps)
         leaves = enumerate(self.run.ledger.entries())
         again = [at for at, leaf in leaves if STEP in leaf and at not in latest and at in self.inside]
@@ -291,22 +310,22 @@ class _Counting:
         return frozenset(untold)
 
     def _why(self, missing: Mapping[str, Missing]) -> Untold:
-        """Return why what is in these blobs cannot be told: that some are missing without a reason is said before all
-        else."""
+        """Return the reason why these blobs cannot be read."""
+        # The gravest reason wins: missing without an erasure on record, then erased, then sealed.
         gone = [name for name, why in missing.items() if why is not Missing.SEALED]
         if not all(self.withheld.entries(name) for name in gone):
             return Untold.NOT_HERE
         return Untold.ERASED if gone else Untold.SEALED
 
     def _owners(self, rows: NDArray[np.int64]) -> list[tuple[str, int]]:
-        """Return whose rows these are, and how many of each."""
-        found = np.unique(self.party[rows], return_counts=True)
-        return [(self.names[at], count) for at, count in zip(*(each.tolist() for each in found), strict=True)]
+        """Return the parties of these rows, each with its number of rows."""
+        parties, counts = np.unique(self.party[rows], return_counts=True)
+        return [(self.names[at], count) for at, count in zip(parties.tolist(), counts.tolist(), strict=True)]
 
 
 class _Trained:
-    """Which layers the classes trained in the steps of a segment: by their weights where these are here, else by what
-    they were admitted to. A layer that the step did not update was trained by no class."""
+    """The layers that classes trained in the steps of a segment: by their weights where these can be read, else by
+    admission. A layer that the step did not update was trained by no class."""
 
     def __init__(self, run: RunLedger, segment: Segment, numbers: SegmentNumbers, in_force: Sequence[InForce]) -> None:
         self._run, self._segment, self._numbers, self._in_force = run, segment, numbers, in_force
@@ -314,7 +333,7 @@ class _Trained:
         self._weights: dict[int, dict[int, NDArray[np.float32]]] = {}
 
     def layers(self, placed: Placed[Step], index: int) -> set[int]:
-        """Of one class in one step, by number."""
+        """Return the layers that one class trained in one step, by index."""
         step = placed.entry.step
         if index not in self._moved:
             every = list(range(len(self._run.genesis.layers)))
@@ -326,7 +345,7 @@ class _Trained:
         if weights is not None:
             trained = weights[:, 0] > 0
         else:
-            table = next((each.weights for each in self._in_force if each.first <= step < each.stop), None)
+            table = next((table.weights for table in self._in_force if table.first <= step < table.stop), None)
             trained = np.ones(len(self._run.genesis.layers), bool) if table is None else table[index] > 0
         updated = np.frombuffer(placed.entry.updated.encode(), np.uint8) == ord("1")
         return set(np.flatnonzero(trained & updated).tolist())
@@ -335,7 +354,7 @@ class _Trained:
 def _parties(
     run: RunLedger, by: By, tags: VerifiedTags, kinds: NDArray[np.int64]
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the parties, by name, and the number of that of each row; rows without a valid tag have no party, -1."""
+    """Return the parties, sorted by name, and the index of each row's party; -1 for rows without a valid tag."""
     classes = run.genesis.classes
     rows = len(tags.tags)
     if by is By.CLASS:
@@ -344,30 +363,31 @@ def _parties(
         numbers, names = tags.tags.authorities.astype(np.int64), tags.table.authorities
     else:
         numbers, names = _sources(run, rows)
+    # Every class of the run is a party, also one without examples; authorities and sources only with examples.
     mine = kinds[:rows] < len(classes)
     kept = [*range(len(names))] if by is By.CLASS else np.unique(numbers[mine]).tolist()
     ordered = sorted(kept, key=lambda at: names[at])
     places = np.full(len(names) + 1, -1, np.int64)
     places[ordered] = np.arange(len(ordered))
-    found = np.full(len(kinds), -1, np.int64)
-    found[:rows][mine] = places[numbers[mine]]
-    return tuple(names[at] for at in ordered), found
+    parties = np.full(len(kinds), -1, np.int64)
+    parties[:rows][mine] = places[numbers[mine]]
+    return tuple(names[at] for at in ordered), parties
 
 
 def _sources(run: RunLedger, rows: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the number of each row's source, and the sources."""
+    """Return the index of each row's source, and the sources."""
     numbers: dict[str, int] = {}
-    found = np.zeros(rows, np.int64)
+    indices = np.zeros(rows, np.int64)
     with TagFile(run.run / rundir.GOVERNANCE / TABLE_FILE) as file:
         for batch in file.batches():
             here = np.array([numbers.setdefault(name, len(numbers)) for name in batch.sources.values], np.int64)
-            found[batch.first : batch.first + len(batch.sources.index)] = here[batch.sources.index]
-    return found, tuple(numbers)
+            indices[batch.first : batch.first + len(batch.sources.index)] = here[batch.sources.index]
+    return indices, tuple(numbers)
 
 
 def _tokens(run: RunLedger) -> int | None:
-    """Return how many tokens an example has, by the recipe that the genesis names; None where that is not here, or no
-    text."""
+    """Return the number of tokens of an example, by the recipe that the genesis names; None: the recipe is missing, or
+    its data is no text."""
     plan = recorded_plan(run)
     match None if plan is None else plan.identity:
         case {"recipe": {"task": {"dataset": {**dataset}}}} if len(dataset) == 1:

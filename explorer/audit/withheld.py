@@ -1,10 +1,10 @@
-"""What of a run's numbers cannot be looked at: erased, and an entry of the project's ledger says so; or sealed.
+"""The numbers of a run that cannot be read: erased with an entry in the project's ledger, or sealed.
 
 Numbers count as erased where an entry about this very ledger names their class: an `erasure`, or a `deletion`, which
-lists them as to be destroyed. Those over several classes go with any class. The entry has to be in a project's ledger
-that the caller believes as much as the run's. Blobs that are gone without such an entry were withheld, or lost, and
-contradict the record: otherwise the numbers that convict a run could be dropped and called erased. Sealed numbers are
-here, and the reader has no key.
+lists them for destruction. Numbers over several classes go with any class. The entry has to be in a project's ledger
+that the caller believes as much as the run's. Blobs that are gone without such an entry were withheld or lost, and
+contradict the record: otherwise the numbers that convict a run could be dropped and called erased. Sealed numbers
+exist, but the reader has no key.
 """
 
 from collections.abc import Mapping
@@ -25,29 +25,31 @@ from explorer.runlog.run_ledger import Missing, class_of
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Withheld:
-    """What may be missing of a run's numbers, and why."""
+    """The numbers of a run that may be missing, with the reasons."""
 
-    erased: Mapping[str, tuple[int, ...]]  # class -> the entries of the project's ledger that say so
-    without: str  # why what is not in there counts as no erasure
-    confidential: frozenset[str] = frozenset()  # classes that the policy has sealed
+    erased: Mapping[str, tuple[int, ...]]  # class -> entries of the project's ledger that record it
+    without: str  # the reason why any other missing blob does not count as erased
+    confidential: frozenset[str] = frozenset()  # classes that the policy seals
 
     def entries(self, name: str) -> tuple[int, ...]:
-        """Return the entries that say that a blob of this name was erased; none: no entry does."""
+        """Return the entries by which a blob of this name was erased; empty: none."""
+        # Numbers over several classes go with the first class: it could be computed from them.
         of = class_of(name)
         if of == JOINT:
             return tuple(sorted({index for entries in self.erased.values() for index in entries}))
         return self.erased.get(of, ()) if of is not None else ()
 
     def words(self, name: str) -> str:
-        """In words: "erased: entry 3 of the project's ledger", or why it does not count as erased."""
-        found = self.entries(name)
-        if not found:
+        """Return the reason: "erased: entry 3 of the project's ledger", or why the blob does not count as erased."""
+        entries = self.entries(name)
+        if not entries:
             return NoErasures(without=self.without).words(name)
-        which = f"entry {found[0]}" if len(found) == 1 else f"entries {', '.join(map(str, found))}"
+        which = f"entry {entries[0]}" if len(entries) == 1 else f"entries {', '.join(map(str, entries))}"
         return f"erased: {which} of the project's ledger"
 
     def tell(self, judgement: Judgement, name: str, why: Missing) -> None:
-        """Say why a blob cannot be looked at. That one is missing without a reason is for another condition to find."""
+        """Add to a judgement why a blob cannot be read. A blob that is missing without a reason is only a gap here: the
+        condition that requires it reports the contradiction."""
         of = class_of(name)
         if why is Missing.SEALED:
             classes = sorted(self.confidential) if of == JOINT else [of or JOINT]
@@ -60,17 +62,21 @@ class Withheld:
 
 
 def read_withheld(ledger: LedgerDirectory, *, trust: Trust | None, now: int) -> Withheld:
-    """Return what the project's ledger says was erased of a run with this ledger; nothing where it is not believed.
-    Without a trust file nobody is, and its entries are taken as they are, as those of the run are."""
+    """Read the erasures of this run from the project's ledger; without effect where that ledger is not believed.
+
+    Without a trust file no signer is believed, and its entries count as they are, like those of the run.
+    """
+    # Only entries about exactly this ledger count: those of an earlier checkpoint do not excuse later blobs.
     runs, head = runs_of(ledger.path.parent), ledger.checkpoint()
     mine = LedgerState(origin=head.origin, size=head.size, root=head.root.hex())
     if not (runs / AUDIT / CHECKPOINT).exists():
         return Withheld(erased={}, without=f"{WITHOUT}: there is none in {runs / AUDIT}")
     erased: dict[str, tuple[int, ...]] = {}
     try:
-        for each in read_project(runs):
-            if isinstance(each.entry, Erasure | Deletion) and each.entry.ledger == mine:
-                erased |= {path: (*erased.get(path, ()), each.index) for path in each.entry.classes}
+        for placed in read_project(runs):
+            if isinstance(placed.entry, Erasure | Deletion) and placed.entry.ledger == mine:
+                erased |= {path: (*erased.get(path, ()), placed.index) for path in placed.entry.classes}
+        # Verifying the project's ledger is slow, and pointless while it excuses nothing.
         badge = project_badge(runs, trust=trust, now=now) if erased and trust is not None else None
     except ExplorerError as error:
         return Withheld(erased={}, without=f"{WITHOUT}: it cannot be read: {error}")

@@ -93,7 +93,7 @@ def test_without_secrets_commitments_stay_closed(run: Path) -> None:
     (run / rundir.SECRETS).unlink()
     found = judged(run)
     assert found.conforms
-    assert found.conditions[2].notes == ("commitments were not opened: the secrets of the classes are not here",)
+    assert found.conditions[2].notes == ("commitments were not opened: the secrets of the classes are missing",)
 
 
 def test_numbers_that_are_gone_without_an_entry_contradict(run: Path) -> None:
@@ -310,7 +310,7 @@ def test_examples_counted_as_another_class(run: Path) -> None:
 
     sign_again(run, lie)
     names, first = broken(run)
-    assert names == ["typed"] and first == "step 3: open: counted otherwise than its examples are tagged"
+    assert names == ["typed"] and first == "step 3: open: the count of examples differs from their tags"
 
 
 def with_rows(run: Path, rows: np.ndarray, *, root: bool) -> None:
@@ -387,7 +387,7 @@ def test_slots_that_are_gone(run: Path) -> None:
     (segment, *_) = RunLedger(run).segments()
     nameless = {name: each for name, each in segment.state.entry.blobs.items() if name != "slots"}
     sign_again(run, lambda i, e: replace(e, blobs=nameless) if i == segment.state.index else e)
-    assert broken(run) == (["typed"], "steps 0 to 4: which examples they had is not here")
+    assert broken(run) == (["typed"], "steps 0 to 4: the list of their examples is missing")
 
 
 # What cannot be reconstructed.

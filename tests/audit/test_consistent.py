@@ -295,7 +295,7 @@ def test_a_run_that_goes_on_from_another_names_the_one_in_its_origin(tmp_path: P
     assert not parents(), "no statement is left that there was a parent"
     with_parent = deleted_runs.replayed(deleted_runs.write_old(tmp_path / "other", runs.USUAL))
     (with_parent / rundir.ORIGIN).unlink()
-    assert any("what was left out, is not here" in each.message for each in judged(with_parent).conditions[3].untold)
+    assert any("what was left out, is missing" in each.message for each in judged(with_parent).conditions[3].untold)
 
 
 # What was executed again.
@@ -313,7 +313,7 @@ def test_what_was_executed_again_conforms_where_both_executions_do(run: Path) ->
     [
         ({"updated": "0111"}, "took a gradient, and says that it was not updated"),
         ({"weights": RANDOM}, "the weights in force are not those of the signed policy"),
-        ({"quarantined": 0, "examples": (8, 0, 0)}, "counted otherwise than its examples are tagged"),
+        ({"quarantined": 0, "examples": (8, 0, 0)}, "the count of examples differs from their tags"),
         ({"slots": RANDOM}, "the tags of its examples do not lead to the root"),
         ({"numbers": (None, RANDOM, RANDOM)}, "of 160 bytes, at most 128"),
     ],

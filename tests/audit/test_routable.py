@@ -104,7 +104,7 @@ def test_without_keys_it_cannot_be_told_and_what_stays_sealed_is_said(sealed: Pa
         (Cause.SEALED, "joint: sealed: needs a grant", (NEWS,)),
     }
     closed = (f"numbers/{NEWS}", "joint", f"evidence/{NEWS}")
-    assert reconstructible.notes == ("commitments were not opened: the secrets of the classes are not here",)
+    assert reconstructible.notes == ("commitments were not opened: the secrets of the classes are missing",)
     assert sorted(each.message for each in reconstructible.untold) == sorted(
         f"{name}: sealed: needs a grant" for name in closed
     )

@@ -89,7 +89,7 @@ def test_shares_over_time_and_of_the_update(run: Path) -> None:
 def test_many_steps_are_not_recomputed_unasked(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECOMPUTED", 4)
     found = trace(RunLedger(run), layer="head")
-    assert str(found.check) == "not held against the ledger: none of 3 segments was recomputed"
+    assert str(found.check) == "not compared with the ledger: none of 3 segments was recomputed"
     assert trace(RunLedger(run), layer="head", check=True).check.segments == 3
 
 

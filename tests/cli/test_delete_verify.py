@@ -129,7 +129,7 @@ def test_what_does_not_hold_is_not(made: Deletion, tmp_path: Path) -> None:
 def test_what_is_not_here_is_not_called_deleted_either(made: Deletion, tmp_path: Path) -> None:
     (made.new / rundir.RUN).unlink()
     said = refused(*written(tmp_path, made))
-    assert "NOT LOOKED AT the same plan" in said and "there is no run.json" in said
+    assert "NOT LOOKED AT the same plan" in said and "there is neither run.json" in said
 
 
 def test_for_programs(made: Deletion, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_records_take_their_list(tmp_path: Path) -> None:
     old = deleted_runs.write_old(tmp_path / "runs", USUAL)
     target = Target(records=(5, 8))
     made = certified(old, deleted_runs.replayed(old, target=target, begins=0, without=()), expires=FAR)
-    assert "the list that opens the commitment is not here" in refused(*written(tmp_path, made))
+    assert "the list that opens the commitment is missing" in refused(*written(tmp_path, made))
     done = explorer(*written(tmp_path, made), "--records", made.new / RECORDS_FILE)
     assert done.returncode == 0 and "2 records: deleted" in done.stdout
 

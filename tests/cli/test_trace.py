@@ -145,7 +145,7 @@ def test_conform(place: Path, copy: Path) -> None:
     done = explorer("conform", "run", "--trust", "trust.json", cwd=copy)
     assert done.returncode == 1
     assert "typed            DOES NOT HOLD" in done.stderr
-    assert "step 4: quarantine: counted otherwise than its examples are tagged" in done.stderr
+    assert "step 4: quarantine: the count of examples differs from their tags" in done.stderr
 
 
 def changed(step: Step) -> Step:

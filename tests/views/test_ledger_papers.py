@@ -78,7 +78,7 @@ def test_the_log_names_reader_classes_and_steps(reads: Path) -> None:
     assert "\u2713 Verified" in shown and "holds today" in shown
     assert f"{AUDIT} 2 --out entry-2.tlog-proof" in shown
     unasked = fragment(*access_blocks(opened(reads, trust=False)))
-    assert "Not checked" in unasked and "\u2713" not in unasked and "no trust file was given" in unasked
+    assert "Not checked" in unasked and "\u2713" not in unasked and "nobody was asked" in unasked
 
 
 def test_a_read_of_another_run_is_not_shown(tmp_path: Path) -> None:
