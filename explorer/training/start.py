@@ -86,7 +86,8 @@ def start_of(
     Raises `ProvenanceError` for a model that the trust file of `documents` does not accept, and `RecipeError` for a
     class of the model without a weight, or a weight for a class that the model does not have.
     """
-    attested, card = _believed(place, documents), read_card(place.card)
+    attested, card = _verified(place, documents), read_card(place.card)
+    # Every model before it has to be attested too, or an untrusted ancestor would be laundered by one trusted step.
     ancestors(attested.value, parents_directory(place.attestation), trust=_trust(documents))
     left_out = tuple(sorted(region.name for region in card.sealed if region not in regions))
     ledger = attested.value.ledger
