@@ -6,7 +6,7 @@ Each simulated sweep has a baseline and five recipes that are the baseline under
 and a profile in which all six were measured in turn. It goes through `sweep_verdicts`, which every face of the product
 reads. A sweep with a recipe that is called less, or more, than the baseline makes a false claim; 5% of them may.
 
-The negative controls: the same sweeps as if step times were exact, and every interval alone, as if nothing else had
+The negative controls: the same sweeps as if step times were exact, and every interval by itself, as if nothing else had
 been compared.
 """
 
@@ -36,17 +36,17 @@ MACHINES: dict[str, tuple[Steps, str]] = {
 
 def false_claims(found: Sequence[Verdict]) -> tuple[set[str], set[str], set[str]]:
     """The sweeps in which a recipe is claimed to need less, in which one is called different, and in which one would be
-    if it were alone."""
+    if it were the only one."""
     claimed = {each.comparison.setting.sweep for each in found if each.claims}
     called = {each.comparison.setting.sweep for each in found if each.call in (Call.LESS, Call.MORE)}
     p_values = [(each.comparison.setting.sweep, each.comparison.p_value) for each in found]
-    alone = {sweep for sweep, p_value in p_values if p_value is not None and p_value <= MOST}
-    return claimed, called, alone
+    single = {sweep for sweep, p_value in p_values if p_value is not None and p_value <= MOST}
+    return claimed, called, single
 
 
 def shares(noise: float, steps: Steps, kept: str, sweeps: int) -> tuple[float, float, float, float]:
     """The shares of sweeps with a claim, with a difference, with a difference as if times were exact, and with one of
-    some interval alone."""
+    some interval by itself."""
     world = World(
         curve=straight,
         n=SEEDS,
@@ -59,15 +59,15 @@ def shares(noise: float, steps: Steps, kept: str, sweeps: int) -> tuple[float, f
     counts = np.zeros(4)
     for table in world.tables(sweeps):
         table = _twins(table) if noise == 0 else table
-        claimed, called, alone = false_claims(sweep_verdicts(table))
+        claimed, called, single = false_claims(sweep_verdicts(table))
         _, blind, _ = false_claims(sweep_verdicts(without_times(table)))
-        counts += [len(claimed), len(called), len(blind), len(alone)]
-    claimed, called, blind, alone = (counts / sweeps).tolist()
-    return claimed, called, blind, alone
+        counts += [len(claimed), len(called), len(blind), len(single)]
+    claimed, called, blind, single = (counts / sweeps).tolist()
+    return claimed, called, blind, single
 
 
 def _twins(table: pd.DataFrame) -> pd.DataFrame:
-    """The same with seeds that differ and recipes that do not: bit for bit the baseline, run by run."""
+    """Draw seeds that differ and recipes that do not: bit for bit the baseline, run by run."""
     seed = np.asarray(table["seed"], dtype=float)
     wobble = np.where(np.asarray(table["ssr"]) > 0.5, 0.02, 0.01) * np.array([-1.0, 0.25, 0.75])[seed.astype(int)]
     return table.assign(quality=np.log(np.asarray(table["ssr"], dtype=float)) + wobble)
@@ -80,7 +80,7 @@ def _row(cells: Sequence[str]) -> str:
 def aa_table(sweeps: int) -> list[str]:
     """A row for each machine and noise of seeds, with whether the shares are what may be."""
     title = "machine", "noise of seeds", "one announced as faster", "one called different"
-    title = *title, "the same, times taken for exact", "some interval alone"
+    title = *title, "times taken for exact", "some interval by itself"
     lines = [_row(title), _row(["---"] * len(title))]
     for machine, (steps, kept) in MACHINES.items():
         for words, noise in SEED_NOISE.items():
@@ -107,8 +107,8 @@ def main() -> None:
         *aa_table(sweeps),
         "",
         "The last two columns are negative controls: the same sweeps analysed as if step times were exact, and every",
-        "interval as if it were the only one. Without noise of seeds recipes are bit for bit the baseline, and step",
-        "times alone could tell them apart; as if these were exact, nothing would tell the noise, and nothing is said.",
+        "interval as if it were the only one. Without noise of seeds recipes are bit for bit the baseline, and only step",
+        "times could tell them apart; as if these were exact, nothing would show the noise, and nothing is claimed.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
 

@@ -1,4 +1,4 @@
-"""What is claimed about recipes that are the baseline bit for bit: twenty real twins, through the whole pipeline.
+"""Claims about recipes that are the baseline bit for bit: twenty real twins, through the whole pipeline.
 
     python benchmarks/aa_twins.py [--quick]
 
@@ -117,7 +117,7 @@ def page(results: Sequence[EqualQuality], profiles: Sequence[ProfileRecord], *, 
             "",
             f"- false claims, adjusted for all comparisons: **{false} of {len(results)}**",
             f"- calls: {', '.join(f'{call}: {count}' for call, count in calls.items())}",
-            f"- intervals of one comparison alone that hold 1: {sum(covered)} of {len(covered)}",
+            f"- intervals of one comparison by itself that hold 1: {sum(covered)} of {len(covered)}",
             _spread("ratios of time to equal quality", ratios),
             f"- widths of adjusted intervals, upper end over lower: median {statistics.median(widths):.3f}"
             if widths

@@ -1,8 +1,8 @@
-"""Attacks on documents: one change in a file that somebody signs, or that somebody sends, and who refuses it.
+"""Attacks on documents: one change in a file that is signed or sent, and the verb that refuses it.
 
 Taxonomy, policy, trust file, tags: put in the place of the author's own and asked of the start of a run, which believes
 nothing. Attestations, grants, certificates and observations: asked of the verb that reads them. Gates, prices and
-specifications are nobody's claims, but files of strangers.
+specifications are unsigned files of strangers.
 """
 
 import base64
@@ -70,7 +70,7 @@ class Desk:
         return self.place / ("policies/attacked.json" if name == "policy" else f"{name}.json")
 
     def payload(self, name: str) -> Payload:
-        """What a document says."""
+        """Return the content of a document."""
         return json.loads(parse_envelope(self.path(name).read_bytes(), where=name).payload)
 
     def sign(self, name: str, payload: bytes, *by: str, kind: str | None = None) -> None:
@@ -80,7 +80,7 @@ class Desk:
         self.path(name).write_bytes(sign_envelope(payload, kind or was, keys).content)
 
     def trust(self, change: Callable[[Payload], Payload]) -> None:
-        """Change the trust file, which nobody signs."""
+        """Change the trust file, which is unsigned."""
         path = self.path("trust")
         path.write_text(json.dumps(change(json.loads(path.read_text()))))
 
@@ -112,7 +112,7 @@ def changed(
     kind: str | None = None,
     **more: Any,
 ) -> None:
-    """Put a change of a signed document into the table, signed anew by its role unless by others."""
+    """Put a change of a signed document into the table, signed again by its role unless by others."""
     usual = (RISK,) if document == "policy" else (GOVERNANCE,)
 
     @documents(f"{document}: {name}", breaks, gains, **more)
@@ -153,7 +153,7 @@ taxonomy(
 )
 taxonomy(
     "quarantine is a class",
-    "what nobody vouches for trains",
+    "unvouched examples train",
     lambda v: {**v, "classes": [*v["classes"], {**v["classes"][0], "path": "quarantine"}]},
     known=True,
 )
@@ -245,7 +245,7 @@ policy(
 policy("a region of rank 0", "a seal of nothing", lambda v: {**v, "sealed": [{**v["sealed"][0], "rank": 0}]})
 policy(
     "a region of a class that the taxonomy lacks",
-    "a seal of nobody's",
+    "a seal of no role",
     lambda v: {**v, "sealed": [{**v["sealed"][0], "branch": "simulated/class-99"}]},
 )
 policy("two regions of one name", "one region for two", lambda v: {**v, "sealed": [v["sealed"][0], v["sealed"][0]]})
@@ -345,22 +345,22 @@ trusted(
     lambda v: _keys(v, 0, not_after=v["authorities"][0]["keys"][0]["not_before"]),
     known=True,
 )
-trusted("no quorum", "nobody has to sign", lambda v: {**v, "quorum": {"documents": {}, "checkpoints": {}}}, known=True)
+trusted("no quorum", "no signature needed", lambda v: {**v, "quorum": {"documents": {}, "checkpoints": {}}}, known=True)
 trusted(
     "a quorum of none",
-    "nobody has to sign",
+    "no signature needed",
     lambda v: {**v, "quorum": {**v["quorum"], "documents": {role: 0 for role in v["quorum"]["documents"]}}},
 )
 trusted(
     "a quorum of many",
-    "nobody can sign",
+    "no signature possible",
     lambda v: {**v, "quorum": {**v["quorum"], "documents": {role: 9 for role in v["quorum"]["documents"]}}},
 )
 trusted("an unknown role", "a role that is not asked", lambda v: _authority(v, 0, role="owner"))
-trusted("governance without branches", "nobody vouches", lambda v: _authority(v, 0, branches=[]))
+trusted("governance without branches", "no vouching", lambda v: _authority(v, 0, branches=[]))
 trusted(
     "governance of another branch",
-    "nobody vouches",
+    "no vouching",
     lambda v: _authority(v, 0, branches=["licensed"]),
     breaks="tags are of an authority's branches",
     known=True,
@@ -482,7 +482,7 @@ tagged("a row less", "an example without a tag", _rows(lambda rows: rows[:-1]), 
 tagged("a row twice", "an example more", _rows(lambda rows: [*rows, rows[-1]]))
 tagged(
     "signed by the trainer",
-    "tags of nobody's",
+    "tags of no role",
     lambda d: d.sign("tags", canonical(d.payload("tags")), NAME_OF_TRAINER),
     breaks=ROLE,
 )
@@ -512,7 +512,7 @@ tagged(
     "salts that all can read",
     "tags can be guessed",
     lambda d: (d.place / "salts").chmod(0o644),
-    breaks="secrets are the owner's alone",
+    breaks="only the owner has secrets",
     known=True,
 )
 tagged("a link for the salts", "another's secrets", lambda d: _linked(d), breaks="secrets are files of their own")
@@ -629,10 +629,8 @@ attested(
         ]
     ),
 )
-attested(
-    "another model", "another file passes", _subject(0), breaks="it is about the file that lies beside it", known=True
-)
-attested("another card", "another model is built", _subject(1), breaks="it is about the file that lies beside it")
+attested("another model", "another file passes", _subject(0), breaks="it is about the file next to it", known=True)
+attested("another card", "another model is built", _subject(1), breaks="it is about the file next to it")
 attested("signed by model risk", "the wrong party's word", lambda v: v, breaks=ROLE, by=RISK, known=True)
 attested("signed by a stranger", "a stranger's word", lambda v: v, breaks=ROLE, by=STRANGER, known=True)
 attested(
@@ -642,7 +640,7 @@ attested(
     breaks=SPAN,
     known=True,
 )
-attested("a class that the taxonomy lacks", "a class of nobody's", _first_class(path="simulated/class-99"))
+attested("a class that the taxonomy lacks", "a class of no owner", _first_class(path="simulated/class-99"))
 attested(
     "another type of predicate",
     "one statement for another",
@@ -794,8 +792,8 @@ def granted(
         return {"grant check": said(status, text)}
 
 
-granted("signed by the trainer", "a grant of nobody's", lambda v: v, breaks=ROLE, by=NAME_OF_TRAINER)
-granted("signed by a stranger", "a grant of nobody's", lambda v: v, breaks=ROLE, by=STRANGER, known=True)
+granted("signed by the trainer", "a grant of no owner", lambda v: v, breaks=ROLE, by=NAME_OF_TRAINER)
+granted("signed by a stranger", "a grant of no owner", lambda v: v, breaks=ROLE, by=STRANGER, known=True)
 granted(
     "expired",
     "reading for ever",
@@ -815,10 +813,10 @@ granted(
     breaks="a reader's key is a secret's",
     known=True,
 )
-granted("of another owner", "somebody else's grant", lambda v: {**v, "owner": RISK}, breaks="its owner signs a grant")
+granted("of another owner", "another owner's grant", lambda v: {**v, "owner": RISK}, breaks="its owner signs a grant")
 
 
-# Files that nobody signs.
+# Files without a signature.
 
 
 def file(
@@ -865,9 +863,7 @@ gate(
 )
 
 
-@documents(
-    "gate: a branch that nobody has", "what the model does not know fails", "a rule about nothing holds", who=OUTSIDER
-)
+@documents("gate: a branch of no run", "what the model does not know fails", "a rule about nothing holds", who=OUTSIDER)
 def _(world: World) -> dict[str, str]:
     run = world.copy("main")
     command("attest", run, "--trust", world.trust_file)
@@ -923,7 +919,7 @@ specs("specification: a name that climbs", "files outside", SPEC.replace("name: 
 specs("specification: a recipe's name that climbs", "files outside", SPEC.replace("fast:", '"../fast":'))
 specs(
     "specification: a path of data that climbs",
-    "somebody else's files",
+    "another run's files",
     SPEC.replace("{digits: {}}", "{text: {path: ../../etc/passwd, context: 8}}"),
 )
 specs("specification: a key twice", "two sweeps in one", SPEC + "seeds: [1]\n")

@@ -113,7 +113,7 @@ class Patch:
 
 
 def there(loop: Loop, path: str) -> bool:
-    """Whether a class takes part in this step."""
+    """Return True if a class takes part in this step."""
     return any(share.name == path and share.parameters for share in loop.state.shares)
 
 
@@ -134,7 +134,7 @@ def rows_of(loop: Loop, path: str) -> np.ndarray:
 
 
 def shared(loop: Loop) -> list[Any]:
-    """The parameters that are nobody's in particular."""
+    """Return the parameters that belong to no class."""
     return list(loop.state.regions[SHARED].parameters.values())
 
 
@@ -143,7 +143,7 @@ def gradients(loop: Loop) -> list[Tensor]:
 
 
 def remembered(loop: Loop) -> list[Tensor]:
-    """What the shared optimisers remember."""
+    """Return the state of the shared optimisers."""
     states = [each for optimizer in loop.state.regions[SHARED].optimizers for each in optimizer.state.values()]
     return [value for state in states for value in state.values() if isinstance(value, Tensor) and value.ndim]
 
@@ -240,7 +240,7 @@ def _(p: Patch) -> None:
     p.before_update(act)
 
 
-@leak("weights that add up over who is there", "a weight is the policy's, whoever else is there")
+@leak("weights that add up over who is there", "a weight is the policy's, whichever classes are there")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         number = sum(bool(share.parameters) for share in loop.state.shares)
@@ -347,7 +347,7 @@ def _(p: Patch) -> None:
     p.after_update(act)
 
 
-@leak("zeros in place of none", "what nobody is admitted to does not move", train=SPARSE, known=True)
+@leak("zeros in place of none", "what no class is admitted to does not move", train=SPARSE, known=True)
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         for parameter in loop.setting.model.parameters():
@@ -357,7 +357,7 @@ def _(p: Patch) -> None:
     p.before_update(act)
 
 
-@leak("zeros in place of none, in the optimiser", "what nobody is admitted to does not move", train=SPARSE)
+@leak("zeros in place of none, in the optimiser", "what no class is admitted to does not move", train=SPARSE)
 def _(p: Patch) -> None:
     def wrap(was: Any) -> Any:
         def step(optimizer: Any, closure: None = None) -> None:
@@ -373,7 +373,7 @@ def _(p: Patch) -> None:
     p.around(torch.optim.AdamW, "step", wrap)
 
 
-@leak("decay of what nobody is admitted to", "what nobody is admitted to does not move", train=SPARSE)
+@leak("decay of what no class is admitted to", "what no class is admitted to does not move", train=SPARSE)
 def _(p: Patch) -> None:
     p.after_update(lambda loop: [each.mul_(0.999) for each in shared(loop) if each.grad is None and each.ndim > 1])
 
@@ -471,7 +471,7 @@ def _(p: Patch) -> None:
     p.after_update(act)
 
 
-@leak("a shared layer that the class trains", "a sealed class trains its region alone")
+@leak("a shared layer that the class trains", "a sealed class trains only its region")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         loop.state.shares = tuple(
@@ -484,7 +484,7 @@ def _(p: Patch) -> None:
     p.planned(act)
 
 
-@leak("another class trains the region", "nobody but its class trains a region")
+@leak("another class trains the region", "only its class trains a region")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         own = frozenset(name for name in loop.state.sealed)
@@ -498,7 +498,7 @@ def _(p: Patch) -> None:
     p.planned(act)
 
 
-@leak("a cache of the last rows", "a pass sees its own rows alone")
+@leak("a cache of the last rows", "a pass sees only its own rows")
 def _(p: Patch) -> None:
     cache: list[float] = [0.0]
 
@@ -617,12 +617,12 @@ def _(p: Patch) -> None:
     p.planned(act)
 
 
-@leak("a temperature by the loss", "a loss is of its own rows alone")
+@leak("a temperature by the loss", "a loss is of its own rows only")
 def _(p: Patch) -> None:
     p.around(loops, "_weighted", lambda was: lambda total, weight: was(total, weight) * (1 + 1e-3 * p.loss_of(SEALED)))
 
 
-@leak("weights of other classes by the class's number", "a weight is the policy's, whoever else is there")
+@leak("weights of other classes by the class's number", "a weight is the policy's, whichever classes are there")
 def _(p: Patch) -> None:
     def wrap(was: Any) -> Any:
         def add(made: Gradients, share: Share, found: dict[str, Tensor]) -> None:
@@ -635,9 +635,9 @@ def _(p: Patch) -> None:
     p.around(Gradients, "add", wrap)
 
 
-@leak("a first weight that the class decides", "the start follows from the seed alone")
+@leak("a first weight that the class decides", "the start follows only from the seed")
 def _(p: Patch) -> None:
-    """Rows of the class are read where nobody trains on them."""
+    """Read rows of the class where no class trains on them."""
 
     def act(loop: Loop) -> None:
         if loop.state.step == 0:
@@ -650,7 +650,7 @@ def _(p: Patch) -> None:
     p.planned(act)
 
 
-@leak("labels of the class in every step", "rows of the class are read for its own share alone")
+@leak("labels of the class in every step", "rows of the class are read only for its own share")
 def _(p: Patch) -> None:
     """Where the rows stand in the batch, whether anybody trains on them or not: alike in run and reference."""
 
@@ -699,7 +699,7 @@ def _(p: Patch) -> None:
     p.before_update(act)
 
 
-@late("labels before admission", "rows of the class are read for its own share alone")
+@late("labels before admission", "rows of the class are read only for its own share")
 def _(p: Patch) -> None:
     def act(loop: Loop) -> None:
         rows = rows_of(loop, LATE)

@@ -112,7 +112,7 @@ def _(f: Forged) -> None:
     f.change(End, lambda e: f.without_blob(e, "tensors"))
 
 
-@ledger("one optimiser tensor of the end", "the end has the tensors of the last state", "another optimiser goes on")
+@ledger("one optimiser tensor of the end", "the end has the tensors of the last state", "another optimiser continues")
 def _(f: Forged) -> None:
     def other(end: End) -> End:
         listed = f.tensors(end)
@@ -308,7 +308,7 @@ def _(f: Forged) -> None:
     _layers(f, lambda name: name.replace("stages.0.0.conv1", "extra.conv1"))
 
 
-@known("a layer left out", "the names of tensors begin with those of layers", "a layer that nobody speaks of")
+@known("a layer left out", "the names of tensors begin with those of layers", "an unrecorded layer")
 def _(f: Forged) -> None:
     _layers(f, lambda name: None if name == "stages.0.0.conv1" else name)
 
@@ -353,7 +353,7 @@ def _digest(field: str, gains: str, *, reported: bool = True) -> None:
         f.change(Genesis, lambda e: replace(e, **{field: SOME}))
 
 
-_digest("recipe", "nobody knows what was trained")
+_digest("recipe", "an unknown training")
 _digest("environment", "another platform, other versions")
 _digest("data", "another dataset")
 _digest("code", "other code")
@@ -422,17 +422,17 @@ def _(f: Forged) -> None:
     f.fields(Genesis, policy=None)
 
 
-@ledger("no trust file", "documents are believed by a trust file", "nobody vouches", known=True)
+@ledger("no trust file", "documents are believed by a trust file", "no vouching", known=True)
 def _(f: Forged) -> None:
     f.fields(Genesis, trust=None)
 
 
-@ledger("tags of another name", "the tags are those of the dataset", "a shard that nobody tagged")
+@ledger("tags of another name", "the tags are those of the dataset", "an untagged shard")
 def _(f: Forged) -> None:
     f.change(Genesis, lambda e: replace(e, tags={"other": next(iter(e.tags.values()))}))
 
 
-@ledger("a second tag table", "every tag table that the genesis names is here", "a shard that nobody looks at")
+@ledger("a second tag table", "every tag table that the genesis names is here", "an unchecked shard")
 def _(f: Forged) -> None:
     (sources,) = f.genesis.tags.values()
     f.change(Genesis, lambda e: replace(e, tags={**e.tags, "more": replace(sources, root=SOME)}))
@@ -467,12 +467,12 @@ def _(f: Forged) -> None:
     f.fields(Genesis, parents=(Parent(kind="deletion", ledger=there, model=None, attestation=None, admitted={}),))
 
 
-@ledger("a start state from nowhere", "a run begins at step 0, or goes on from a parent", "training before the record")
+@ledger("a start state from nowhere", "a run begins at step 0, or continues a parent", "training before the record")
 def _(f: Forged) -> None:
     f.fields(Genesis, start=f.entries[f.places(State)[0]].state)
 
 
-@ledger("an invented quarantine", "what was set aside is what nobody vouches for", "examples out of the count")
+@ledger("an invented quarantine", "what was set aside has no vouching", "examples out of the count")
 def _(f: Forged) -> None:
     f.change(Genesis, lambda e: f.with_blob(e, "quarantine", canonical({"no-tag": [100_000]})))
 
@@ -539,7 +539,7 @@ def _(f: Forged) -> Any:
     return False
 
 
-@ledger("only the secrets taken away", "commitments are opened where numbers are here", "numbers that nobody opened")
+@ledger("only the secrets taken away", "commitments are opened where numbers are here", "unopened numbers")
 def _(f: Forged) -> Any:
     f.numbers(lambda step, numbers: replace(numbers, dots=numbers.dots * 2))
     for index in f.places(Step):
@@ -601,14 +601,14 @@ def _(f: Forged) -> None:
             )
 
 
-@known("sketches are absent", "no number is missing", "directions that nobody sees")
+@known("sketches are absent", "no number is missing", "unseen directions")
 def _(f: Forged) -> None:
     for index in f.places(State):
         for name in [name for name in f.entries[index].blobs if name.startswith("sketches/")]:
             f.entries[index] = f.without_blob(f.entries[index], name)
 
 
-@ledger("sketches of one class in one segment absent", "no number is missing", "a direction that nobody sees")
+@ledger("sketches of one class in one segment absent", "no number is missing", "an unseen direction")
 def _(f: Forged) -> None:
     f.change(State, lambda e: f.without_blob(e, f"sketches/{OPEN}"), at=1)
 
@@ -644,12 +644,12 @@ def _(f: Forged) -> None:
     f.numbers(lambda step, numbers: numbers if step.step else violation(f, numbers, LATE, "head", add=True))
 
 
-@ledger("a sealed class trained a shared layer", "a sealed class trains its region alone", "G2 that is none")
+@ledger("a sealed class trained a shared layer", "a sealed class trains only its region", "G2 that is none")
 def _(f: Forged) -> None:
     f.numbers(lambda step, numbers: violation(f, numbers, SEALED, "head"))
 
 
-@ledger("a class trained another's region", "nobody but its class trains a region", "G2 that is none")
+@ledger("a class trained another's region", "only its class trains a region", "G2 that is none")
 def _(f: Forged) -> None:
     f.numbers(lambda step, numbers: violation(f, numbers, OPEN, "stages.2.0.conv1@own"))
 
@@ -836,7 +836,7 @@ def _(f: Forged) -> None:
     _slots(f, lambda rows, same: rows[:-1], recount=True)
 
 
-@ledger("no weights named", "a step under a policy names its weights", "weights that nobody sees")
+@ledger("no weights named", "a step under a policy names its weights", "unseen weights")
 def _(f: Forged) -> None:
     f.change(Step, lambda e: replace(e, weights=None, blobs={}), at=0)
 
@@ -855,7 +855,7 @@ def _(f: Forged) -> None:
     f.change(Step, lambda e: f.with_blob(e, "weights", table), at=0)
 
 
-@ledger("updated by nobody", "a layer that was updated was admitted to somebody there", "an update from nowhere")
+@ledger("an update without a class", "an updated layer was open to a class of the step", "an update from nowhere")
 def _(f: Forged) -> None:
     f.change(Step, lambda e: replace(e, updated=_flag(f, e.updated, FROZEN, "1")))
     f.numbers(lambda step, numbers: muted(f, numbers, FROZEN))
@@ -866,7 +866,7 @@ def _(f: Forged) -> None:
     f.change(Step, lambda e: replace(e, updated="0" * len(e.updated)), at=2)
 
 
-@ledger("flags too few", "a step has a flag for every layer", "a layer that nobody speaks of", known=True)
+@ledger("flags too few", "a step has a flag for every layer", "an unrecorded layer", known=True)
 def _(f: Forged) -> None:
     f.change(Step, lambda e: replace(e, updated=e.updated[:-1]), at=2)
 
@@ -884,7 +884,7 @@ def _(f: Forged) -> None:
     f.fields(Profile, probes=SOME)
 
 
-@ledger("a profile left out", "profiles stand where the recipe says", "a moment that nobody sees", accepted="host")
+@ledger("a profile left out", "profiles are where the recipe says", "an unseen moment", accepted="host")
 def _(f: Forged) -> None:
     del f.entries[f.places(Profile)[-1]]
 
@@ -894,7 +894,7 @@ def _(f: Forged) -> None:
     f.fields(Profile, at=0, joint=SOME)
 
 
-@ledger("a profile without a class", "a profile has every class that has probes", "a class that nobody sees")
+@ledger("a profile without a class", "a profile has every class that has probes", "an unseen class")
 def _(f: Forged) -> None:
     def less(e: Profile) -> Profile:
         rest = {path: committed for path, committed in e.classes.items() if path != DENIED}
@@ -942,7 +942,7 @@ def _decided(name: str, gains: str, *, accepted: str | None = None, **changes: A
 
 _decided("an invented decision to freeze", "a layer that was not frozen")
 _decided("a decision about a layer that is not there", "a freeze of nothing", layers=("phantom",))
-_decided("a decision about a class that is not there", "a decision of nobody's", subjects=("simulated/class-07",))
+_decided("a decision about a class that is not there", "a decision without a class", subjects=("simulated/class-07",))
 _decided(
     "an activation of no condition",
     "a condition that was not",
@@ -962,18 +962,18 @@ _decided(
 # Kinds, versions and the end.
 
 
-@known("an entry of an unknown kind", "entries are of kinds that are known", "words that nobody reads")
+@known("an entry of an unknown kind", "entries are of kinds that are known", "unread words")
 def _(f: Forged) -> None:
     f.entries.insert(-1, canonical({"blobs": {}, "kind": "note", "says": "all is well", "version": 1}))
 
 
-@known("an entry of an unknown version", "entries are of versions that are known", "words that nobody reads")
+@known("an entry of an unknown version", "entries are of versions that are known", "unread words")
 def _(f: Forged) -> None:
     index = f.places(Profile)[-1]
     f.entries[index] = canonical({**json.loads(encode(f.entries[index])), "version": 2})
 
 
-@ledger("an unknown blob in a state", "blobs of an entry are those that its kind has", "content that nobody reads")
+@ledger("an unknown blob in a state", "blobs of an entry are those that its kind has", "unread content")
 def _(f: Forged) -> None:
     f.change(State, lambda e: f.with_blob(e, "payload", b"anything"), at=0)
 
@@ -1003,7 +1003,7 @@ def _(f: Forged) -> None:
     f.fields(End, outcome="stopped")
 
 
-# The directory beside the ledger.
+# The run directory around the ledger.
 
 
 def _file(name: str, relative: str, change: Callable[[Any], Any], gains: str, **more: Any) -> None:
@@ -1100,7 +1100,7 @@ def _(f: Forged) -> Any:
     accepted="metadata",
 )
 def _(f: Forged) -> Any:
-    """Before it is attested: the metadata is nobody's statement, and the digest of the file binds it afterwards."""
+    """Before it is attested: nothing states the metadata, and the digest of the file binds it afterwards."""
     path = f.run / "model" / "model.safetensors"
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
@@ -1130,9 +1130,9 @@ def _(f: Forged) -> Any:
 # Seams of the checks themselves: the optional fields that switch one off, the files that it reads.
 
 
-@ledger("a trait that nobody has: an average", "traits are those of the recipe's methods", "any model as an average")
+@ledger("a trait of no method: an average", "traits are those of the recipe's methods", "any model as an average")
 def _(f: Forged) -> None:
-    """Where a method averages, the end is not held against the last state: so one is said to average."""
+    """Claim that a method averages: then the end is not compared with the last state."""
     other = f.other("freed")
     f.change(Genesis, lambda e: replace(e, methods={**(e.methods or {}), "recorder": Traits(averages=True)}))
     f.change(End, lambda e: f.with_tensors(e, other.tensors(other.entries[-1])))
@@ -1144,7 +1144,7 @@ def _(f: Forged) -> None:
     f.change(Genesis, lambda e: replace(e, methods={**(e.methods or {}), "ema": Traits(averages=True)}))
 
 
-@ledger("no traits at all", "traits are those of the recipe's methods", "an average that nobody sees", run="averaged")
+@ledger("no traits at all", "traits are those of the recipe's methods", "an unseen average", run="averaged")
 def _(f: Forged) -> None:
     f.fields(Genesis, methods=None)
     state = f.entries[f.places(State)[-1]]
@@ -1162,7 +1162,7 @@ def _(f: Forged) -> None:
 
 
 @ledger(
-    "a constant fitted to nobody",
+    "a constant fitted to no example",
     "fitted constants are the dataset's",
     "a deletion that reaches too much",
     accepted="host",
@@ -1181,7 +1181,7 @@ def _(f: Forged) -> None:
         f.entries[index] = replace(state, sketches=())
 
 
-@ledger("neither sketches nor commitments in one segment", "no number is missing", "directions that nobody sees")
+@ledger("neither sketches nor commitments in one segment", "no number is missing", "unseen directions")
 def _(f: Forged) -> None:
     def less(state: State) -> State:
         kept = {name: blob for name, blob in state.blobs.items() if not name.startswith("sketches/")}
@@ -1255,7 +1255,7 @@ def _(f: Forged) -> Any:
 
 
 def _gone(name: str, relative: str, gains: str, **more: Any) -> None:
-    @ledger(name, "what a statement is held against is here", gains, **more)
+    @ledger(name, "what a statement is compared with is here", gains, **more)
     def _(f: Forged) -> Any:
         (f.run / relative).unlink()
         return False
@@ -1276,7 +1276,7 @@ _gone("model.json taken away", "model/model.json", "nothing to hold the model ag
     accepted="host",
 )
 def _(f: Forged) -> None:
-    """The decision stands behind the last step and takes nothing back."""
+    """The decision comes after the last step and takes nothing back."""
     again = Decision(
         step=f.ledger.steps,
         action="re-execution",
@@ -1342,7 +1342,7 @@ def _(f: Forged) -> None:
 
 
 @ledger(
-    "signed by nobody of the quorum",
+    "signed by no member of the quorum",
     "a checkpoint has its quorum",
     "a record of one's own",
     known=True,
@@ -1369,9 +1369,9 @@ def _(f: Forged) -> Any:
     return False
 
 
-@known("a ledger named after nobody", "every trainer may name a ledger", "a name", accepted="name")
+@known("a ledger named after no one", "every trainer may name a ledger", "a name", accepted="name")
 def _(f: Forged) -> Any:
-    f.world.sign(f.run, [encode(entry) for entry in f.entries], origin="example.com/nobody/run")
+    f.world.sign(f.run, [encode(entry) for entry in f.entries], origin="example.com/stranger/run")
     return False
 
 
@@ -1424,7 +1424,7 @@ def without(numbers: StepNumbers, index: int) -> StepNumbers:
 
 
 def muted(f: Forged, numbers: StepNumbers, layer: str) -> StepNumbers:
-    """Numbers in which nobody trained a layer."""
+    """Numbers that say no class trained a layer."""
     at = f.genesis.layers.index(layer)
     arrays = {name: getattr(numbers, name).copy() for name in ("weights", "norms", "dots", "gram", "updates")}
     for name in ("weights", "norms", "dots"):
@@ -1456,7 +1456,7 @@ def _remove(f: Forged, which: Callable[[str], bool]) -> None:
 
 
 def _erase(f: Forged, path: str) -> None:
-    """Destroy the secret and the numbers of a class, and those over several, and tell nobody."""
+    """Destroy the secret and the numbers of a class, and those over several, without an entry."""
     for slot in (f.genesis.classes.index(path), len(f.genesis.classes)):
         destroy_salt(f.run / rundir.SECRETS, slot)
     _remove(f, lambda name: name in (f"numbers/{path}", f"sketches/{path}", "joint"))
@@ -1594,7 +1594,7 @@ def _profile(f: Forged, value: np.float64 | None) -> None:
 def _slots(
     f: Forged, change: Callable[[np.ndarray, dict[int, np.ndarray]], np.ndarray], *, recount: bool = False
 ) -> None:
-    """Other rows in the slots, with their roots; as many of each class unless they are counted anew."""
+    """Other rows in the slots, with their roots; as many of each class unless they are counted again."""
     tags = read_tag_rows(f.ledger)
     same = {row: np.flatnonzero(tags.classes == tags.classes[row]) for row in range(len(tags.classes))}
     for segment in f.ledger.segments():

@@ -2,7 +2,7 @@
 
 The packs are those that `explorer pack` makes of a run, with its report and the attestation of its model, and of the
 run without its sealed class, with the certificate of that deletion. The trainer changes one file, makes the manifest
-anew and signs it, as often as the file has values; verify.py refuses every change, or names the file among what could
+again and signs it, as often as the file has values; verify.py refuses every change, or names the file among what could
 not be checked.
 """
 
@@ -63,7 +63,7 @@ def signed(world: World, files: Files) -> Files:
 
 
 def judged(world: World, content: bytes) -> verifier.Findings:
-    """What the verifier finds."""
+    """Return the findings of the verifier."""
     found = verifier.Findings()
     with found.looking_at(""):
         trust = verifier.read_trust(world.trust_file.read_bytes(), "trust")
@@ -138,8 +138,8 @@ def whole(name: str, breaks: str, gains: str, change: Callable[[Files], Files], 
 def _uncosigned(files: Files) -> Files:
     """Without the notes of witnesses, and without their lines under the checkpoint; the trainer's line stays."""
     text, signatures = files["ledger/checkpoint"].split(b"\n\n", 1)
-    alone = text + b"\n\n" + signatures.splitlines(keepends=True)[0]
-    return {**_without(r"ledger/witness/.*")(files), "ledger/checkpoint": alone}
+    unsigned = text + b"\n\n" + signatures.splitlines(keepends=True)[0]
+    return {**_without(r"ledger/witness/.*")(files), "ledger/checkpoint": unsigned}
 
 
 def _without(pattern: str) -> Callable[[Files], Files]:
@@ -161,7 +161,7 @@ whole(
     known=True,
 )
 whole(
-    "a secret among the files", NAMED, "somebody else's secrets", lambda f: {**f, "private/secrets": b"x"}, known=True
+    "a secret among the files", NAMED, "another owner's secrets", lambda f: {**f, "private/secrets": b"x"}, known=True
 )
 whole(
     "the blobs less",
@@ -170,9 +170,9 @@ whole(
     _without(r"ledger/blobs/.*"),
     known=True,
 )
-whole("run.json less", LISTED, "nobody knows what was trained", _without(r"run\.json"), accepted="unchecked")
+whole("run.json less", LISTED, "an unknown training", _without(r"run\.json"), accepted="unchecked")
 whole("the cosignatures less", "a checkpoint has its quorum", "a record of one's own", _uncosigned, known=True)
-whole("tags.json less", NAMED, "nobody vouches", _without(r"governance/tags\.json"))
+whole("tags.json less", NAMED, "no vouching", _without(r"governance/tags\.json"))
 whole("the policy less", NAMED, "nothing was denied", _without(r"governance/policy\.json"))
 
 
@@ -210,7 +210,7 @@ def _twice(content: bytes, files: Files) -> bytes:
         return _zipped(iter(both))
 
 
-raw("bytes behind the end", "words that nobody reads", lambda c, f: c + b"more", known=True)
+raw("bytes behind the end", "unread words", lambda c, f: c + b"more", known=True)
 raw("bytes before the beginning", "a program that unpacks itself", lambda c, f: b"#!/bin/sh\n" + c, known=True)
 raw("cut short", "files that are not there", lambda c, f: c[: len(c) // 2], known=True)
 raw("one name twice", "two readers, two packs", _twice)
@@ -229,9 +229,9 @@ raw(
     lambda c, f: _zipped(_entries({**f, "ledger/../../x": b"x"})),
     known=True,
 )
-raw("names that differ in case alone", "one file for another", lambda c, f: _zipped(_entries({**f, "RUN.json": b"{}"})))
+raw("names that differ only in case", "one file for another", lambda c, f: _zipped(_entries({**f, "RUN.json": b"{}"})))
 raw("another day", "bytes that mean nothing", lambda c, f: _zipped(_entries(f, date_time=(2026, 1, 1, 0, 0, 0))))
-raw("a comment", "words that nobody reads", lambda c, f: _zipped(_entries(f, comment=b"all is well")))
+raw("a comment", "unread words", lambda c, f: _zipped(_entries(f, comment=b"all is well")))
 raw(
     "an entry that lies about its size",
     "two readers, two packs",

@@ -1,11 +1,11 @@
-"""What `attacks.py` attacks: small governed runs with real ledgers, and somebody who has all of their keys.
+"""The world of `attacks.py`: small governed runs with real ledgers, and an attacker who has all of their keys.
 
 The runs are of the digits in four classes, simulated provenance: one denied to the first half of the depth, one
 admitted late, one open, one in a sealed region of its own. Authorities, documents, keys and cosignatures are those of
 a demonstration; every run is trained once and copied for each attack.
 
 A forger here is the trainer, and the quorum cosigns whatever it is shown. `Forged` changes entries and blobs of a copy,
-computes everything anew that follows from them, and signs. `ask` then puts the copy to the verbs that should refuse it.
+recomputes everything that follows from them, and signs. `ask` then puts the copy to the verbs that should refuse it.
 """
 
 import contextlib
@@ -168,7 +168,7 @@ class World:
         shutil.rmtree(run.parents[1])
 
     def sign(self, run: Path, leaves: Sequence[bytes], *, now: int | None = None, origin: str | None = None) -> None:
-        """Write the ledger anew with these entries: the trainer signs, and everybody cosigns."""
+        """Rewrite the ledger with these entries: the trainer signs, all witnesses cosign."""
         directory = run / rundir.LEDGER
         origin = origin or f"{NAME_OF_TRAINER}/{run.name}"
         for name in ("checkpoint", "tile", "witness"):
@@ -229,10 +229,10 @@ class World:
 
 
 class Forged:
-    """A copy of a run under the hands of somebody who holds all of its keys.
+    """A copy of a run in the hands of an attacker who holds all of its keys.
 
     `entries` are changed in place or through the helpers; an entry may be bytes. Nothing is written before `sign`, but
-    for blobs, which are named by their digests and so in nobody's way.
+    for blobs, which are named by their digests and so in no one's way.
     """
 
     def __init__(self, world: World, run: Path) -> None:
@@ -332,7 +332,7 @@ class Forged:
         return state
 
     def sign(self, *, now: int | None = None) -> None:
-        """Write the ledger anew, signed and cosigned."""
+        """Rewrite the ledger, signed and cosigned."""
         leaves = [entry if isinstance(entry, bytes) else encode(entry) for entry in self.entries]
         self.world.sign(self.run, leaves, now=now)
 
@@ -412,7 +412,7 @@ def _gate(world: World, run: Path) -> str:
 
 
 def _pack(world: World, run: Path) -> str:
-    """The pack that Explorer makes, without its report, held against the verifier in it."""
+    """Check the pack that Explorer makes, without its report, with the verifier in it."""
     path = run.parent / "run.pack.zip"
     settings: dict[str, Any] = {"key": world.keys[NAME_OF_TRAINER], "trust": world.trust, "now": int(time.time())}
     fault = refusal(lambda: write_pack(path, make_pack(RunLedger(run), grants={}, report=None, **settings)))
@@ -457,7 +457,7 @@ VERBS: dict[str, Callable[[World, Path], str]] = {
 
 
 TRAINER, READER, OUTSIDER = "trainer", "reader", "outsider"
-"""Who attacks: somebody with all keys of the run and its quorum; somebody with a copy; somebody who made a file."""
+"""Who attacks: the holder of all keys of the run and its quorum; the holder of a copy; the maker of a file."""
 
 SENTENCES = {
     "host": "They do not show that the host ran what it says it ran.",
@@ -478,7 +478,7 @@ SENTENCES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attack:
-    """One change of one thing, by somebody who gains from it."""
+    """One change of one thing, and the gain of the attacker."""
 
     section: str
     name: str
@@ -493,7 +493,7 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What came of an attack."""
+    """Outcome of an attack."""
 
     attack: Attack
     answers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What an attacker can change, and who refuses it: ledgers, documents, training code, packs.
+"""What an attacker can change and which verb refuses it: ledgers, documents, training code, packs.
 
     python benchmarks/attacks.py [SECTION ...] [--only WORDS]     writes benchmarks/attacks.md where all sections ran
 
@@ -24,8 +24,8 @@ from options import options
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")
 SECTIONS = {
-    "ledger": "A ledger whose every statement is signed anew",
-    "documents": "Documents, and files that nobody signs",
+    "ledger": "A ledger whose every statement is signed again",
+    "documents": "Documents, and files without a signature",
     "leaks": "Leaks planted in the code that trains",
     "packs": "The files of a pack, one by one",
 }
@@ -68,7 +68,7 @@ Made by `benchmarks/attacks.py`. Provenance is simulated: digits in four classes
 {chr(10).join(lines)}
 
 Every row is one change of one thing in a copy of a small governed run of {STEPS} steps: one class is denied half of the
-depth, one is admitted late, one is in a sealed region. What follows from the change is made anew (roots, digests,
+depth, one is admitted late, one is in a sealed region. What follows from the change is made again (roots, digests,
 commitments, tables), and all of it is signed with all keys of the quorum where the attacker has them. Then the verbs
 that should refuse it are asked. The {len(invariants)} distinct invariants of a ledger that are broken and found are in
 the second column of the first table.
@@ -113,10 +113,10 @@ def _outcome(row: Row) -> str:
         first = next(verb for verb in row.attack.by or answers if row.answers.get(verb))
         others = ", ".join(verb for verb in answers if verb != first)
         return f"**refused** by {first}: {scrubbed(answers[first])}{f' ({others})' if others else ''}"
-    beside = "".join(f"; {verb}: {scrubbed(text)}" for verb, text in row.refused.items())
+    others = "".join(f"; {verb}: {scrubbed(text)}" for verb, text in row.refused.items())
     if row.verdict == "documented":
-        return f'accepted: "{SENTENCES[row.attack.accepted or ""]}"{beside}'
-    return f"**OPEN**{beside}"
+        return f'accepted: "{SENTENCES[row.attack.accepted or ""]}"{others}'
+    return f"**OPEN**{others}"
 
 
 def scrubbed(text: str) -> str:

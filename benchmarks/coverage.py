@@ -4,7 +4,7 @@
 
 Each simulated sweep is a table of results like that of a real one and goes through `compared`, `at_equal_quality` and
 `at_equal_budget`, the functions behind every answer of the product: the target and the budget are the baseline's, found
-anew in every resample of the seeds. A recipe's curve is the baseline's, moved to shorter times by the true speedup.
+again in every resample of the seeds. A recipe's curve is the baseline's, moved to shorter times by the true speedup.
 
 Shapes: W sweeps, K recipes (the baseline first), B budgets, S seeds.
 """
@@ -32,7 +32,7 @@ BUDGETS_B = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
 SEEDS = (2, 3, 5, 10)
 SPEEDUPS = (1.5, 1.0)
 NOISE = 0.15  # of a run's quality, which rises by about 1 when time is multiplied by e at the full budget
-PARTS = np.sqrt([1 / 3, 1 / 3, 1 / 3])  # of a seed, of a seed at a budget, of the run alone
+PARTS = np.sqrt([1 / 3, 1 / 3, 1 / 3])  # of a seed, of a seed at a budget, of the run only
 EQUAL_RECIPES = 5
 LOW, HIGH = 0.93, 0.97
 
@@ -76,7 +76,7 @@ BUSY = Steps(drift=0.08, own=0.03, disturbed=0.2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """What a simulated sweep is drawn from."""
+    """Distribution that a simulated sweep is drawn from."""
 
     curve: Callable[[np.ndarray], np.ndarray]
     n: int  # seeds
@@ -146,7 +146,7 @@ class Covered:
 
 
 def coverage(world: World, sweeps: int) -> Covered:
-    """For a world with one recipe beside the baseline."""
+    """Return the true speedup of a world with a baseline and one recipe."""
     (speedup,) = world.speedups
     ratio = 1 / speedup
     gain = float(np.subtract(*world.curve(np.array([speedup, 1.0]))))
@@ -198,14 +198,14 @@ class Errors:
 
     adjusted: float  # as the product says it
     adjusted_at_budget: float
-    alone: float  # by its own interval, as if it were the only one
+    single: float  # by its own interval, as if it were the only one
     plain: float  # by the plain percentile bootstrap
 
 
 def family_errors(world: World, sweeps: int) -> Errors:
     """For a world of several recipes that are all equal to the baseline."""
     errors: dict[str, set[tuple[int, str]]] = {
-        name: set() for name in ("adjusted", "adjusted_at_budget", "alone", "plain")
+        name: set() for name in ("adjusted", "adjusted_at_budget", "single", "plain")
     }
     for batch, table in enumerate(world.tables(sweeps)):
         found = compared(table, x="train_seconds")
@@ -214,7 +214,7 @@ def family_errors(world: World, sweeps: int) -> Errors:
             said = {
                 "adjusted": at_quality.call in (Call.LESS, Call.MORE),
                 "adjusted_at_budget": at_budget.better is not None,
-                "alone": at_quality.p_value is not None and at_quality.p_value <= 0.05,
+                "single": at_quality.p_value is not None and at_quality.p_value <= 0.05,
                 "plain": not low <= 1 <= high,
             }
             for name in said:
@@ -266,7 +266,7 @@ def family_table(sweeps: int) -> list[str]:
         "n",
         "adjusted, equal quality",
         "adjusted, equal time",
-        "each interval alone",
+        "each interval by itself",
         "plain percentile bootstrap",
     )
     lines = [_row(title), _row(["---"] * len(title))]
@@ -275,7 +275,7 @@ def family_table(sweeps: int) -> list[str]:
         found = family_errors(world, sweeps)
         held = [verdict(100 * share, "at most 5", decimals=1) for share in (found.adjusted, found.adjusted_at_budget)]
         shares = [f"{found.adjusted:.1%} ({held[0]})", f"{found.adjusted_at_budget:.1%} ({held[1]})"]
-        shares += [f"{found.alone:.1%}", f"{found.plain:.1%}"]
+        shares += [f"{found.single:.1%}", f"{found.plain:.1%}"]
         lines.append(_row(["the same" if shared else "others", str(n), *shares]))
         print(lines[-1], flush=True)
     return lines
@@ -299,8 +299,8 @@ def main() -> None:
         "",
         f"Six budgets, 0.25 to 2. A run's quality has normal noise of {NOISE}, in the unit in which it rises by about",
         "1 when time is multiplied by e. A third of its variance belongs to the seed, a third to the seed at a budget,",
-        "a third to the run alone; recipes with the baseline's seeds share the first two. Target and budget are the",
-        f"baseline's, found anew in every resample. A time is the median of {ROUNDS} windows, measured in turn with",
+        "a third only to the run; recipes with the baseline's seeds share the first two. Target and budget are the",
+        f"baseline's, found again in every resample. A time is the median of {ROUNDS} windows, measured in turn with",
         "those of the other recipes on a quiet machine. The logarithm of a window has a standard deviation of",
         f"{QUIET.own:g} of its own, {QUIET.drift:g} of the round, which all recipes share, and {QUIET.build:g} of the",
         "recipe, which all rounds share.",

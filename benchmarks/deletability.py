@@ -1,9 +1,9 @@
-"""What it costs to be able to delete: quality, training time and the forecast cost of deleting, under three policies.
+"""The price of being able to delete: quality, training time and the forecast cost of deleting, under three policies.
 
     python benchmarks/deletability.py [RUNS]        writes benchmarks/deletability.md and benchmarks/deletability.png
 
 Runs notebooks/sweeps/deletability.yaml, or what is missing of it, under documents for a demonstration that it makes
-below RUNS (default: `runs` beside `benchmarks`), and asks of every finished run what deleting the class would take.
+below RUNS (default: `runs` next to `benchmarks`), and asks of every finished run what deleting the class would take.
 About ten minutes on two cores with nothing else to do.
 """
 
@@ -40,7 +40,7 @@ RUNS = HERE.parent / "runs"
 SPEC = HERE.parent / "notebooks" / "sweeps" / "deletability.yaml"
 POLICIES = HERE.parent / "notebooks" / "policies"
 TARGET = "open/permissive/bsd"
-# In the order of the picture: what a reader is told of each, its colour (Okabe and Ito) and its shape.
+# In the order of the picture: the name of each, its colour (Okabe and Ito) and its shape.
 LOOKS = {
     "open-to-all": ("open to all", "#000000", "circle"),
     "late-bsd": ("BSD in the last quarter", PALETTE[1], "triangle-up"),
@@ -88,7 +88,7 @@ def plan(runs: Path) -> Plan:
 
 
 def points(planned: Plan, runs: Path) -> list[Point]:
-    """What every run came to, and what deleting the class from it would take."""
+    """Return the quality and time of every run, and the forecast of deleting the class from it."""
     table = frames.results(database(runs), sweep=planned.spec.name).to_dict("records")
     results: dict[Any, dict[Any, Any]] = {row["run_id"]: row for row in table}
     found = []

@@ -97,7 +97,7 @@ def delete(run: Path, documents: Path, to: Path) -> Deletion:
 
 def table(found: list[Deletion]) -> str:
     lines = [
-        "# What deletions took, beside what the plan said",
+        "# What deletions took, and what their plans said",
         "",
         f"`gpt-tiny` on `source`, seed 0; the target is `{TARGET}`. Seconds of wall time of the whole command",
         "`explorer delete run`, start of the process, evaluation and ledger included, on two cores with one thread a",

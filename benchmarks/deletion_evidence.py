@@ -1,4 +1,4 @@
-"""What measurements tell about a class that was deleted, that was only switched off, or that was never there.
+"""Measurements of a class that was deleted, of one that was only switched off, and of one that was never there.
 
     python benchmarks/deletion_evidence.py [RUNS]        writes benchmarks/deletion_evidence.md
 
@@ -102,15 +102,15 @@ def governance(runs: Path) -> Path:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What came of one policy, over the seeds of the runs with the class."""
+    """Findings for one policy, over the seeds of the runs with the class."""
 
     models: dict[str, list[Findings]]
     twins: list[Findings]  # the retrained runs of the same seeds
-    beside: Reference
+    retrained: Reference
 
 
 def measured(trained: Trained) -> Measured:
-    """Train and measure. Relearning aims at what each run knew itself, so each has the references measured anew."""
+    """Train and measure. Relearning aims at what each run knew itself, so each has the references measured again."""
     retrained = [trained.run(seed, without=[TARGET]) for seed in REFERENCES]
     models: dict[str, list[Findings]] = {}
     twins, references = [], []
@@ -128,24 +128,24 @@ def measured(trained: Trained) -> Measured:
         for name, each in made.items():
             models.setdefault(name, []).append(judge(each, references))
         twins += [judge(each, references) for each in references if each.seed == seed]
-    return Measured(models=models, twins=twins, beside=reference(references))
+    return Measured(models=models, twins=twins, retrained=reference(references))
 
 
 def table(found: Measured) -> str:
     """The numbers of one policy."""
-    beside = found.beside
-    rows = [f"| {name} | {' | '.join(_cells(each, beside))} |" for name, each in found.models.items()]
-    seeds = (beside.target, beside.others, beside.quality, beside.auc)
+    retrained = found.retrained
+    rows = [f"| {name} | {' | '.join(_cells(each, retrained))} |" for name, each in found.models.items()]
+    seeds = (retrained.target, retrained.others, retrained.quality, retrained.auc)
     means = [_interval(each) for each in seeds]
     expected = [f"{each.least:.3f} to {each.most:.3f}" for each in seeds]
     rows += [
-        f"| **retrained without it**, {beside.target.n} seeds | {' | '.join(means)} | {_steps(found.twins)} | |",
+        f"| **retrained without it**, {retrained.target.n} seeds | {' | '.join(means)} | {_steps(found.twins)} | |",
         f"| where one more of these would lie | {' | '.join(expected)} | | |",
     ]
     return "\n".join(rows)
 
 
-def _cells(found: list[Findings], beside: Reference) -> list[str]:
+def _cells(found: list[Findings], retrained: Reference) -> list[str]:
     """Mean and interval over the seeds, marked where a seed's number is not what one more reference would have."""
     numbers = {
         "target": [each.target for each in found],
@@ -156,7 +156,7 @@ def _cells(found: list[Findings], beside: Reference) -> list[str]:
     cells = []
     for name, values in numbers.items():
         seeds = over_areas(values, examples=EXAMPLES) if name == "auc" else over_seeds(values)
-        outside = sum(not getattr(beside, name).expects(value) for value in values)
+        outside = sum(not getattr(retrained, name).expects(value) for value in values)
         told = f" **{outside} of {len(values)}**" if outside else ""
         cells.append(f"{_interval(seeds)}{told}")
     return [*cells, _steps(found), f"{sum(bool(each.same) for each in found)} of {len(found)}"]
@@ -186,7 +186,7 @@ core, runs included. Made by `benchmarks/deletion_evidence.py`.
 
 **None of this is proof.** It shows what the levels are worth by the numbers that an outsider could take. Losses are in
 nats on training examples; accuracy is of the test side, which has the class's digits too; membership is the area under
-the curve of a test of each example (0.5: chance); relearned in: steps on the class alone until it is known as well as
+the curve of a test of each example (0.5: chance); relearned in: steps on only the class until it is known as well as
 the run knew it, a number for each seed. Means with 95% intervals, by Student's t over the seeds. In bold: in how many
 seeds the number is not where one more retrained run would have it (95%). Equal to retrained: in how many seeds
 every single loss, the accuracy and the steps are exactly those of the retrained run of the same seed.

@@ -1,4 +1,4 @@
-"""What the engine costs: its step against a hand-written PyTorch loop, interleaved in one process on one thread.
+"""Cost of the engine: its step against a hand-written PyTorch loop, interleaved in one process on one thread.
 
     python benchmarks/engine_overhead.py [--data DIR]        writes benchmarks/engine_overhead.md
 
@@ -49,7 +49,7 @@ class Seconds:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What both sides train on."""
+    """Model, data and settings that both sides train."""
 
     dataset: Any
     model: str

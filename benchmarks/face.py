@@ -51,7 +51,7 @@ FIRST_PAINT, CONTROL, FRONT = 2.0, 0.1, 0.2  # seconds that each may take
 
 @dataclass(kw_only=True, slots=True)
 class Browser:
-    """What has been sent to the browser: bytes of JSON, and rows of data in charts."""
+    """Messages sent to the browser: bytes of JSON, and rows of data in charts."""
 
     sent: int = 0
     marks: int = 0
@@ -65,7 +65,7 @@ BROWSER = Browser()
 
 
 class _Wire(comm.DummyComm):
-    """A connection to nobody, which takes what a browser would get."""
+    """A connection without a browser, which keeps what one would get."""
 
     def publish_msg(self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **_: Any) -> None:
         BROWSER.receive(data)
@@ -219,7 +219,7 @@ def _datasets(value: Any) -> Iterator[list[Any]]:
 
 
 def sizes(runs: Path) -> str:
-    """What is in the store, in a sentence."""
+    """Describe the store in a sentence."""
     tables = ("runs", "results", "metrics", "timings", "contributions", "entropy", "deletion_forecasts", "means")
     asked = Sql(sql="SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in tables))
     (counts,) = queries.select(database(runs), asked).rows

@@ -4,9 +4,9 @@
 
 A sweep is 20 recipes x 10 budgets x 5 seeds: 1,000 runs. Sweeps take turns over four datasets, five models and three
 machines; every tenth is governed, every fiftieth run more has failed, and some recipes were profiled on a machine where
-nobody ran them. The numbers are made up and look like training: quality rises with the logarithm of the budget and
-levels off. What the ingester would have read is written into the project's own working tables, and its own publisher
-makes the snapshot.
+they were never trained. The numbers are made up and look like training: quality rises with the logarithm of the budget
+and levels off. The rows that the ingester would have read are written into the project's own working tables, and its
+own publisher makes the snapshot.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What was tried instead of one pass for each class: one pass for the rows of several, its gradients split by class.
+"""An alternative to one pass for each class: one pass for the rows of several, its gradients split by class.
 
 Rows of several classes go through one forward and one backward pass. Convolutions, GroupNorm and linear layers take the
 gradient of their input for all rows at once, and that of their parameters class by class. No operation of this network
@@ -132,7 +132,7 @@ def joined(work: Work, classes: int) -> Callable[[], None]:
     leaves = {each: each.detach().expand(len(sizes), *each.shape).requires_grad_() for each in parameters}
 
     def gradients() -> list[tuple[Tensor, ...]]:
-        """Of every pass: each parameter's, k and its shape."""
+        """Return for every pass the gradient of each parameter, of shape (k, *its shape)."""
         found = []
         for start in range(0, BATCH, ROWS):
             with ByClass(leaves, sizes):

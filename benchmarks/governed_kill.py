@@ -38,7 +38,7 @@ SEED, EPOCHS, CHECKPOINT_SECONDS = 20261121, 6, 0.2
 
 
 def train(run: Path, on_progress: Callable[[int, int], None]) -> None:
-    """Train the run to its end, from wherever it stands."""
+    """Train the run to its end, from the step that it has reached."""
     wiring.execute(run, on_progress=on_progress)
 
 
@@ -58,14 +58,14 @@ def main() -> None:
         train(calm, lambda done, total: None)
         made: list[Path] = []
 
-        def beside(number: int) -> Path:
+        def place_of(number: int) -> Path:
             run = new(str(number))
             shutil.copytree(calm / rundir.PRIVATE, run / rundir.PRIVATE)
             shutil.copy(calm / rundir.ENVIRONMENT, run / rundir.ENVIRONMENT)
             made.append(run)
             return run
 
-        found = survive(calm, beside, train, verifies, kills=kills, seed=SEED, most=25, patience=0.3)
+        found = survive(calm, place_of, train, verifies, kills=kills, seed=SEED, most=25, patience=0.3)
         record = run_files.read(RunRecord, calm / rundir.RUN)
         again = replay(made[-1])
     lines = [
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def verifies(ledger: Path) -> bool:
-    """Whether the ledger is whole and signed by the trainer, whoever wrote it."""
+    """Return True if the ledger is whole and signed by the trainer."""
     origin = read_checkpoint(ledger)[1].origin
     signer = Signer(name=origin, algorithm=Algorithm.ED25519, private_key=private(TRAINER))
     anchor = Anchor(quorum="none").with_log(TrustedKey(verifier=signer.verifier))

@@ -83,7 +83,7 @@ class Noise(DataSource):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What all sides of a comparison train."""
+    """Model, data and settings that all sides of a comparison train."""
 
     title: str
     model: str

@@ -1,4 +1,4 @@
-"""What governing a step costs: routing, contributions and the recorder against a plain step, interleaved.
+"""Cost of governing a step: routing, contributions and the recorder against a plain step, interleaved.
 
     python benchmarks/governed_step.py [--rounds N]          writes benchmarks/governed_step.md
 
@@ -75,7 +75,7 @@ class Seconds:
 
 @dataclass(slots=True, kw_only=True)
 class Side:
-    """One kind of step, the windows measured so far, and the time that each of its steps takes beside them."""
+    """One kind of step, the windows measured so far, and the time that each of its steps takes."""
 
     name: str
     step: Callable[[], object]
@@ -87,7 +87,7 @@ class Side:
     extra: Seconds = Seconds(wall=0.0, cpu=0.0)  # for a step, of what is done every so many steps
 
     def quartiles(self, clock: str) -> list[float]:
-        """Of the ratio to the plain step."""
+        """Return the quartiles of the ratio to the plain step."""
         pairs = zip(self.windows, self.plain, strict=True)
         ratios = [(getattr(ours, clock) + getattr(self.extra, clock)) / getattr(plain, clock) for ours, plain in pairs]
         return statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
@@ -123,7 +123,7 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
         def side(name: str, step: Callable[[], object], target: Target | None = None, loop: Loop | None = None) -> Side:
             return Side(name=name, step=step, count=work.window, target=target, loop=loop)
 
-        def alone(name: str, step: Callable[[], object]) -> Side:
+        def single(name: str, step: Callable[[], object]) -> Side:
             return Side(name=name, step=step, count=1)
 
         sides = [
@@ -131,7 +131,7 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
             side("governed, 16 classes", sixteen.step, SIXTEEN, sixteen),
             side("governed, 4 classes, 2 of them denied the lower half", half.step, LESS, half),
         ]
-        slow = [alone("one backward a class over the mixed graph, 4 classes", mixed_graph(work, 4))]
+        slow = [single("one backward a class over the mixed graph, 4 classes", mixed_graph(work, 4))]
         why: list[Side] = []
         if work is RESNET:
             why = [
@@ -139,10 +139,10 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
                 side(f"passes of {ROWS} rows, gradients split by class, 16 classes", joined(work, 16)),
             ]
             sides += why
-            slow.append(alone("one backward a class over the mixed graph, 16 classes", mixed_graph(work, 16)))
+            slow.append(single("one backward a class over the mixed graph, 16 classes", mixed_graph(work, 16)))
             if OPACUS:
                 opacus = single_examples(work, 4, microbatch=size)
-                slow.append(alone("gradients of single examples by Opacus, 4 classes", opacus))
+                slow.append(single("gradients of single examples by Opacus, 4 classes", opacus))
         for each in (base, *(one.step for one in (*sides, *slow))):
             timed(each, 1)
         for one in sides:
@@ -176,7 +176,7 @@ def measure(work: Work, place: Path, *, rounds: int) -> list[str]:
 
 
 def recording(loop: Loop) -> Seconds:
-    """What the recorder's record of the whole state adds to a step."""
+    """Return what recording the whole state adds to a step."""
     state = loop.state
     journal = state.resource(Session).journal
     assert journal is not None
@@ -274,7 +274,7 @@ def main() -> None:
         "# The cost of a governed step",
         "",
         "A plain step against one with `routing`, `contributions` (without exact mode) and `recorder`, on one thread in"
-        " one process, interleaved: every window stands between two windows of the plain step, which is cut into"
+        " one process, interleaved: every window is between two windows of the plain step, which is cut into"
         " microbatches of the size that is fastest. The recorder's record of the whole state, every"
         f" {EVERY} steps, is in the ratios with its part. Noise in classes of equal size. Made by"
         " `benchmarks/governed_step.py`.",

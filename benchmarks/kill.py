@@ -22,7 +22,7 @@ SEED = 20261121
 
 
 def outcomes(runs: Path) -> dict[str, tuple[str, dict[str, float], bytes]]:
-    """What each run ended with: state digest, final metrics, the bytes of its metrics."""
+    """Return the end of each run: state digest, final metrics, the bytes of its metrics."""
     found = {}
     for result in sorted((runs / "digits").glob("*/result.json")):
         record = json.loads(result.read_text())

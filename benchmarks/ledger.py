@@ -34,7 +34,7 @@ from explorer.ledger.trust_anchor import anchor_of
 from explorer.ledger.verify import verify
 from explorer.note import Algorithm, Signer
 
-KEY = Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32)  # of a ledger that nobody relies on
+KEY = Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32)  # of a ledger for this benchmark only
 SIGNER = Signer(name="example.com/benchmark", algorithm=Algorithm.ED25519, private_key=KEY)
 BATCH = 10_000
 PROOFS = 300
@@ -241,26 +241,26 @@ def flush_time(how: Callable[[Sequence[IO[bytes]]], None], directory: Path) -> f
 
 
 def flushes(place: Path, rounds: int) -> list[str]:
-    """Each way in turn, on the disk alone and beside a program that writes 256 MB in every round."""
-    lines = ["| making 128 files durable (ms) | alone | beside a program that writes |", "|---|---|---|"]
+    """Each way in turn, on an idle disk and while a program writes 256 MB in every round."""
+    lines = ["| making 128 files durable (ms) | idle disk | while a program writes |", "|---|---|---|"]
     found: dict[tuple[str, bool], list[float]] = {}
     for _ in range(rounds):
-        for beside in (False, True):
+        for busy in (False, True):
             for name, how in FLUSHES.items():
-                with subprocess.Popen(WRITER, cwd=place) if beside else nullcontext() as writer:
-                    time.sleep(0.2 if beside else 0)
-                    found.setdefault((name, beside), []).append(flush_time(how, place / "flush"))
+                with subprocess.Popen(WRITER, cwd=place) if busy else nullcontext() as writer:
+                    time.sleep(0.2 if busy else 0)
+                    found.setdefault((name, busy), []).append(flush_time(how, place / "flush"))
                     if writer is not None:
                         writer.kill()
                 os.sync()  # so that each begins on a disk with nothing left to write
     for name in FLUSHES:
-        alone, beside = (statistics.median(found[name, each]) for each in (False, True))
-        lines.append(f"| {name} | {alone:.0f} | {beside:.0f} |")
+        idle, busy = (statistics.median(found[name, each]) for each in (False, True))
+        lines.append(f"| {name} | {idle:.0f} | {busy:.0f} |")
     return lines
 
 
 def machine(directory: Path) -> str:
-    """What the figures depend on."""
+    """Describe the machine that the figures depend on."""
     processors = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in processors if line.startswith("model name")), "")
     where = subprocess.run(["df", "--output=fstype", directory], capture_output=True, text=True).stdout.split()[-1]

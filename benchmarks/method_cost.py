@@ -1,4 +1,4 @@
-"""What a step costs with each method, against a plain step: interleaved in one process on one thread.
+"""Cost of a step with each method, against a plain step: interleaved in one process on one thread.
 
     python benchmarks/method_cost.py [--data DIR] [--quick]
 

@@ -36,7 +36,7 @@ each under a policy that admits everybody to everything, and 2 steps under one t
 of the depth. AdamW, tiny sizes, float32 on the CPU; {surroundings}; {seconds:.0f} s in all.
 
 - *moved*: of all tensors, buffers included, how many move in the plain loop. The others are constant (masks,
-  frequencies) or take no part (experts that nobody chose, token types that are all alike).
+  frequencies) or take no part (experts that no token chose, token types that are all alike).
 - *open*: those that move under the open policy, and how many of all end with the same bits as in the plain loop.
 - *denied*: tensors of the first half of the depth that a step of the denied class changed. It has to be 0.
 - *other half*: tensors that a plain step of that class moves there, and that did not move. It has to be 0.
@@ -65,7 +65,7 @@ def line(foreign: Foreign, found: Trial | str) -> str:
 
 
 def tried(foreign: Foreign) -> Trial | str:
-    """What was found, or why it was refused."""
+    """Try a model: return what was found, or why it was refused."""
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         try:

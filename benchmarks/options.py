@@ -1,4 +1,4 @@
-"""What the benchmarks share: arguments that are checked before anything is measured, and verdicts on targets.
+"""Shared parts of the benchmarks: arguments that are checked before anything is measured, and verdicts on targets.
 
 A target is written as the page shows it, "at most 1.08", "below 1" or "at least 200,000", and `verdict` says in words
 whether a figure meets it and by how much:
@@ -36,7 +36,7 @@ def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
 
 
 def meets(found: float, target: str) -> bool:
-    """Whether a figure meets a target. Raises `ValueError` for a target in other words."""
+    """Return True if a figure meets a target. Raises `ValueError` for a target in other words."""
     word, bound = _parts(target)
     return {
         "at most": found <= bound,

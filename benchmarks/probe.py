@@ -1,8 +1,8 @@
-"""What the linear probe of an entropy profile finds, beside chi, and whether its p-values and intervals are right.
+"""The linear probe of an entropy profile compared with chi, and a check of its p-values and intervals.
 
     python benchmarks/probe.py > benchmarks/probe.md     about three minutes on one core
 
-Rows are drawn; no model is trained. The accuracy that an interval is held against is that of the same rule, fitted to
+Rows are drawn; no model is trained. The accuracy that an interval has to cover is that of the same rule, fitted to
 as many probes, on 20,000 fresh rows, mean over draws.
 """
 
@@ -100,7 +100,7 @@ def main() -> None:
             answer = told_apart(probe(rows, labels, permutations=1, draws=draws).counts)
             assert answer is not None
             told.append(answer)
-            if seed < 20:  # the rule that four folds give, on rows that nobody has seen
+            if seed < 20:  # the rule that four folds give, on fresh rows
                 fresh.append(_fresh(case, rows, labels, draws))
         truth = float(np.mean(fresh))
         held = np.mean([each.low <= truth <= each.high for each in told])

@@ -3,7 +3,7 @@
     python benchmarks/profile_error.py [--quick]
 
 Writes profile_error.md. Each round profiles every recipe, then trains each in full at both budgets, one run at a time
-on one thread; a prediction is held against the runs of its own round, because a machine drifts. Three of the recipes
+on one thread; a prediction is compared with the runs of its own round, because a machine drifts. Three of the recipes
 change their speed on the way. The last column is the control: the same profile, had it taken every step to be like
 those of the first phase. Half a minute for each round, on a machine that nothing else keeps busy; `--quick` is one
 round on short schedules, which it prints and does not write.
@@ -42,7 +42,7 @@ RECIPES: dict[str, list[object]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """A full run beside its prediction, and beside the one that knows a single speed."""
+    """A full run, its prediction, and the prediction from a single speed."""
 
     run: RunRecord
     full: Validation
@@ -82,7 +82,7 @@ def plan(*, epochs: int) -> list[RunRecord]:
 
 
 def hold(runs: Sequence[RunRecord], *, number: int) -> list[Held]:
-    """One round: profile all, then train all, each alone."""
+    """One round: profile all, then train all, one at a time."""
     print(f"round {number + 1}: profiling {len(RECIPES)} recipes", flush=True)
     profiles = {found.recipe_digest: found for found in profile(runs, data=None)}
     held = []
@@ -108,15 +108,15 @@ def page(held: Sequence[Held], *, rounds: int) -> str:
         [
             "# How far a profile is from full runs",
             "",
-            "Training time predicted from short windows of every phase, over that of the same run trained in full,"
-            " alone on the machine: 1 is exact, 1.02 is 2% too long. ResNet-8 on digits, one thread. Made by"
+            "Training time predicted from short windows of every phase, over that of the same run trained in full, with"
+            " nothing else on the machine: 1 is exact, 1.02 is 2% too long. ResNet-8 on digits, one thread. Made by"
             " `benchmarks/profile_error.py`.",
             "",
             "| recipe | budget | steps | phases | predicted | measured | ratio | of the rounds | with one speed |",
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Ratios: medians of {rounds} round{'s' * (rounds != 1)}, the least and the greatest beside them. The"
+            f"Ratios: medians of {rounds} round{'s' * (rounds != 1)}, with the least and the greatest. The"
             f" farthest from 1 is {max(ratios, key=lambda ratio: abs(ratio - 1)):.3f}. With one speed: the ratio had"
             " every step been taken to be like those of the first phase.",
             "",

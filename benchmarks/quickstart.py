@@ -45,7 +45,7 @@ def main() -> None:
         "|---|---|",
         f"| `pip install -e .` (packages from the local index or its cache) | {install:.0f} |",
         f"| `explorer quickstart`, 75 runs and a governed one | {first:.0f} |",
-        f"| `explorer quickstart` again: nothing to run, report written anew | {again:.0f} |",
+        f"| `explorer quickstart` again: nothing to run, report written again | {again:.0f} |",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

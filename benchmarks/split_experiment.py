@@ -7,16 +7,16 @@ the code; digits 0-4 are one class, 5-9 the other. A *certificate*, a decoder of
 of the finished code, says how much of a class that half knows: mean absolute error of a pixel on the test side, where
 0 is white and 1 black. Halves are split where each knows one class better than the other.
 
-Every condition is a policy; loop, losses, batches and initial weights are the same. An image stands in a batch twice,
+Every condition is a policy; loop, losses, batches and initial weights are the same. An image is in a batch twice,
 in two classes: to be reconstructed, which trains encoder and decoder, and to be quiet, an L1 penalty on the code, which
-trains the encoders alone.
+trains only the encoders.
 
     nothing                 images are reconstructed by both halves
     routing                 0-4 do not train the second half's encoder, 5-9 not the first one's
     L1                      no routing; the whole code is penalised for all digits
     routing and L1          as published: reconstruction is routed, the penalty reaches both halves for all digits
     all routed              the penalty is routed like the reconstruction
-    L1 of 5-9 in one half   no routing; the control that routing has to be held against
+    L1 of 5-9 in one half   no routing; the control to compare routing with
 
 Routing here is that of parameters: the other half's values still enter the decoder, and only its encoder learns nothing
 from them. Since no layer lies below both halves, this has the same gradients as the published stop-gradient at the
@@ -154,7 +154,7 @@ def train(data: Images, rules: tuple[Rule, ...], *, seed: int, steps: int = STEP
     )
 
     def losses(network: nn.Module, pixels: Tensor, penalised: Tensor) -> Tensor:
-        """Of examples below `count` the error, of those above it the penalty; twice, for the batch has both."""
+        """Return twice the error of examples below `count`, and twice the penalty of those above it (half a batch each)."""
         if not penalised[0]:
             return 2 * (network(pixels) - pixels).abs().mean(1)
         return 2 * L1 * torch.cat(model.code(pixels), 1).abs().sum(1)
@@ -167,7 +167,7 @@ def train(data: Images, rules: tuple[Rule, ...], *, seed: int, steps: int = STEP
 
 
 def bound(rules: tuple[Rule, ...]) -> BoundPolicy:
-    """A policy of these rules, for a taxonomy of the four classes. Nobody signs it: it is not for anybody's data."""
+    """A policy of these rules, for a taxonomy of the four classes. It is unsigned: it governs no one's data."""
     paths = sorted({*CLASSES, *(path.split("/")[0] for path in CLASSES)})
     taxonomy = Taxonomy(
         format=TAXONOMY_FORMAT,
@@ -194,12 +194,12 @@ def bound(rules: tuple[Rule, ...]) -> BoundPolicy:
 
 @torch.no_grad()
 def coded(model: Autoencoder, data: Images) -> tuple[Tensor, Tensor]:
-    """What the halves make of the images."""
+    """Return both halves of the code of the images."""
     return model.code(data.pixels)
 
 
 def certificate(code: Tensor, data: Images, *, seed: int, steps: int = CERTIFICATE_STEPS) -> nn.Module:
-    """A decoder that has learnt to reconstruct the images from this half alone."""
+    """A decoder that has learnt to reconstruct the images from only this half."""
     decoder = perceptron(HALF, 64, 256, 64)
     initialise(decoder, seed=seed)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=LR)
@@ -280,7 +280,7 @@ def report(found: dict[str, list[Errors]], sides: tuple[Images, Images], *, seco
         verdicts.append(f"- {name}: " + "; ".join(f"{key} {judged(each)}" for key, each in differences.items()))
     return f"""# The split experiment in small
 
-Mean absolute error of a pixel on the test side of the digits, by certificates trained on one half of the code alone:
+Mean absolute error of a pixel on the test side of the digits, by certificates trained on only one half of the code:
 {len(next(iter(found.values())))} seeds, {STEPS} steps of {BATCH} images, L1 {L1:g}, {seconds:.0f} s of one core. The
 median image, which knows nothing, has {blind[0]:.3f} on 0-4 and {blind[1]:.3f} on 5-9. Intervals are 95%, by Student's
 t over the seeds. Split is how much worse a half knows the other class than its own, the mean of the two columns before

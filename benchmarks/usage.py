@@ -279,7 +279,7 @@ def command(*arguments: object) -> float:
 
 
 def state(place: Path, by: str, out: str, *more: str) -> tuple[str, float, list[float], list[int], float]:
-    """What is stated, seconds to make it, milliseconds and bytes of each party's file, seconds of the whole's check."""
+    """Return the statement, seconds to make it, milliseconds and bytes of each party's file, seconds to check it."""
     signing = ("--trust", place / "trust.json", "--key", place / "trainer.pem", "--out", place / out)
     made = command("usage", place / "run", "--by", by, *more, *signing)
     checks, sizes, whole = [], [], 0.0

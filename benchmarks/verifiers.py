@@ -2,7 +2,7 @@
 
     python benchmarks/verifiers.py [--ledgers 100000] [--seed 1]           writes benchmarks/verifiers.md
 
-Each ledger is the small one of `tests/disclosure/two_readers.py` with one change, and is signed anew: root and
+Each ledger is the small one of `tests/disclosure/two_readers.py` with one change, and is signed again: root and
 checkpoint are right. A run fails if the two answer differently for a reason that is not listed.
 """
 
@@ -56,7 +56,7 @@ def _page(ledgers: int, seed: int, counted: Counter[tuple[str, str]], seconds: f
     return [
         "# Two readers of one ledger",
         "",
-        f"{ledgers:,} ledgers of {len(entries())} entries with one change each, signed anew by the trainer"
+        f"{ledgers:,} ledgers of {len(entries())} entries with one change each, signed again by the trainer"
         f" (seed {seed}), read by Explorer's",
         f"decoder and by the verify.py of packs: {differ:,} answers differ, all for the reasons below; none for another"
         " reason.",

@@ -1,4 +1,4 @@
-"""What a run costs beyond its own training: in a warm kernel, in a cold one, and through plain papermill.
+"""Cost of a run beyond its own training: in a warm kernel, in a cold one, and through plain papermill.
 
     python benchmarks/warm_overhead.py [ROUNDS]
 
