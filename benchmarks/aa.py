@@ -107,8 +107,8 @@ def main() -> None:
         *aa_table(sweeps),
         "",
         "The last two columns are negative controls: the same sweeps analysed as if step times were exact, and every",
-        "interval as if it were the only one. Without noise of seeds recipes are bit for bit the baseline, and only step",
-        "times could tell them apart; as if these were exact, nothing would show the noise, and nothing is claimed.",
+        "interval as if it were the only one. Without noise of seeds recipes are bit for bit the baseline, and only",
+        "step times could tell them apart; taken for exact, these would show no noise, and nothing is claimed.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
 

@@ -154,7 +154,7 @@ def train(data: Images, rules: tuple[Rule, ...], *, seed: int, steps: int = STEP
     )
 
     def losses(network: nn.Module, pixels: Tensor, penalised: Tensor) -> Tensor:
-        """Return twice the error of examples below `count`, and twice the penalty of those above it (half a batch each)."""
+        """Return twice the error of examples below `count`, twice the penalty of those above it: half a batch each."""
         if not penalised[0]:
             return 2 * (network(pixels) - pixels).abs().mean(1)
         return 2 * L1 * torch.cat(model.code(pixels), 1).abs().sum(1)
