@@ -4,13 +4,13 @@ Data flows one way through the package:
 
     data -> engine with methods -> run directory -> store -> analysis, audit -> views -> report
 
-The run directory is the seam. Left of it stands torch and never a database; right of it stands DuckDB and
+The run directory is the seam. Left of it there is torch and never a database; right of it there is DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
 (`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
-with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` says what a policy for a model can name;
-`explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` gives back a model
-that a recorded run has left, once its attestation is believed.
+with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` lists the layers that a policy for a model
+can name; `explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` returns
+the model of a recorded run, once its attestation is verified.
 """
 
 from importlib import import_module
@@ -38,7 +38,7 @@ moved.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Return what brings torch, loaded when somebody asks for it."""
+    """Return a public name. It is imported on first use, because it loads torch."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The `explorer` command: its verbs, and what becomes of an error."""
+"""The `explorer` command: its verbs, its errors and its exit status."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from explorer.cli.verbs import Verbs
 from explorer.errors import ExplorerError
 from explorer.page.terminal import visible
 
-INTERRUPTED = 130  # what shells expect after Ctrl-C
+INTERRUPTED = 130  # the exit status that shells expect after Ctrl-C
 
 app = typer.Typer(
     name="explorer",
@@ -37,27 +37,30 @@ def _common(
         os.environ["EXPLORER_DEBUG"] = "1"
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(explorer.__version__)
         raise typer.Exit
 
 
 def main() -> None:
-    """Run the command line. Exit status 0 only when what was asked holds; errors go to standard error."""
+    """Run the command line. The exit status is 0 only if what was asked holds; errors go to standard error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that is not UTF-8, a terminal that knows only ASCII
+        # A name may not be UTF-8, and a terminal may know ASCII only: neither may end a verb halfway.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _run()
     except ExplorerError as error:
         _fail(error)
     except KeyboardInterrupt:
-        print("explorer: interrupted; finished work is kept; run the same command again to continue", file=sys.stderr)
+        print("explorer: interrupted. Finished work is kept; run the same command again to continue.", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of the output has ended, as `head` does
+    except BrokenPipeError:
+        # The reader of the output has ended, as `head` does. That is no fault, so there is no message.
         _give_up_output()
         sys.exit(1)
-    except OSError as error:  # a full disk behind standard output, or what no part has put into words of its own
+    except OSError as error:
+        # A full disk behind standard output, or a failure for which no part has words of its own.
         _give_up_output()
         _fail(error)
 
@@ -67,11 +70,12 @@ def _run() -> None:
         app()
     finally:
         if sys.stdout is not None:
-            sys.stdout.flush()  # now, while a fault can still be told
+            # Now, because a failure of the flush at exit could no longer be reported.
+            sys.stdout.flush()
 
 
 def _fail(error: Exception) -> NoReturn:
-    """Say what an exception says, or show all of it where that was asked for."""
+    """Print the message of an exception and exit; with --debug let its traceback through."""
     if os.environ.get("EXPLORER_DEBUG"):
         raise error
     print(f"explorer: {visible(str(error))}", file=sys.stderr)

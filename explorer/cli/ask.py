@@ -1,4 +1,4 @@
-"""`explorer ask`: the best recipe of a sweep under stated limits."""
+"""`explorer ask`: the best recipe of a sweep under limits on quality, time, cost, inference and deletability."""
 
 import dataclasses
 import datetime
@@ -25,7 +25,9 @@ from explorer.store.frames import with_confirming
 from explorer.store.published import database
 from explorer.views.explorer import ask_words
 
-Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="The sweep. Default: the only one there is.")]
+Sweep = Annotated[
+    str | None, typer.Argument(metavar="[SWEEP]", help="Name of a sweep. Default: the only one there is.")
+]
 
 
 def ask(
@@ -35,18 +37,20 @@ def ask(
         typer.Option(
             "--quality",
             metavar="Q",
-            help="Minimum quality, or maximum where lower is better: 0.93 or 93%. Default: the baseline's.",
+            help="Minimum quality, or the maximum where lower is better: 0.93 or 93%. Default: the baseline's.",
         ),
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option("--metric", metavar="NAME", help="Metric of quality. Default: the metric of the sweep."),
+        typer.Option(
+            "--metric", metavar="NAME", help="Metric that measures quality. Default: the metric of the sweep."
+        ),
     ] = None,
     max_time: Annotated[
-        str | None, typer.Option("--max-time", metavar="TIME", help="Maximum training time: 90s, 15min, 2h.")
+        str | None, typer.Option("--max-time", metavar="TIME", help="Maximum training time, such as 90s, 15min or 2h.")
     ] = None,
     max_cost: Annotated[
-        str | None, typer.Option("--max-cost", metavar="USD", help="Maximum cost of training in US dollars.")
+        str | None, typer.Option("--max-cost", metavar="USD", help="Maximum cost of training, in US dollars.")
     ] = None,
     max_inference: Annotated[
         str | None,
@@ -61,11 +65,14 @@ def ask(
         typer.Option(
             "--deletable",
             metavar="CLASS=LEVEL",
-            help="Level required of a class: open/mit=G2, or 'open/mit=G3, at most 1% of training'; repeatable.",
+            help="Deletion level of a class: open/mit=G2, or 'open/mit=G3, at most 1% of training'; repeatable.",
         ),
     ] = None,
     max_deletion: Annotated[
-        str | None, typer.Option("--max-deletion", metavar="TIME", help="Maximum time to delete each of these classes.")
+        str | None,
+        typer.Option(
+            "--max-deletion", metavar="TIME", help="Maximum time to delete any one of these classes, such as 10min."
+        ),
     ] = None,
     hardware: Annotated[
         str | None,
@@ -75,9 +82,10 @@ def ask(
 ) -> Answer:
     """Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.
 
-    Nothing is extrapolated, and unknown values are named, never guessed. Exit status 0 only if a recipe holds every
-    limit, its uncertainty included.
+    Nothing is extrapolated, and unknown values are named, never guessed. The exit status is 0 only if a recipe holds
+    every limit, its uncertainty included.
     """
+    # Limits are parsed first: a misspelt one is refused before the database is brought up to date.
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
     tell_upkeep(runs)
     where = database(runs)
@@ -100,7 +108,7 @@ def _limits(
     max_deletion: str | None,
 ) -> Limits:
     inference = (None, None) if max_inference is None else amounts.read_inference("--max-inference", max_inference)
-    wanted = [read_deletable("--deletable", each) for each in deletable]
+    wanted = [read_deletable("--deletable", written) for written in deletable]
     levels: Any = {name: level for name, level, _ in wanted}
     return Limits(
         quality=None if quality is None else amounts.read_quality("--quality", quality),
@@ -117,16 +125,16 @@ def _limits(
 def _only_sweep(where: Path) -> str:
     known = queries.sweeps(where)
     if len(known) != 1:
-        raise StoreError(f"{where}: {len(known)} sweeps; name one of them: {', '.join(known) or 'none'}")
+        raise StoreError(f"{where}: found {len(known)} sweeps; name one of them: {', '.join(known) or 'none'}")
     return known[0]
 
 
 def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame) -> None:
-    """Say what to do where every finished run is of an earlier specification."""
+    """Raise `StoreError` with the next command where every finished run belongs to an earlier specification."""
     if rows.empty and queries.left_out(where, sweep=sweep):
         raise StoreError(
-            f"{sweep}: no run of its present specification has finished: `explorer sweep run SPEC` runs what is "
-            f"missing, `explorer results {sweep} --all` shows the runs of earlier ones"
+            f"{sweep}: no run of its present specification has finished. `explorer sweep run SPEC` runs what is "
+            f"missing; `explorer results {sweep} --all` shows the runs of earlier specifications"
         )
 
 
@@ -145,8 +153,9 @@ def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
     if second := ask_words.runner_up(asked):
         yield second
     yield ""
+    # On a single machine the column of hardware would repeat one name in every row.
     several = len({candidate.setting.machine for candidate in asked.candidates}) > 1
-    shown = [at for at, name in enumerate(ask_words.COLUMNS) if several or name != "hardware"]
+    shown = [at for at, column in enumerate(ask_words.COLUMNS) if several or column != "hardware"]
     rows = [[row[at] for at in shown] for row in ask_words.evidence(asked)]
     yield table([ask_words.COLUMNS[at] for at in shown], rows, right=ask_words.NUMBERS)
     yield from ask_words.notes(asked, datetime.date.today())

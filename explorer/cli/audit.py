@@ -1,4 +1,4 @@
-"""`explorer trace` and `explorer conform`: the updates on a run's record, and whether it was governed throughout."""
+"""`explorer trace` and `explorer conform`: the recorded updates of a run, and a check that all of it was governed."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,32 +21,32 @@ from explorer.page.terminal import Answer, table
 from explorer.provenance.trust import read_trust
 from explorer.runlog.run_ledger import RunLedger
 
-Trust = Annotated[Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: verify the ledger too.")]
-MAX_PROOFS = 10_000
-LISTED = 5_000  # steps up to which examples are listed
-SHOWN = 12  # examples and sources on a line
+MAX_PROOFS = 10_000  # most files that --proofs writes
+LISTED = 5_000  # most steps whose examples are listed
+SHOWN = 12  # most examples and sources on a line
 BARS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 
 def trace(
     run: options.RunDirectory,
-    layer: Annotated[str | None, typer.Option("--layer", metavar="L", help="All classes in this layer.")] = None,
-    class_: Annotated[str | None, typer.Option("--class", metavar="C", help="This class in all layers.")] = None,
+    layer: Annotated[str | None, typer.Option("--layer", metavar="L", help="Show all classes in this layer.")] = None,
+    class_: Annotated[str | None, typer.Option("--class", metavar="C", help="Show this class in all layers.")] = None,
     parameter: Annotated[
-        str | None, typer.Option("--parameter", metavar="P", help="All classes in the layer of this parameter.")
+        str | None, typer.Option("--parameter", metavar="P", help="Show all classes in the layer of this parameter.")
     ] = None,
     steps: options.Steps = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Recompute every sum from the ledger, however many segments.")
+        bool, typer.Option("--check", help="Recompute every sum from the ledger, however many segments there are.")
     ] = False,
     proofs: Annotated[
-        Path | None, typer.Option("--proofs", metavar="DIR", help="Write a proof of every entry behind the answer.")
+        Path | None,
+        typer.Option("--proofs", metavar="DIR", help="Directory for proofs of every entry behind the answer."),
     ] = None,
-    trust: Trust = None,
+    trust: options.LedgerTrust = None,
 ) -> Answer:
     """Show which classes and examples took part in updates, how strongly and since when, with proofs."""
     if (layer is not None) + (class_ is not None) + (parameter is not None) != 1:
-        raise LedgerError("say what to trace: --layer L, --class C or --parameter P, one of the three")
+        raise LedgerError("name one thing to trace: expected --layer L, --class C or --parameter P")
     ledger = RunLedger(run)
     verified = None if trust is None else _verified(ledger, trust)
     chosen = ledger.range_of(*options.span_of(steps))
@@ -67,24 +67,25 @@ def _verified(run: RunLedger, trust: Path) -> bool:
 
 
 def _prove(run: RunLedger, answer: Trace, directory: Path) -> int:
-    """Proofs of the steps and of the states whose blobs hold their numbers."""
+    """Write proofs of the steps and of the states whose blobs hold their numbers, and return how many."""
     steps = range(*answer.steps)
     indices = [*run.outline.steps[steps.start : steps.stop]]
     indices += [segment.state.index for segment in run.segments(steps)]
     if len(indices) > MAX_PROOFS:
-        raise LedgerError(f"{len(indices)} entries; at most {MAX_PROOFS} are proved at a time: name fewer steps")
+        raise LedgerError(f"--proofs: {len(indices)} entries; at most {MAX_PROOFS} at a time: name fewer steps")
     for index in indices:
         write_proof(directory / f"entry-{index:08d}{SUFFIX}", make_proof(run.ledger, index))
     return len(indices)
 
 
 def _record(answer: Trace) -> dict[str, Any]:
+    # In the record the key is `class`, which cannot be the name of a field.
     value = asdict(answer)
     for row in value["rows"]:
         row["class"] = row.pop("class_")
     for part in ("participants", "separable"):
-        for each in value[part] or ():
-            each["class"] = each.pop("class_")
+        for entry in value[part] or ():
+            entry["class"] = entry.pop("class_")
     value["class"] = value.pop("class_")
     return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
 
@@ -113,10 +114,10 @@ def _lines(answer: Trace, *, verified: bool | None) -> list[str]:
     for path, step in answer.first_admitted.items():
         lines.append(f"{path}: {'never admitted to any layer' if step is None else f'admitted from step {step}'}")
     if answer.participants is None:
-        lines.append("examples: not listed for so many steps; name some with --steps A:B")
+        lines.append(f"examples: not listed for more than {LISTED} steps; choose some with --steps A:B")
     for participant in answer.participants or ():
         if participant.sealed:
-            lines.append(f"{participant.class_}: which of its examples were chosen is sealed, and needs a grant")
+            lines.append(f"{participant.class_}: its chosen examples are sealed; reading them needs a grant")
             continue
         some = ", ".join(map(str, participant.examples[:SHOWN]))
         more = ", ..." if len(participant.examples) > SHOWN else ""
@@ -126,21 +127,24 @@ def _lines(answer: Trace, *, verified: bool | None) -> list[str]:
             sources = list(participant.sources.items())
             some = ", ".join(f"{name or 'no source'} ({count})" for name, count in sources[:SHOWN])
             lines.append(f"  from {some}{', ...' if len(sources) > SHOWN else ''}")
-    for each in answer.separable[-1:] if answer.layer else ():
-        chi, chance, p_value = (value or 0.0 for value in (each.chi, each.chi_null, each.p_value))
-        if each.told is not None:
-            p_told = "" if each.told_p_value is None else f", p = {each.told_p_value:.3g}"
-            lines.append(f"classes in {each.layer}, at step {each.step}: told apart: {each.told.words}{p_told}")
+    # Only the last profile of a layer: the earlier ones are in the record and in the ledger notebook.
+    for profile in answer.separable[-1:] if answer.layer else ():
+        chi, chance, p_value = (value or 0.0 for value in (profile.chi, profile.chi_null, profile.p_value))
+        if profile.told is not None:
+            p_told = "" if profile.told_p_value is None else f", p = {profile.told_p_value:.3g}"
+            lines.append(
+                f"classes in {profile.layer}, at step {profile.step}: told apart: {profile.told.words}{p_told}"
+            )
         lines.append(
-            f"directions of the classes in {each.layer}, at step {each.step}: chi {chi:.3g} nats, by chance"
-            f" {chance:.3g}, p = {p_value:.3g}; 0 says that they share directions, not that they cannot be told apart"
+            f"directions of the classes in {profile.layer}, at step {profile.step}: chi {chi:.3g} nats, by chance"
+            f" {chance:.3g}, p = {p_value:.3g}; 0 means that they share directions, not that they cannot be told apart"
         )
     if answer.parameter:
         lines += _parameter(answer)
     lines.append(f"sums: {answer.check}")
-    lines += [f"  {each}" for each in answer.check.unread]
+    lines += [f"  {reason}" for reason in answer.check.unread]
     if verified is None:
-        lines.append("ledger: not verified; --trust FILE does that")
+        lines.append("ledger: not verified; --trust FILE verifies it")
     else:
         lines.append(f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}")
     return lines
@@ -151,8 +155,8 @@ def _parameter(answer: Trace) -> list[str]:
     assert note is not None
     seconds = "" if note.replay_seconds is None else f", about {note.replay_seconds:.3g} s by this run's step time"
     return [
-        f"{note.parameter}: numbers are recorded by layer, and these are of {note.layer}. Its own take a replay of "
-        f"{note.replay_steps} steps, from the checkpoint of step {note.replay_from}{seconds}"
+        f"{note.parameter}: numbers are recorded by layer; these are of {note.layer}. Numbers of the parameter itself "
+        f"take a replay of {note.replay_steps} steps, from the checkpoint of step {note.replay_from}{seconds}"
     ]
 
 
@@ -161,32 +165,33 @@ def _percent(value: float | None) -> str | None:
 
 
 def _bars(values: tuple[float | None, ...]) -> str:
-    """Return a bar for each part: full at 1. A negative share is a minus."""
+    """Return a bar for each part of the steps, full at 1. A negative share is a minus, an unknown one is `?`."""
     return "".join("?" if value is None else "-" if value < 0 else BARS[min(8, round(8 * value))] for value in values)
 
 
 # --- explorer conform ---
 
-FINDINGS = 5  # lines of one kind; --json has more
+FINDINGS = 5  # most lines of one kind; --json lists more
 
-NOBODY = """\
-Not verified against an independent trust file: the run's own was used, and a forger's would agree with a forged run
-just as well. Give a trust file from a source other than this directory: --trust FILE."""
+NOT_INDEPENDENT = """\
+Not verified: no independent trust file given. The run's own was used, and a forged run would come with a matching one.
+Give a trust file from a source other than this directory: --trust FILE."""
 
 
 def conform(
     run: options.RunDirectory,
     trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")
+        Path | None,
+        typer.Option("--trust", metavar="TRUST", help="Trust file: the authorities and keys to trust. Default: none."),
     ] = None,
 ) -> Answer:
     """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
 
-    The exit status is 0 if all of them hold and the ledger is signed by those whom the trust file names; 1 if it does
-    not conform; 3 if that cannot be told, because what it depends on was erased or is sealed.
+    The exit status is 0 if all of them hold and the ledger is signed by authorities of the trust file; 1 if the run
+    does not conform; 3 if the record cannot decide it, because what it depends on was erased or is sealed.
     """
-    believed = None if trust is None else read_trust(trust)
-    conformance = judge(RunLedger(run), trust=believed, now=options.clock())
+    trusted = None if trust is None else read_trust(trust)
+    conformance = judge(RunLedger(run), trust=trusted, now=options.clock())
     return Answer(
         page=lambda: _conform_page(conformance, run),
         record=lambda: _conform_record(conformance),
@@ -222,15 +227,16 @@ def _conform_page(conformance: Conformance, run: Path) -> Iterator[str]:
     for condition in conformance.conditions:
         yield from _condition_lines(condition)
     if not badge.anchored:
-        yield NOBODY
+        yield NOT_INDEPENDENT
 
 
 def _condition_lines(condition: Condition) -> list[str]:
-    counts = ", ".join(f"{number} {what}" for what, number in condition.checked.items())
+    counts = ", ".join(f"{number} {noun}" for noun, number in condition.checked.items())
+    # An outcome other than success is in capitals, so that it is seen in a long page.
     outcome = condition.outcome if condition.holds else condition.outcome.upper()
     lines = [f"  {condition.name:<16} {outcome}: {condition.says}"]
     lines.append(f"    checked: {counts or 'nothing'}")
-    lines += [f"    not looked at: {each.message}" for each in condition.untold[:FINDINGS]]
+    lines += [f"    not looked at: {gap.message}" for gap in condition.untold[:FINDINGS]]
     unseen = condition.more_untold + len(condition.untold[FINDINGS:])
     lines += [f"    and {unseen} more not looked at"] if unseen else []
     lines += [f"    note: {note}" for note in condition.notes]

@@ -1,4 +1,4 @@
-"""`explorer authority`: keys, and the trust file that says which of them are believed."""
+"""`explorer authority`: keys, and the trust file that lists the trusted ones."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -37,8 +37,8 @@ from explorer.provenance.trust import (
 from explorer.rundir import write_bytes
 from explorer.schema import to_json
 
-DAYS = 365
-NEXT = {
+DAYS = 365  # of validity, unless another end is given
+NEXT = {  # what a new key of each role is for
     "data-governance": "explorer taxonomy sign, explorer tags sign, explorer ledger cosign",
     "model-risk": "explorer policy sign, explorer ledger cosign",
     "trainer": "the key signs the ledger of a run",
@@ -54,7 +54,7 @@ Name = Annotated[
 
 def new(
     name: Name,
-    role: Annotated[Role, typer.Option("--role", help="Role: what the authority may sign.")],
+    role: Annotated[Role, typer.Option("--role", help="Role of the authority: it decides what the key may sign.")],
     key_file: Annotated[
         Path,
         typer.Option(
@@ -66,7 +66,9 @@ def new(
     trust: options.TrustFile,
     branch: Annotated[
         list[str] | None,
-        typer.Option("--branch", metavar="PATH", help="A branch of the taxonomy that it may vouch for; repeatable."),
+        typer.Option(
+            "--branch", metavar="PATH", help="A branch of the taxonomy that the authority may vouch for; repeatable."
+        ),
     ] = None,
     not_before: Annotated[
         str | None,
@@ -78,25 +80,27 @@ def new(
         str | None,
         typer.Option("--not-after", metavar="TIME", help=f"End of validity. Default: {DAYS} days after the start."),
     ] = None,
-    unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
+    unencrypted: options.Unencrypted = False,
     passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
-    """Make a key and add it to the trust file, as a new authority or as a further key of one that is there.
+    """Make a key and add it to the trust file, as a new authority or as a further key of a known one.
 
-    A trust file that does not exist is made. The first authority of a role sets its quorum to one: one authority of
-    the role signs a document, and one signs or cosigns a checkpoint (auditors and evaluators are not waited for).
-    `explorer authority quorum` asks for more. Both files are written or none; a crash in between leaves a key file that
+    A trust file that does not exist is created. The first authority of a role sets the quorum of the role to one: one
+    authority signs a document, and one signs or cosigns a checkpoint (auditors and evaluators are not required).
+    `explorer authority quorum` requires more. Both files are written or none; a crash in between leaves a key file that
     no trust file names.
 
-    A key in an SSH agent is added and stays there; KEY may also be a file, mode 0600, of the one line ssh-agent:NAME.
+    A key in an SSH agent is added to the trust file and stays in the agent; KEY may also be a file, mode 0600, of the
+    one line ssh-agent:NAME.
     """
+    # A key file of one line may name a key in an agent, so a file that exists is read before a new key is made.
     begins = format_time(options.clock()) if not_before is None else not_before
     ends = format_time(parse_time(begins) + DAYS * 86_400) if not_after is None else not_after
     in_agent = (keys.is_in_agent(key_file) or key_file.is_file()) and keys.agent_name(key_file) is not None
     private = keys.read_key(key_file, None) if in_agent else keys.new_key()
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
     if os.path.realpath(key_file) == os.path.realpath(trust):
-        raise ProvenanceError(f"{key_file}: the key and the trust file are two files")
+        raise ProvenanceError(f"{key_file}: found one path for the key and the trust file; expected two")
     with alone(trust):
         changed = with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
@@ -105,9 +109,11 @@ def new(
         try:
             write_bytes(trust, content)
         except BaseException:
-            if not in_agent and not _holds(trust, content):  # the disk can also refuse after it was replaced
+            # The disk can also refuse after the trust file was replaced: then the key is in it, and stays.
+            if not in_agent and not _holds(trust, content):
                 key_file.unlink()
             raise
+        # A new key has cosigned nothing, so its memory may begin now; of a key in an agent that is not known.
         if role in COSIGNERS and not keys.is_in_agent(key_file):
             begin_memory(memory_of(key_file))
     kept = " (in an SSH agent)" if in_agent else " (not encrypted)" if unencrypted else ""
@@ -128,7 +134,7 @@ def new(
 
 
 def passphrase(
-    key: Annotated[Path, typer.Argument(metavar="KEY", help="A key file: of a signing key or of a reader's key.")],
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="File of a signing key or of a reader's key.")],
     passphrase_file: options.PassphraseFile = None,
     new_passphrase_file: Annotated[
         Path | None,
@@ -141,10 +147,11 @@ def passphrase(
 ) -> Answer:
     """Encrypt a key file again, with a new passphrase and the current number of rounds.
 
-    Key files of earlier versions resist guessing badly. Copies and backups of the old file keep its passphrase.
+    Key files of earlier versions are weak against guessing. Copies and backups of the old file keep its passphrase.
     """
     before, known = keys.rounds(key), known_passphrase(key, passphrase_file)
-    keys.read_any(key, known)  # a wrong passphrase fails before a new one is asked for
+    # A wrong passphrase fails before the prompt for a new one.
+    keys.read_any(key, known)
     keys.encrypt_again(key, known, new_passphrase(key, new_passphrase_file, variable=NEW_PASSPHRASE))
     rounds = keys.rounds(key)
     was = "it was not encrypted" if before is None and known is None else f"it had {before or 'another function'}"
@@ -185,17 +192,19 @@ def revoke(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, shown where the key is rejected.")],
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="ID", help="Key id, a prefix of it, or the public key. Default: the only key."),
+        typer.Option(
+            "--key", metavar="ID", help="Id of the key, a prefix of the id, or the public key. Default: the only key."
+        ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="Reject what was issued at or after this time. Default: now."),
+        typer.Option("--at", metavar="TIME", help="Reject documents issued at or after this time. Default: now."),
     ] = None,
 ) -> Answer:
     """Revoke a key. What it signed before stays valid.
 
-    Documents carry the moment that their signer claims. To believe nothing of a stolen key, revoke it as of the moment
-    at which it began (`from` in the list).
+    The date of a document is claimed by its signer. To reject every signature of a stolen key, revoke it as of the
+    start of its validity (`from` in `explorer authority list`).
     """
     moment = format_time(options.clock() if at is None else parse_time(at))
     with alone(trust):
@@ -211,14 +220,16 @@ def quorum(
     role: Annotated[Role, typer.Argument(metavar="ROLE", help="Role of the authorities to count.")],
     trust: options.TrustFile,
     documents: Annotated[
-        int | None, typer.Option("--documents", metavar="N", help="Signatures that a document needs.")
+        int | None, typer.Option("--documents", metavar="N", help="Number of signatures that a document needs.")
     ] = None,
     checkpoints: Annotated[
         int | None,
-        typer.Option("--checkpoints", metavar="N", help="Signatures or cosignatures that a checkpoint needs."),
+        typer.Option(
+            "--checkpoints", metavar="N", help="Number of signatures or cosignatures that a checkpoint needs."
+        ),
     ] = None,
 ) -> Answer:
-    """Set how many authorities of a role must sign. A role without quorum is never enough."""
+    """Set how many authorities of a role must sign. Without a quorum, signatures of a role never suffice."""
     with alone(trust):
         before = read_trust(trust)
         after = with_quorum(before, role, documents=documents, checkpoints=checkpoints)
@@ -248,7 +259,7 @@ def _added_lines(authority: Authority, key: AuthorityKey) -> list[str]:
 def _entry(trust: Trust, name: str, key: AuthorityKey) -> dict[str, Any]:
     """Return the record of an authority with one of its keys."""
     authority = find(trust, name)
-    made = next(each for each in _keys(authority, options.clock()) if each["public_key"] == key.public_key)
+    made = next(own for own in _keys(authority, options.clock()) if own["public_key"] == key.public_key)
     return {"name": name, "role": authority.role, "branches": authority.branches, "key": made, "trust": trust.digest}
 
 
@@ -265,6 +276,7 @@ def _listing(trust: Trust, now: int) -> dict[str, Any]:
 
 
 def _keys(authority: Authority, now: int) -> Iterable[dict[str, Any]]:
+    """Yield the record of every key of an authority: the published fields, its state now, its name as a cosigner."""
     for key in authority.keys:
         cosigns = cosigner(authority, key)
         vkey = None if cosigns is None else cosigns.vkey
@@ -276,6 +288,7 @@ def _id(key: AuthorityKey) -> str:
 
 
 def _state(key: AuthorityKey, now: int) -> str:
+    # A revocation may lie ahead, and validity ends at the earlier of the two.
     if key.revoked is not None and now >= key.valid_until:
         return "revoked"
     if now < key.valid_from:

@@ -1,4 +1,4 @@
-"""`explorer confirm`: a recipe of a sweep and its baseline once more, on fresh seeds."""
+"""`explorer confirm`: run a recipe of a sweep and its baseline again, on fresh seeds."""
 
 import json as jsonlib
 from pathlib import Path
@@ -23,20 +23,25 @@ from explorer.yaml_document import parse_document
 
 
 def confirm(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep that found the recipe.")],
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="Name of the sweep in which the recipe was chosen.")],
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="The recipe to confirm.")],
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Number of fresh seeds.")] = 3,
-    plan: Annotated[bool, typer.Option("--plan", help="Only write the specification and show what it takes.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only write the specification and show its time and cost.")
+    ] = False,
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
     engine: options.Engine = "warm",
     workers: options.Workers = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: the plan, or a line for every event and for the verdict.")
+        bool, typer.Option("--json", help="Print JSON: the plan, or one line per event and one for the verdict.")
     ] = False,
 ) -> Answer | None:
-    """Run a recipe and its baseline on seeds that had no part in choosing it. The same command continues after an
-    interruption. Exit status 0 only if the fresh seeds confirm it by themselves."""
+    """Run a recipe and its baseline on seeds that had no part in choosing it.
+
+    The same command continues after an interruption. The exit status is 0 only if the fresh seeds confirm the recipe by
+    themselves.
+    """
     planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
     if plan:
         return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
@@ -44,7 +49,8 @@ def confirm(
     finish(summary, json=json)
     verdict = _verdict(runs, sweep, recipe)
     if json:
-        print(jsonlib.dumps({"event": "verdict"} | _as_json(verdict)))  # the last of the lines of JSON
+        # The last of the lines of JSON that `execute` has printed.
+        print(jsonlib.dumps({"event": "verdict"} | _as_json(verdict)))
     else:
         show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(verdict)}"])
     if verdict is None or not verdict.is_confirmed:
@@ -58,6 +64,7 @@ def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | No
     content = confirmation(runs, sweep, recipe, seeds=seeds)
     path, text = runs / f"{content['name']}.yaml", written(content, recipe=recipe, of=sweep)
     planned = make_plan(read_spec(parse_document(text, where=str(path))), runs=runs, data=data)
+    # Other code, data or documents than the sweep had would confirm something else, and nothing is written.
     check_same(planned, recorded)
     rundir.write_bytes(path, text.encode())
     return planned, path
@@ -65,10 +72,10 @@ def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | No
 
 def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None) -> Answer:
     planned = timed(planned, runs / sweep)
-    estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
-    seeds = f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has"
+    estimate, at_once = estimated(planned, runs=runs, workers=workers)
+    seeds = f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has used"
     return Answer(
-        page=lambda: [*plan_blocks(planned, estimate, side_by_side), seeds],
+        page=lambda: [*plan_blocks(planned, estimate, at_once), seeds],
         record=lambda: {
             "sweep": sweep,
             "recipe": recipe,
@@ -81,7 +88,7 @@ def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs:
             "train_seconds": estimate.train_seconds,
             "wall_seconds": estimate.wall_seconds,
             "usd": estimate.usd,
-            "workers": side_by_side,
+            "workers": at_once,
         },
     )
 

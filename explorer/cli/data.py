@@ -1,4 +1,4 @@
-"""`explorer data`: the datasets, and the card of one."""
+"""`explorer data` and `explorer tags dataset`: the datasets, their cards, and tags from their own provenance."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -20,17 +20,17 @@ from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
 
-MOST_CLASSES = 20  # that are shown; --json has all
+MOST_CLASSES = 20  # in a table; --json lists all
 
 
 def data_(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME|FILE]", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
+        typer.Argument(metavar="[NAME|FILE]", help="Name of a dataset, or a recipe or sweep file (YAML) that has one."),
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the dataset, as in a recipe; repeatable."),
+        typer.Option("--param", metavar="KEY=VALUE", help="Parameter of the dataset, as in a recipe; repeatable."),
     ] = None,
     data: options.Data = None,
     croissant: Annotated[
@@ -40,12 +40,12 @@ def data_(
 ) -> Answer:
     """List the datasets, or show the card of one: size, licence, classes, sources, skipped examples.
 
-    Of a dataset that needs parameters and gets none, what it takes.
+    A dataset that needs parameters shows them instead, unless they are given with --param.
     """
     if name is None:
-        for option, given in (("--param", param), ("--croissant", croissant)):
-            if given:
-                raise RecipeError(f"{option} is for one dataset: name it too")
+        for option, value in (("--param", param), ("--croissant", croissant)):
+            if value:
+                raise RecipeError(f"{option} is for one dataset: found no name, expected the dataset's")
         return _all()
 
     if name in DATASETS and not param and croissant is None:
@@ -62,16 +62,20 @@ def data_(
 def tags_dataset(
     dataset: Annotated[
         str,
-        typer.Argument(metavar="DATASET|FILE", help="A dataset by name, or a recipe or sweep file (YAML) with one."),
+        typer.Argument(
+            metavar="DATASET|FILE", help="Name of a dataset, or a recipe or sweep file (YAML) that has one."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")],
-    salts: Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")],
-    authority: Annotated[str, typer.Option("--authority", metavar="NAME", help="Authority of all records.")],
+    out: options.TableOut,
+    salts: options.SaltsOut,
+    authority: Annotated[
+        str, typer.Option("--authority", metavar="NAME", help="Authority that vouches for all records.")
+    ],
     data: options.Data = None,
 ) -> Answer:
     """Make the tag table of a dataset's training examples from its own provenance.
 
-    It counts once it is signed: the signer vouches for what the dataset says.
+    The table is valid once it is signed: its signer vouches for what the dataset declares.
     """
     return write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority))
 
@@ -80,15 +84,16 @@ def _chosen(name: str, written: list[str]) -> DataSource:
     """Return the dataset of a name and parameters, or of a file."""
     if name.endswith(FILES):
         if written:
-            raise RecipeError(f"--param is for a dataset by name; {name} has its parameters")
+            raise RecipeError(f"--param is for a dataset named directly; {name} has the parameters of its own")
         return dataset_of(name)
     parameters: dict[str, Any] = {}
-    for each in written:
-        key, sign, value = each.partition("=")
+    for pair in written:
+        key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise RecipeError(f"--param: found {each!r:.80}, expected KEY=VALUE, such as size=32")
+            raise RecipeError(f"--param: found {pair!r:.80}, expected KEY=VALUE, such as size=32")
         if key in parameters:
             raise RecipeError(f"--param: {key!r:.80} is given twice")
+        # Values are read as in a recipe file, so that numbers and lists are not text.
         parameters[key] = parse_document(value, where=f"--param {key}").value
     return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset")
 
@@ -104,14 +109,14 @@ def _all() -> Answer:
 
 
 def _needed(described: dict[str, Any]) -> Iterator[Block | str]:
-    """Describe a dataset that needs parameters for its card."""
+    """Yield a dataset's description and the parameters that its card needs."""
     yield f"{described['name']}: {described['summary']}\n\n{described['description']}\n"
     rows = [
         (p["name"], "required" if p["required"] else str(p["default"]), p["meaning"]) for p in described["parameters"]
     ]
     yield table(("parameter", "default", "meaning"), rows)
     required = " ".join(f"--param {p['name']}=..." for p in described["parameters"] if p["required"])
-    yield f"the card of yours: explorer data {described['name']} {required} --data DIR"
+    yield f"to see its card: explorer data {described['name']} {required} --data DIR"
 
 
 def _defaults(parameters: list[dict[str, Any]]) -> str:
@@ -140,15 +145,15 @@ def _card(card: Card) -> Iterator[Block | str]:
         shown = card.classes[:MOST_CLASSES]
         yield table(
             ("class", f"train {card.counted}", f"test {card.counted}"),
-            [(each.name, f"{each.train:,}", f"{each.test:,}") for each in shown],
+            [(class_.name, f"{class_.train:,}", f"{class_.test:,}") for class_ in shown],
             right=(f"train {card.counted}", f"test {card.counted}"),
         )
         if len(card.classes) > len(shown):
-            yield (f"and {len(card.classes) - len(shown)} classes more: --json has all\n")
+            yield f"and {len(card.classes) - len(shown)} more classes: --json lists all\n"
     if card.provenance:
         kind = "simulated provenance" if card.simulated else "provenance class"
-        rows_ = [(each.path, f"{each.examples:,}") for each in card.provenance]
+        rows_ = [(class_.path, f"{class_.examples:,}") for class_ in card.provenance]
         yield table((kind, "train examples"), rows_, right=("train examples",))
     if card.skipped:
-        rows_ = [(each.reason, f"{each.count:,}", ", ".join(each.names)) for each in card.skipped]
-        yield table(("skipped because", "number", "such as"), rows_, right=("number",))
+        rows_ = [(skipped.reason, f"{skipped.count:,}", ", ".join(skipped.names)) for skipped in card.skipped]
+        yield table(("skipped because", "examples", "such as"), rows_, right=("examples",))

@@ -1,4 +1,7 @@
-"""`explorer delete`: what deleting some examples takes, doing it, and checking that it was done."""
+"""`explorer delete plan|certify|erase|verify`: plan a deletion, certify it, erase secrets, check a certificate.
+
+These verbs need no torch; `delete_run.py` has those that train.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +37,7 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import read_origin, resolve
 from explorer.schema import to_json
 
-SHOWN = 6  # layers on a line
+SHOWN = 6  # most layers on a line
 
 
 def plan(
@@ -43,7 +46,10 @@ def plan(
     record: options.Records = None,
     authority: options.AuthorityName = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Measure steps of the replay now: about a minute, on a quiet machine.")
+        bool,
+        typer.Option(
+            "--profile", help="Measure the step time of the replay now. Takes about a minute, on a quiet machine."
+        ),
     ] = False,
     data: options.Data = None,
 ) -> Answer:
@@ -54,6 +60,7 @@ def plan(
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
     planned = make_plan(ledger, target)
+    # Only a replay asks for the machine and the data of the run, and only a replay has a time to measure.
     machine = part("delete plan, by replay")(run, data) if planned.forecast.route.level == "G3" else ()
     if profile and planned.forecast.route.steps:
         steps = range(planned.forecast.route.start, ledger.steps)
@@ -68,7 +75,8 @@ def plan(
 
 def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
     forecast, reach = planned.forecast, asdict(planned.forecast.reach)
-    for name in ("slots", "batch", "target"):  # a number for each step; and what is elsewhere in the record
+    # A number for every step is too much for a record; the target has a key of its own.
+    for name in ("slots", "batch", "target"):
         del reach[name]
     return {
         "run": planned.run,
@@ -79,7 +87,7 @@ def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
         "route": asdict(forecast.route),
         "time": asdict(forecast.time),
         "cost": None if planned.cost is None else asdict(planned.cost),
-        "beyond": [asdict(each) for each in planned.beyond],
+        "beyond": [asdict(place) for place in planned.beyond],
         "levels": LEVELS,
     }
 
@@ -88,7 +96,7 @@ def _plan_lines(planned: Plan, obstacles: tuple[str, ...]) -> list[str]:
     route = planned.forecast.route
     lines = [f"{planned.run}: deleting {planned.target.words}"]
     if obstacles:
-        lines += [f"  NOT POSSIBLE here and now; it would be {route.level}:"]
+        lines += [f"  NOT POSSIBLE here and now; its level would be {route.level}:"]
         lines += [f"    {obstacle}" for obstacle in obstacles]
     else:
         lines.append(f"  {route.level}, {LEVELS[route.level]}")
@@ -99,30 +107,30 @@ def _plan_lines(planned: Plan, obstacles: tuple[str, ...]) -> list[str]:
     elif route.dropped:
         lines.append(f"  to drop: {', '.join(route.dropped)}; nothing is trained")
     else:
-        lines.append("  to drop: nothing, for it reached nothing")
+        lines.append("  to drop: nothing, because the target reached nothing")
     lines.append(f"  time: {time_words(planned.forecast.time)}")
     lines.append(f"  cost: {_cost(planned)}")
     lines.append("  not reached:")
-    lines += [f"    {each.what}: {each.detail}" for each in planned.beyond]
-    lines.append("  less than that is no deletion:")
+    lines += [f"    {place.what}: {place.detail}" for place in planned.beyond]
+    lines.append("  weaker levels are no deletion:")
     return [*lines, *(f"    {name}: {LEVELS[name]}" for name in ("G0", "G1"))]
 
 
 def _reach(planned: Plan) -> list[str]:
     reach = planned.forecast.reach
     if reach.first is None:
-        return ["  it reached nothing: no layer admitted it, and nothing was decided by it"]
-    lines = [f"  it could have moved something from step {reach.first} on; it trained in {reach.trained} steps"]
+        return ["  the target reached nothing: no layer admitted it, and no decision depended on it"]
+    lines = [f"  first possible influence: step {reach.first}; it trained in {reach.trained} steps"]
     if reach.unrecorded:
         lines.append(
-            f"  steps before {reach.unrecorded} are in another ledger: there it reached what the policy admits"
+            f"  steps before {reach.unrecorded} are in another ledger: assumed to reach all that the policy admits"
         )
     if reach.shared:
         lines.append(f"  shared layers: {_some(reach.shared)}")
     for name, others in reach.regions.items():
         lines.append(f"  sealed region {name}: {'its own' if not others else 'with ' + ', '.join(others)}")
     if reach.probed:
-        lines.append("  a method decides by probes of its class, and it may be one of them")
+        lines.append("  a method decides by probes of the class, and the target may be one of them")
     for channel in reach.channels:
         lines.append(f"  entry {channel.entry}, step {channel.step}: {channel.action} over {', '.join(channel.over)}")
     return lines
@@ -136,9 +144,9 @@ def _some(names: tuple[str, ...]) -> str:
 def time_words(time: Time) -> str:
     """Return a time with its interval and its source, in words."""
     if time.seconds is None:
-        return f"not known: {time.words}"
+        return f"unknown: {time.words}"
     interval = "" if time.low is None or time.high is None else f" ({_span(time.low)} to {_span(time.high)})"
-    return f"{_span(time.seconds)}{interval}, with starting and evaluation; {time.words}"
+    return f"{_span(time.seconds)}{interval}, including start-up and evaluation; {time.words}"
 
 
 def _span(seconds: float) -> str:
@@ -149,14 +157,12 @@ def _cost(planned: Plan) -> str:
     if planned.cost is None:
         return "no price for this hardware"
     if planned.cost.usd is None:
-        return "not known, like the time"
+        return "unknown, like the time"
     low, high = planned.cost.low, planned.cost.high
     price = price_words(planned.cost.price, hardware="", today=options.today())
     interval = "" if low is None or high is None else f" (${low:.3g} to ${high:.3g})"
     return f"${planned.cost.usd:.3g}{interval} at {price}"
 
-
-YEAR = 365 * 86_400
 
 New = Annotated[Path, typer.Argument(metavar="NEW", help="The run that the deletion made.")]
 
@@ -170,11 +176,11 @@ def certify(
 ) -> Answer:
     """Certify a deletion made by `explorer delete run`, and record it in the project's ledger.
 
-    The certificate is verified before it is written, as `explorer delete verify` does.
+    The certificate is verified as by `explorer delete verify` before it is written.
     """
     origin = read_origin(new)
     if origin is None:
-        raise RunError(f"{new}: made by no deletion: there is no {rundir.ORIGIN}")
+        raise RunError(f"{new}: not made by a deletion: found no {rundir.ORIGIN}")
     provide_trainer(new, private=governance)
     presence = Presence(RunLedger(old))
     missed = beyond(presence, reach_of(presence, origin.target))
@@ -190,34 +196,38 @@ def certified(
     private: Path | None,
     not_reached: tuple[NotReached, ...],
 ) -> Answer:
-    """Certify, and answer with what came out. The passphrase of the trainer's key is known by now."""
-    believed, now = read_trust(trust), options.clock()
-    name, key = trainer_key(new, trust=believed, now=now, private=private)
+    """Certify a deletion, and answer with the certificate. The passphrase of the trainer's key has to be known by now.
+
+    `old` is the run with the target and `new` the one without it; `trust` is a trust file; `expires` is a time, or None
+    for a year from now; `private` is where the trainer's key is if it has moved; `not_reached` lists what the deletion
+    could not reach.
+    """
+    trusted, now = read_trust(trust), options.clock()
+    name, key = trainer_key(new, trust=trusted, now=now, private=private)
     done = conclude(
         old,
         new,
         name=name,
         key=key,
-        trust=believed,
+        trust=trusted,
         now=now,
-        expires=expires or format_time(now + YEAR),
+        expires=expires or format_time(now + options.YEAR),
         not_reached=not_reached,
     )
     return Answer(page=lambda: _certified_lines(done, new), record=lambda: _certified_record(done, new))
 
 
 def _certified_lines(done: Concluded, new: Path) -> list[str]:
-    """Return the result, the files to destroy, and what was not reached."""
     value, files, here = done.certificate.value, done.destroy.files, from_here(new)
     lines = [
         f"{new.name}: {value.level}, deleted, by both ledgers. {MEANS[value.level]}",
         f"  {here}",
         f"  certificate: {here / CERTIFICATE}, entry {done.entry} of the project's ledger",
-        f"  to be destroyed by you, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",
+        f"  for you to destroy, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",
         "  never ship both models: their difference is what was deleted",
         "  not reached:",
     ]
-    return [*lines, *(f"    {each.what}: {UNREACHED[each.what]}" for each in value.not_reached)]
+    return [*lines, *(f"    {place.what}: {UNREACHED[place.what]}" for place in value.not_reached)]
 
 
 def _certified_record(done: Concluded, new: Path) -> dict[str, Any]:
@@ -229,7 +239,7 @@ def _certified_record(done: Concluded, new: Path) -> dict[str, Any]:
         "deleted": True,  # a certificate that does not verify is never written
         "certificate": {"file": str(new / CERTIFICATE), "digest": done.certificate.digest},
         "entry": done.entry,
-        "not_reached": [to_json(each) for each in value.not_reached],
+        "not_reached": [to_json(place) for place in value.not_reached],
         "to_destroy": to_json(done.destroy)["files"],
     }
 
@@ -240,25 +250,21 @@ def erase(
     record: options.Records = None,
     salts: Annotated[
         Path | None,
-        typer.Option("--salts", metavar="FILE", help="Salts of the records. Default: where the run had them."),
+        typer.Option("--salts", metavar="FILE", help="Salt file of the records. Default: the one that the run used."),
     ] = None,
-    trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
-    ] = None,
+    trust: options.OwnTrust = None,
     governance: options.Private = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Erase. Without this option, only show what would be erased.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase. Default: only show what would be erased.")] = False,
 ) -> Answer:
     """Destroy the numbers and the secret of a class, or the salts of records. The ledger still verifies.
 
-    The model is not changed: `explorer delete run` makes one without them. What is destroyed cannot be brought back.
-    The trainer's key signs an entry that says so in the project's ledger, before anything is destroyed.
+    The model stays as it is: `explorer delete run` makes one without them. What is destroyed cannot be restored. Before
+    anything is destroyed, an entry in the project's ledger says so, signed with the trainer's key.
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, records=record or ())
     if target.classes and salts is not None:
-        raise LedgerError("--salts: these are of records, and a class is to be erased")
+        raise LedgerError("--salts: found with a class; salts belong to records, which --record names")
     if target.classes:
         erasure = of_classes(ledger, target.classes)
     else:
@@ -266,8 +272,8 @@ def erase(
     entry = None
     if yes:
         provide_trainer(run, private=governance)
-        believed = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
-        name, key = trainer_key(run, trust=believed, now=options.clock(), private=governance)
+        trusted = read_trust(trust or run / rundir.GOVERNANCE / "trust.json")
+        name, key = trainer_key(run, trust=trusted, now=options.clock(), private=governance)
         with Project.open(runs_of(run), key=key, name=name) as project:
             entry = erase_for_good(ledger, erasure, project=project)
     return Answer(
@@ -279,10 +285,10 @@ def erase(
 
 
 def _erasure_lines(erasure: Erasure, entry: int | None) -> list[str]:
-    """Return what was erased. `entry`: of the project's ledger; None: nothing was erased."""
+    """Return the lines of an erasure. `entry` is the one in the project's ledger; None: nothing was erased."""
     done = entry is not None
-    what = ", ".join(erasure.classes) or f"{len(erasure.records)} records"
-    lines = [f"{erasure.run}: {'erased' if done else 'would erase'} {what}"]
+    subject = ", ".join(erasure.classes) or f"{len(erasure.records)} records"
+    lines = [f"{erasure.run}: {'erased' if done else 'would erase'} {subject}"]
     if erasure.classes:
         named = ", ".join("numbers over several classes" if name == "*" else name for name in erasure.secrets)
         lines.append(f"  secrets: {named}")
@@ -290,41 +296,38 @@ def _erasure_lines(erasure: Erasure, entry: int | None) -> list[str]:
     else:
         lines.append(f"  salts: of rows {', '.join(map(str, erasure.records))} in {erasure.salts}")
     lines += [f"  on record: entry {entry} of the project's ledger"] if done else []
-    lines += ["  not reached, see to it yourself:", *(f"    {each}" for each in erasure.elsewhere)]
-    return lines if done else [*lines, "nothing was changed: what is erased cannot be brought back; --yes does it"]
+    lines += ["  not reached, and left to you:", *(f"    {place}" for place in erasure.elsewhere)]
+    return lines if done else [*lines, "nothing was changed; --yes erases, and what is erased cannot be restored"]
 
 
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
-WITHOUT = "not trained. That each step was done as the ledgers say is the trainer's word; --counterfactual trains them"
-LEDGERS, TRAINED = "by both ledgers", "the same as a run that never had it"
-TENSORS = 5  # tensors that differ
+WITHOUT = "not trained. Only the trainer vouches that each step was done as recorded; --counterfactual trains them"
+LEDGERS, TRAINED = "by both ledgers", "identical to a run that never had it"
+TENSORS = 5  # most tensors that are listed as differing
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="The certificate of a deletion.")],
+    certificate: Annotated[Path, typer.Argument(metavar="CERTIFICATE", help="A deletion certificate.")],
     old: Annotated[
         Path,
-        typer.Option("--old", metavar="RUN", help="The run with the target; a directory with its ledger is enough."),
+        typer.Option("--old", metavar="RUN", help="The run with the target. A directory with its ledger is enough."),
     ],
     new: Annotated[Path, typer.Option("--new", metavar="RUN", help="The run without the target, with its model.")],
     trust: options.TrustFile,
     records: Annotated[
         Path | None,
-        typer.Option("--records", metavar="FILE", help="List of deleted records to which the certificate commits."),
+        typer.Option("--records", metavar="FILE", help="List of deleted records that the certificate commits to."),
     ] = None,
     counterfactual: Annotated[
         bool,
         typer.Option("--counterfactual", help="Train the run without the target, and compare every tensor."),
     ] = False,
     data: options.Data = None,
-    governance: Annotated[
-        Path | None,
-        typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
-    ] = None,
+    governance: options.TagSalts = None,
     loop: options.OwnLoop = None,
     json: options.Json = False,
 ) -> Answer:
-    """Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.
+    """Check a deletion certificate: every claim in it is derived again from both ledgers and the new run.
 
     The exit status is 0 only if all of them hold; then, and only then, the target is called deleted.
     """
@@ -362,14 +365,14 @@ def _verified_record(verified: Verified, compared: Any, *, holds: bool) -> dict[
 
 
 def _means(verified: Verified, compared: Any) -> str:
-    """Return the sentence for what was computed here, whatever the certificate itself says."""
+    """Return the meaning of the deletion, which rests on what was computed here and not on the certificate."""
     return MEANS[verified.certificate.level] if compared is None else NEVER_HAD
 
 
 def _verified_lines(verified: Verified, compared: Any, certificate: Path, *, holds: bool) -> list[str]:
     value = verified.certificate
-    rests = LEDGERS if compared is None else TRAINED
-    verdict = f"deleted, {rests}" if holds else "NOT shown to be deleted"
+    evidence = LEDGERS if compared is None else TRAINED
+    verdict = f"deleted, {evidence}" if holds else "NOT shown to be deleted"
     lines = [
         f"{certificate}: {value.target.words}: {verdict}",
         f"  {'level' if holds else 'claims':<12} {value.level}. {_means(verified, compared if holds else None)}",
@@ -382,9 +385,9 @@ def _verified_lines(verified: Verified, compared: Any, certificate: Path, *, hol
         lines.append(f"    {MARKS[check.outcome]:<13} {check.says}")
         lines += [f"{'':<18} {check.why}"] if check.why else []
     lines += _counterfactual(compared)
-    lines.append("  leaks that show:")
+    lines.append("  leaks that would show:")
     lines += [f"    by {where}: {what}" for where, what in SEES.items()]
-    lines.append("  said by the signer, not checked:")
+    lines.append("  claimed by the signer, not checked:")
     lines += [f"    {line}" for line in verified.said]
     if verified.remaining:
         lines.append(f"  {len(verified.remaining)} of the files to be destroyed are still next to the old ledger")
@@ -399,5 +402,5 @@ def _counterfactual(compared: Any) -> list[str]:
             f"  counterfactual: trained, {compared.steps} steps: all {compared.tensors} tensors bit for bit the same"
         ]
     lines = [f"  counterfactual: trained, {compared.steps} steps: {len(compared.differing)} tensors are NOT the same"]
-    lines += [f"    {each}" for each in compared.differing[:TENSORS]]
+    lines += [f"    {name}" for name in compared.differing[:TENSORS]]
     return lines + ([f"    and {len(compared.differing) - TENSORS} more"] if len(compared.differing) > TENSORS else [])

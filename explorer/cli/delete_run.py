@@ -1,4 +1,7 @@
-"""`explorer delete run`: make the run without a target, and certify it unless others have to cosign first."""
+"""`explorer delete run` and `explorer delete evidence`: make the run without a target, and measure what is left of it.
+
+These verbs train, and load torch; `delete.py` has those that do not.
+"""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -48,7 +51,9 @@ def run(
     authority: options.AuthorityName = None,
     level: Annotated[
         str | None,
-        typer.Option("--level", metavar="G2|G3", help="Deletion level. Default: the one that takes less work."),
+        typer.Option(
+            "--level", metavar="G2|G3", help="Deletion level. Default: the available one that takes the least work."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -63,12 +68,10 @@ def run(
         typer.Option(
             "--request",
             metavar="TEXT|FILE",
-            help="Text or file of the deletion request; only a commitment to it is kept.",
+            help="Text or file of the deletion request. Only a commitment to it is kept.",
         ),
     ] = None,
-    trust: Annotated[
-        Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
-    ] = None,
+    trust: options.OwnTrust = None,
     expires: options.Expires = None,
     governance: options.Private = None,
     data: options.Data = None,
@@ -77,7 +80,7 @@ def run(
 ) -> Answer:
     """Delete examples from a run: make the run without them, with a certificate that anyone can check.
 
-    After an interruption the same command continues. The old run stays; its files to destroy are listed.
+    The same command continues after an interruption. The old run stays as it is; its files to destroy are listed.
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
@@ -88,9 +91,10 @@ def run(
     text = _text(request) if request is not None else f"delete {target.words}"
     provide_trainer(run, private=governance)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
-    believed, now = read_trust(trust), options.clock()
-    trainer_key(run, trust=believed, now=now, private=governance)  # what can be refused is, before hours of training
-    open_whole(run, papers=run, trust=believed, now=now)
+    # A key or a document that would be refused at the end is refused now, before hours of training.
+    trusted, now = read_trust(trust), options.clock()
+    trainer_key(run, trust=trusted, now=now, private=governance)
+    open_whole(run, papers=run, trust=trusted, now=now)
 
     with step_bar("deletion") as show:
         new = delete(
@@ -104,7 +108,7 @@ def run(
             loop=None if loop is None else load_loop(loop),
         )
     keep_request(new, text)
-    if _waits(new, believed):
+    if _waits(new, trusted):
         return _waiting(run, new, trust, route)
     return certified(run, new, trust=trust, expires=expires, private=governance, not_reached=planned.beyond)
 
@@ -116,15 +120,17 @@ def _waits(new: Path, trust: Trust) -> bool:
 
 
 def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
-    """Answer that the new run is finished and not yet certified."""
+    """Answer with the commands that lead from a finished run to its certificate."""
     here = from_here(new)
     cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
     certify = f"explorer delete certify {here} --old {old} --trust {trust}"
     made = {"run": new.name, "directory": str(new), "level": route.level}
     lines = [
         f"{new.name}: made, and not certified yet: {here}",
-        "  the trust file asks others to cosign its ledger first; each of them, and then you:",
-        *(f"    {each}" for each in (cosign, certify)),
+        "  the trust file requires cosignatures of its ledger first: each cosigner runs the first command, then you the"
+        " second",
+        f"    {cosign}",
+        f"    {certify}",
     ]
     rest = {"deleted": False, "certificate": None, "next": [cosign, certify]}
     return Answer(page=lambda: lines, record=lambda: {**made, **rest})
@@ -133,23 +139,25 @@ def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
 def _route(planned: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
     """Return the route of the deletion. Raises `RunError` if it is not available."""
     if level not in (None, *LEVELS):
-        raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; below G2 nothing is deleted")
+        raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; weaker levels delete nothing")
     forecast = planned.forecast
     if level == "G2" and forecast.route.level == "G3":
         raise RunError(
-            f"--level G2: {planned.target.words} reached more than sealed regions of its own;"
-            " `explorer delete plan` says what; G3 is available"
+            f"--level G2: {planned.target.words} reached more than its own sealed regions, which"
+            " `explorer delete plan` lists; G3 is available"
         )
     route, hindering = forecast.route, forecast.obstacles
     if level == "G3" and forecast.reach.first is None:
         raise RunError(
-            f"--level G3: {planned.target.words} reached nothing in the run: nothing is to replay; G2 is available"
+            f"--level G3: {planned.target.words} reached nothing in the run, so there is nothing to replay;"
+            " G2 is available"
         )
     if level == "G3" and route.level == "G2":
         route = replay_route(ledger, forecast.reach)
         hindering = obstacles(Presence(ledger), forecast.reach, level="G3")
+    # With the code of the user's own loop at hand, its absence from the record is no obstacle.
     if loop is not None:
-        hindering = tuple(each for each in hindering if each != NO_CODE)
+        hindering = tuple(obstacle for obstacle in hindering if obstacle != NO_CODE)
     if hindering:
         raise RunError(f"{planned.run}: cannot be done here and now: {'; '.join(hindering)}")
     return route
@@ -161,55 +169,61 @@ def _text(request: str) -> str:
         path = Path(request)
         if not path.is_file():
             return request
-    except (OSError, ValueError):  # too long for a name, or with a zero in it
+    except (OSError, ValueError):  # too long for a file name, or with a zero byte in it
         return request
     try:
         return read_bytes(path, max_bytes=MAX_REQUEST, error=ProvenanceError).decode()
     except UnicodeDecodeError as error:
-        raise ProvenanceError(f"{path}: a request is UTF-8 text") from error
+        raise ProvenanceError(f"{path}: found bytes that are not UTF-8; expected the text of a request") from error
 
 
 def _planned(planned: Plan, route: Route, run: Path) -> list[str]:
     lines = [f"{planned.run}: {planned.target.words}"]
     if route.level == "G2":
-        lines.append(f"  G2, exact by structure: without {', '.join(route.dropped) or 'anything'}, nothing is trained")
+        lines.append(f"  G2, exact by structure: drops {', '.join(route.dropped) or 'nothing'}; nothing is trained")
         return lines
     time = time_of(run, route)
     lines.append(f"  G3, exact by replay: {route.steps} steps, from step {route.start} on")
     return [*lines, f"  time: {time_words(time)}"]
 
 
+# --- explorer delete evidence ---
+
 NO_PROOF = (
-    "Evidence, and no proof: that measurements find nothing does not show that nothing is left. What a deletion rests"
-    " on is the ledger and the certificate that names it: explorer delete verify."
+    "Evidence, not proof: measurements that find nothing do not show that nothing is left. A deletion rests on the"
+    " ledger and on the certificate that names it: explorer delete verify."
 )
 COLUMNS = ("loss on it", "on the others", "membership", "relearned in", "equal")
 NUMBERS = ("target", "others", "quality", "auc", "relearned")
-FEW = 8  # references below which the table says what they cannot show
+FEW = 8  # with fewer references, the table says what they cannot show
 
 
 def evidence(
     run: options.RunDirectory,
-    class_: Annotated[str, typer.Argument(metavar="CLASS", help="A class of the run, or a branch of classes.")],
+    class_: Annotated[
+        str,
+        typer.Argument(metavar="CLASS", help="A class of the run, or a branch of the taxonomy with all its classes."),
+    ],
     references: Annotated[
         list[Path],
         typer.Option(
             "--references",
             metavar="DIR",
-            help="A finished run of the same plan without the class, of any seed, or what a deletion left. Say it again"
-            " for each: three seeds at least.",
+            help="A finished run of the same plan without the class, of any seed, or the run that a deletion made;"
+            " repeatable. Give at least three seeds.",
         ),
     ],
     data: options.Data = None,
 ) -> Answer:
     """Measure what a model knows about a class, compared with models trained without it. This proves nothing.
 
-    Loss on the class's examples and on the others', quality, a membership test for each example, and how fast the class
-    is learned again. Measured are the run, the run with the class's regions off (G0), the run with the layers that the
-    class trained put back (G1), and what deletions left (G2, G3).
+    The measures are the loss on the class's examples and on the others, the quality, a membership test for each
+    example, and how fast the class is learned again. The models are the run, the run with the class's regions off (G0),
+    the run with the layers that the class trained put back (G1), and the runs that deletions made (G2, G3).
     """
     target = resolve(RunLedger(run), class_=class_)
     bench = Bench(run, target, data=data)
+    # A reference that a deletion made is a model to be judged; the others say what to expect without the class.
     origins = {path: read_origin(path) for path in references}
     for path, origin in origins.items():
         if origin is not None and (origin.run, origin.target) != (bench.record.run_id, target):
@@ -222,14 +236,14 @@ def evidence(
     for path, origin in origins.items():
         if origin is not None:
             subjects[f"{origin.level}, as its {rundir.ORIGIN} says"] = bench.without(path)
-    findings = {name: judge(each, retrained) for name, each in subjects.items()}
+    findings = {name: judge(subject, retrained) for name, subject in subjects.items()}
     words = f"{bench.record.run_id}: {target.words}, compared with {len(retrained)} runs without it\n"
     head = {"run": bench.record.run_id, "classes": target.classes, "quality": bench.record.quality}
     return Answer(
         page=lambda: [words, *_evidence_blocks(findings, statistics, quality=bench.record.quality)],
         record=lambda: {
             **head,
-            "models": [{"model": name, **asdict(each)} for name, each in findings.items()],
+            "models": [{"model": name, **asdict(judged)} for name, judged in findings.items()],
             "references": asdict(statistics),
             "says": NO_PROOF,
         },
@@ -239,21 +253,22 @@ def evidence(
 def _evidence_blocks(findings: dict[str, Findings], references: Reference, *, quality: str) -> Iterator[Block | str]:
     before, after = COLUMNS[:2], COLUMNS[2:]
     columns = ("model", *before, quality.replace("_", " "), *after)
-    rows = [[name, *_cells(each, references)] for name, each in findings.items()]
+    rows = [[name, *_cells(judged, references)] for name, judged in findings.items()]
+    # Below the models: what the references reach on average, and the range of one more of them.
     seeds = [getattr(references, name) for name in NUMBERS]
     means = [f"some > {STEPS}" if seed is None else f"{seed.mean:.3f}" for seed in seeds]
     rows.append([f"retrained without it, mean of {references.target.n}", *means, None])
     for end, word in (("least", "one more of these: from"), ("most", "to")):
-        rows.append([word, *(None if each is None else f"{getattr(each, end):.3f}" for each in seeds), None])
+        rows.append([word, *(None if seed is None else f"{getattr(seed, end):.3f}" for seed in seeds), None])
     yield table(columns, rows, right=columns[1:])
-    yield "* outside of where one more run without the class would lie (95%, Student's t over the seeds)"
+    yield "* outside the range of one more run without the class (95%, Student's t over the seeds)"
     yield "losses in nats; membership: area under the curve, 0.5 is chance, with a bootstrap interval over the examples"
-    yield f"relearned in: steps until the class is known as well as the run knew it; > {STEPS}: not within so many"
+    yield f"relearned in: steps until the class is known as well as the run knew it, or > {STEPS} if that takes longer"
     yield "equal: every loss, the quality and the steps are those of the retrained run of the same seed, bit for bit"
     if references.target.n < FEW:
         yield (
-            f"{references.target.n} references are few: each example's score is taken from the mean of at most"
-            f" {references.target.n - 1} models, so that a weak trace of one example goes unseen"
+            f"{references.target.n} references are few: an example's score is compared with the mean of at most"
+            f" {references.target.n - 1} models, so a weak trace of one example can go unseen"
         )
     yield NO_PROOF
 
@@ -274,17 +289,17 @@ def _mark(value: float, seeds: Seeds | None) -> str:
 
 
 def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
-    """List the differences from where the run was recorded: with any of them a replay gives other bits, or fails."""
+    """List the differences from the machine that recorded the run, each of which changes the bits of a replay."""
     if not (run / rundir.RUN).exists():
         return ()
     record = run_files.read(RunRecord, run / rundir.RUN)
-    differing = [each for each in elsewhere(run, record) if each.what not in IMMATERIAL]
-    words = [f"{each.what}: {each.recorded} when it was recorded, {each.here} here" for each in differing]
+    differing = [change for change in elsewhere(run, record) if change.what not in IMMATERIAL]
+    words = [f"{change.what}: {change.recorded} when it was recorded, {change.here} here" for change in differing]
     try:
         dataset = recipe_of(record).dataset
         load(dataset, data)
         if dataset.digest(data) != record.identity["data"]:
-            words.append(f"the data of {record.dataset} is not what the run was given")
+            words.append(f"the data of {record.dataset} is not the data that the run was trained on")
     except (ExplorerError, KeyError) as error:
         words.append(f"the data of {record.dataset} cannot be read: {error}")
     return tuple(words)
@@ -293,6 +308,11 @@ def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
 def counterfactual(
     checked: Verified, new: Path, *, data: Path | None, private: Path | None, loop: str | None, quiet: bool
 ) -> Compared:
+    """Train the run without the target of a verified certificate, and compare every tensor with the new run.
+
+    `private` holds the salts of the tags if they have moved, `loop` names a training loop of the user's own, and
+    `quiet` leaves differences of the environment unmentioned.
+    """
     structure = checked.certificate.structure
     return train_counterfactual(
         new,

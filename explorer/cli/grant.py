@@ -1,4 +1,4 @@
-"""`explorer grant` and `explorer read`: say who may read which numbers, hand over their keys, and read them."""
+"""`explorer grant` and `explorer read`: grants to read sealed numbers, their keys, and the numbers themselves."""
 
 import io
 import math
@@ -55,13 +55,13 @@ File = Annotated[Path, typer.Argument(metavar="GRANT", help="A signed grant.")]
 
 
 def key(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the new key.")],
-    unencrypted: Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write the new key to.")],
+    unencrypted: options.Unencrypted = False,
     passphrase_file: options.ReaderPassphraseFile = None,
 ) -> Answer:
     """Make a reader's key and print its public key, which goes into a grant as `public_key`.
 
-    The same key signs what its holder asks for.
+    The same key signs the requests of its holder.
     """
     made = new_reader_key()
     passphrase = None if unencrypted else new_passphrase(out, passphrase_file, variable=READER_PASSPHRASE)
@@ -100,10 +100,11 @@ def check(
     grant: File,
     trust: options.TrustFile,
     run: Annotated[
-        Path | None, typer.Option("--run", metavar="RUN", help="Also check that it opens this run and was not revoked.")
+        Path | None,
+        typer.Option("--run", metavar="RUN", help="Also check that the grant opens this run and was not revoked."),
     ] = None,
 ) -> Answer:
-    """Check that a grant holds now: signatures, classes, expiry. The exit status is 0 only if it does."""
+    """Check that a grant is valid now: signatures, classes, expiry. The exit status is 0 only if it is."""
     signed = _open(grant, trust)
     classes = None
     if run is not None:
@@ -120,20 +121,21 @@ def check(
 
 def answer(
     run: options.RunDirectory,
-    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="A request, from `explorer read --request`.")],
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="A request, made with `explorer read --request`.")],
     trust: options.TrustFile,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the answer.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write the answer to.")],
 ) -> Answer:
     """Answer a reader's request: check it and its grant, record it, and wrap the keys that it asks for.
 
-    Takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE; the reader's key stays
-    where it is. A request is answered once, and the answer opens for this reader only.
+    This takes the run's secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE, and not the
+    reader's key. A request is answered once, and only this reader can open the answer.
     """
-    where, believed, ledger = str(request), read_trust(trust), RunLedger(run)
+    where, trusted, ledger = str(request), read_trust(trust), RunLedger(run)
     signed = parse_request(read_bytes(request, max_bytes=MAX_REQUEST, error=ProvenanceError), where=where)
-    name, signing = trainer_key(run, trust=believed, now=options.clock())
+    name, signing = trainer_key(run, trust=trusted, now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
-        made = answer_request(ledger, signed, trust=believed, now=options.clock(), project=project, where=where)
+        made = answer_request(ledger, signed, trust=trusted, now=options.clock(), project=project, where=where)
+    # The entry is in the project's ledger by now: no key leaves without one.
     replace_private(out, made.content)
     grant, query = made.grant.value, made.query
     asked = {"kind": query.kind, "classes": query.classes, "steps": [query.steps.start, query.steps.stop]}
@@ -156,11 +158,11 @@ def answer(
 def wrap(run: options.RunDirectory, grant: File, trust: options.TrustFile) -> Answer:
     """Hand over all keys of a run that a grant covers, before any request: `RUN/grants/<id>.json`.
 
-    A pack takes such keys along. That they were handed over is one entry; what is read with them, then or after the
-    grant's end, is none. Where every question is to be an entry, leave this out: `explorer grant answer`.
+    A pack includes such keys. Handing them over is one entry in the project's ledger; reading with them, then or after
+    the end of the grant, makes no entry. To have an entry for every request, use `explorer grant answer` instead.
 
-    They open what the run has recorded so far; run it again for what it has recorded since. Takes the run's secrets and
-    the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
+    The keys open what the run has recorded so far; run this again for what it has recorded since. It takes the run's
+    secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
     """
     signed, ledger = _open(grant, trust), RunLedger(run)
     name, signing = trainer_key(run, trust=read_trust(trust), now=options.clock())
@@ -189,19 +191,19 @@ def revoke(
 ) -> Answer:
     """Revoke a grant in all runs of the project, and remove its wrapped keys.
 
-    Other grantees have wrapped keys of their own, so theirs need not be made again. What the grantee has already copied
+    Every grantee has wrapped keys of their own, so those of others stay valid. What the grantee has already copied
     cannot be taken back.
     """
     name, signing = trainer_key(run, trust=read_trust(trust), now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         if Path(grant).is_file():
             envelope = parse_envelope(read_bytes(Path(grant), max_bytes=MAX_BYTES, error=ProvenanceError), where=grant)
-            says = claimed_grant(envelope, where=grant)
-            meant = Named(owner=says.owner, id=says.id, digest=grant_digest(envelope))
+            claimed = claimed_grant(envelope, where=grant)
+            meant = Named(owner=claimed.owner, id=claimed.id, digest=grant_digest(envelope))
         else:
             meant = named(project.entries(), grant)
         entry, removed = take_back(meant, runs=runs_of(run), project=project)
-    when = "was revoked before" if entry is None else f"revoked: entry {entry} of the project's ledger"
+    when = "was revoked earlier" if entry is None else f"revoked: entry {entry} of the project's ledger"
     return Answer(
         page=lambda: [f"grant {meant.id} of {meant.owner}: {when}", *(f"  removed {path}" for path in removed)],
         record=lambda: {
@@ -217,7 +219,7 @@ def list_(run: options.RunDirectory, trust: options.TrustFile) -> Answer:
     """List the grants whose keys were wrapped for a run: grantee, classes, expiry, state."""
     recorded = tuple(read_project(runs_of(run)))
     grants = wrapped_grants(RunLedger(run), recorded, trust=read_trust(trust), now=options.clock())
-    columns = ("grant", "to", "classes", "entries", "until", "now")
+    columns = ("grant", "to", "classes", "entries", "until", "state")
     return Answer(
         page=lambda: [table(columns, map(_cells, grants))],
         record=lambda: [
@@ -252,9 +254,9 @@ def _cells(listed: Listed) -> tuple[str, ...]:
 
 # --- explorer read ---
 
-SHOWN = 40  # rows in a terminal
+SHOWN = 40  # most rows in a terminal
 FORMATS = ("csv", "parquet")
-WORDS = ("layer", "class", "action", "rule", "evidence")  # columns that are no numbers
+WORDS = ("layer", "class", "action", "rule", "evidence")  # columns that are not numbers
 
 
 def read(
@@ -262,22 +264,24 @@ def read(
     key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The reader's key file.")],
     grant: Annotated[
         Path | None,
-        typer.Option("--grant", metavar="GRANT", help="With --request: the signed grant."),
+        typer.Option("--grant", metavar="GRANT", help="The signed grant, with --request."),
     ] = None,
     request: Annotated[
-        Path | None, typer.Option("--request", metavar="FILE", help="Request to write, for the owner to answer.")
+        Path | None,
+        typer.Option("--request", metavar="FILE", help="Write a request to this file, for the owner to answer."),
     ] = None,
     answer: Annotated[
         Path | None,
-        typer.Option("--answer", metavar="FILE", help="Numbers of the owner, or wrapped keys."),
+        typer.Option("--answer", metavar="FILE", help="Read with this file: the owner's answer, or wrapped keys."),
     ] = None,
     class_: Annotated[
-        str | None, typer.Option("--class", metavar="C", help="Read this class; * reads numbers over several classes.")
+        str | None,
+        typer.Option("--class", metavar="C", help="Class to read; * reads the numbers over several classes."),
     ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            "--kind", metavar="KIND", help="Kind of entries: step, profile or decision. Default: the first one granted."
+            "--kind", metavar="KIND", help="Kind of entries: step, profile or decision. Default: the first granted one."
         ),
     ] = None,
     steps: options.Steps = None,
@@ -286,43 +290,45 @@ def read(
         typer.Option(
             "--trust",
             metavar="TRUST",
-            help="Trust file; the ledger is verified too. Default: the run's own, unverified.",
+            help="Trust file, with which the ledger is verified too. Default: the run's own copy, unverified.",
         ),
     ] = None,
     passphrase_file: options.ReaderPassphraseFile = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the rows to a file, .csv or .parquet.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write the rows to: .csv or .parquet.")
     ] = None,
 ) -> Answer:
     """Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.
 
-    Twice: --request writes what is asked for, signed. The owner answers it with `explorer grant answer`, which is an
-    entry in the project's ledger before any key is handed over. --answer then shows the numbers. RUN is a copy of the
-    run, or an unpacked pack; both times the reader's key is enough, whose passphrase is in $EXPLORER_READER_PASSPHRASE.
-    The exit status is 0 only if all that was asked for could be read.
+    Reading takes two calls. --request FILE writes a signed request. The owner answers it with `explorer grant answer`,
+    which makes an entry in the project's ledger before any key is handed over. --answer FILE then shows the numbers.
+    RUN is a copy of the run, or an unpacked pack. Both calls take only the reader's key, whose passphrase is in
+    $EXPLORER_READER_PASSPHRASE. The exit status is 0 only if everything requested could be read.
     """
     if out is not None and out.suffix.removeprefix(".") not in FORMATS:
         raise ProvenanceError(f"cannot write {out}: {unknown('format', out.suffix.removeprefix('.'), FORMATS)}")
     if (request is None) == (answer is None):
         raise ProvenanceError(
-            "say --request FILE to ask, with --grant GRANT, or --answer FILE to read what the owner has answered"
+            "expected either --request FILE with --grant GRANT, to write a request, or --answer FILE, to read an answer"
         )
     ledger = RunLedger(run, keys=NoKeys())
-    reader, believed = load_reader_key(key, passphrase_file), _trust(ledger, trust)
+    reader, trusted = load_reader_key(key, passphrase_file), _trust(ledger, trust)
     if request is not None:
         if grant is None or out is not None:
-            raise ProvenanceError("a request takes the signed grant, --grant GRANT, and gives no rows: no --out")
+            raise ProvenanceError(
+                "--request: expected the signed grant, --grant GRANT, and no --out: a request has no rows"
+            )
         asked = {"kind": kind, "class_": class_, "steps": ledger.range_of(*options.span_of(steps))}
-        return _ask(ledger, grant, reader, believed, request, asked=asked)
+        return _ask(ledger, grant, reader, trusted, request, asked=asked)
     assert answer is not None
-    verified = None if trust is None else _verified(ledger, believed)
+    verified = None if trust is None else _verified(ledger, trusted)
     named = {
         "kind": kind,
         "class_": class_,
         "steps": None if steps is None else ledger.range_of(*options.span_of(steps)),
     }
     asked = {name: value for name, value in named.items() if value is not None}
-    shown = _with_answer(ledger, answer, reader, believed, asked=asked)
+    shown = _with_answer(ledger, answer, reader, trusted, asked=asked)
     if out is not None:
         _write(shown.answer, out)
     return Answer(
@@ -334,10 +340,12 @@ def read(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shown:
+    """Numbers that a grant opened, and where the project's ledger records that."""
+
     answer: Numbers
-    grant: str  # its id
-    access: int | None  # the entry that says that the keys were handed over for this; None: they were wrapped ahead
-    ledger: str | None  # that has the entry, and how far the receipt covers it
+    grant: str  # the id of the grant
+    access: int | None  # the entry that records the handing over of the keys; None: they were wrapped ahead
+    ledger: str | None  # the ledger with that entry, and how many entries the receipt covers
 
 
 def _ask(
@@ -350,7 +358,7 @@ def _ask(
     asked: dict[str, Any],
 ) -> Answer:
     if out.exists():
-        raise ProvenanceError(f"{out}: there is a file already; every request is a new one")
+        raise ProvenanceError(f"{out}: there is a file already; every request needs a new one")
     content = rundir.read_bytes(grant, max_bytes=MAX_BYTES, error=ProvenanceError)
     signed = open_grant(content, trust=trust, now=options.clock(), where=str(grant))
     query = ask(run, signed.value, **asked)
@@ -360,7 +368,7 @@ def _ask(
     return Answer(
         page=lambda: [
             f"{out}: {query.kind} entries of {', '.join(query.classes)}, {_span(query)}",
-            f"until {expires}; next, its owner: explorer grant answer RUN {out}",
+            f"valid until {expires}; next, for the owner of the grant: explorer grant answer RUN {out}",
         ],
         record=lambda: {
             "file": str(out),
@@ -375,27 +383,28 @@ def _with_answer(run: RunLedger, path: Path, reader: ReaderKey, trust: Trust, *,
     content, where = rundir.read_bytes(path, max_bytes=wrapped.MAX_BYTES, error=ProvenanceError), str(path)
     if is_answer(content):
         if asked:
-            raise ProvenanceError(f"{where}: an answer is to what was asked; ask for something else with --request")
+            raise ProvenanceError(f"{where}: the answer to one request; to read anything else, make another --request")
         opened = open_answer(content, run, reader, trust=trust, now=options.clock(), where=where)
         ledger = f"{opened.project.origin}, of {opened.project.size} entries"
         answer = open_numbers(run, opened.query, opened.keys)
         return _Shown(answer=answer, grant=opened.grant.id, access=opened.access, ledger=ledger)
     file = parse_wrapped(content, where=where)
     signed = believe(file, run, trust=trust, now=options.clock(), where=where)
-    check_standing(read_project(runs_of(run.run)), naming(signed))  # as far as the project's ledger is here
+    # A revocation shows only as far as the project's ledger is here: a pack has none.
+    check_standing(read_project(runs_of(run.run)), naming(signed))
     query = ask(run, signed.value, **asked)
     keys = open_keys(file, signed.value, reader.opens, where=where)
     return _Shown(answer=open_numbers(run, query, keys), grant=signed.value.id, access=None, ledger=None)
 
 
 def _trust(run: RunLedger, path: Path | None) -> Trust:
-    """Read the trust file that was named, or the run's own copy, which has to be the one that its ledger pins."""
+    """Read the named trust file, or the run's own copy, which has to be the one that its ledger pins."""
     if path is not None:
         return read_trust(path)
     own = run.run / rundir.GOVERNANCE / "trust.json"
     own_trust = read_trust(own)
     if own_trust.digest != run.genesis.trust:
-        raise ProvenanceError(f"{own}: has digest {own_trust.digest}; the run's ledger pins {run.genesis.trust}")
+        raise ProvenanceError(f"{own}: found digest {own_trust.digest}, expected {run.genesis.trust} as in the ledger")
     return own_trust
 
 
@@ -408,7 +417,7 @@ def _columns(answer: Numbers) -> tuple[str, ...]:
 
 
 def _write(answer: Numbers, out: Path) -> None:
-    """Write the rows, whole or not at all, readable by the user only: these numbers are sealed where they came from."""
+    """Write the rows, whole or not at all, readable by the user only: in the ledger these numbers are sealed."""
     columns = _columns(answer)
     if out.suffix == ".csv":
         replace_private(out, csv_text(Table(columns=columns, rows=answer.rows)).encode())
@@ -444,7 +453,7 @@ def _span(query: Query) -> str:
 
 
 def _finite(cell: object) -> object:
-    """JSON has no word for these numbers: "nan", "inf", "-inf"."""
+    """Return a cell that JSON can hold: NaN and the infinities become the strings "nan", "inf" and "-inf"."""
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
@@ -457,27 +466,27 @@ def _page(shown: _Shown, *, verified: bool | None, out: Path | None) -> Iterator
         yield f"{out}: {len(answer.rows)} rows, mode 0600"
     yield f"checked: {answer.checked} contents agree with their commitments"
     if shown.access is None:
-        yield "recorded: that these keys were wrapped ahead; what is read with them is on no record"
+        yield "recorded: that these keys were wrapped ahead; reading with them is not recorded"
     else:
         yield f"recorded: entry {shown.access} of {shown.ledger}; query {answer.query.digest}"
     if verified is None:
-        yield "ledger: not verified; --trust FILE does that"
+        yield "ledger: not verified; --trust FILE verifies it"
     else:
         yield f"ledger: {'verified' if verified else 'NOT verified; `explorer ledger verify` says why'}"
-    yield from (Paragraph(f"not read: {each}", "alert") for each in answer.unread)
+    yield from (Paragraph(f"not read: {reason}", "alert") for reason in answer.unread)
 
 
 def _rows(answer: Numbers) -> Iterator[Block | str]:
     """Yield the first rows, without columns that are empty in all of them."""
     if not answer.rows:
-        yield "no numbers on record in these steps that the grant opens\n"
+        yield "no recorded numbers in these steps that the grant opens\n"
         return
     names = _columns(answer)
     filled = [at for at in range(len(names)) if any(row[at] is not None for row in answer.rows)]
     rows = [[_short(row[at]) for at in filled] for row in answer.rows[:SHOWN]]
     yield table([names[at] for at in filled], rows, right=[names[at] for at in filled if names[at] not in WORDS])
     if len(answer.rows) > SHOWN:
-        yield f"and {len(answer.rows) - SHOWN} rows more: --json, or --out FILE\n"
+        yield f"and {len(answer.rows) - SHOWN} more rows: --json or --out FILE has them\n"
 
 
 def _short(cell: object) -> str:

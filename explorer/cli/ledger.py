@@ -1,4 +1,4 @@
-"""`explorer ledger`: verify a ledger, read it, prove an entry, check such a proof."""
+"""`explorer ledger verify|prove|check`: verify a ledger, prove an entry, check such a proof."""
 
 import base64
 from collections.abc import Iterator
@@ -34,23 +34,24 @@ def verify(
     vkey: options.Vkeys = None,
     held: Annotated[
         Path | None,
-        typer.Option("--held", metavar="NOTE", help="A checkpoint that you kept; the ledger must extend it."),
+        typer.Option("--held", metavar="NOTE", help="A checkpoint that you kept. The ledger has to extend it."),
     ] = None,
     contents: Annotated[
         bool,
-        typer.Option("--contents", help="Also check every entry against its kind, and their order."),
+        typer.Option("--contents", help="Also check the fields of every entry and the order of the entries."),
     ] = False,
     evidence: options.Evidence = None,
 ) -> Answer:
     """Check a ledger: files, signatures, quorum.
 
     The tree is rebuilt from the entries, and every file is compared with it. Every blob that an entry names has to be
-    there, unless the project's ledger records its erasure. The exit status is 0 only if all of it holds
-    and the trusted keys have signed.
+    there, unless the project's ledger records its erasure. The exit status is 0 only if all of this holds and the
+    trusted keys have signed.
     """
     anchor = named_anchor(trust, policy, vkey, origin_of=directory)
     kept = None if held is None else _note(held)
     verification = verify_ledger(directory, anchor=anchor, held=kept, now=options.clock())
+    # What entries say counts only once the files are known to be the signed ones.
     read, blobs = _contents(directory, trust, deep=contents) if verification.ok else (None, None)
     ok = verification.ok and not (read and read.fault) and not (blobs and blobs.missing)
     return Answer(
@@ -75,10 +76,10 @@ def prove(
     index: Annotated[int, typer.Argument(metavar="INDEX", help="Number of the entry, counted from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, such as entry.tlog-proof.")],
 ) -> Answer:
-    """Write a proof that an entry is there.
+    """Write a proof that an entry is in the ledger.
 
-    The file (C2SP tlog-proof) holds the entry and the checkpoint too. Checking it takes neither this machine nor the
-    rest of the ledger: `explorer ledger check` reads it.
+    The file (C2SP tlog-proof) also holds the entry and the checkpoint. `explorer ledger check` checks it on any
+    machine, without the rest of the ledger.
     """
     ledger = LedgerDirectory(directory)
     proof = make_proof(ledger, index)
@@ -100,31 +101,35 @@ def check(
     policy: options.Policy = None,
     vkey: options.Vkeys = None,
 ) -> Answer:
-    """Check a proof, anywhere.
+    """Check a proof that an entry is in a ledger that trusted keys have signed.
 
-    It says that the entry is in a ledger that trusted keys have signed. Only the proof file is needed.
+    Only the proof file is needed.
     """
     parsed = parse_proof(_content(proof, MAX_BYTES), where=str(proof))
     origin = parse_checkpoint(parsed.checkpoint.text).origin
     anchor = required(named_anchor(trust, policy, vkey, origin=origin))
-    given = None if entry is None else _content(entry, MAX_ENTRY)
-    judgement = check_proof(parsed, given, anchor=anchor, now=options.clock())
-    meant = parsed.extra if given is None else given
-    assert meant is not None
-    text = meant.decode(errors="backslashreplace")
+    own = None if entry is None else _content(entry, MAX_ENTRY)
+    judgement = check_proof(parsed, own, anchor=anchor, now=options.clock())
+    proved = parsed.extra if own is None else own
+    assert proved is not None
+    text = proved.decode(errors="backslashreplace")
     shown = text if text.isprintable() else ascii(text)
     return Answer(
         page=lambda: [f"{proof}: entry {parsed.index} is in the ledger", *judgement_lines(judgement), shown],
-        record=lambda: {"ok": True, "index": parsed.index, **_entry_json(meant), **proof_json(judgement)},
+        record=lambda: {"ok": True, "index": parsed.index, **_entry_json(proved), **proof_json(judgement)},
     )
 
 
 def named_anchor(
     trust: Path | None, policy: Path | None, vkeys: list[str] | None, *, origin: str = "", origin_of: Path | None = None
 ) -> Anchor:
-    """Return the trust anchor that the options name; an empty one where they name none."""
+    """Return the trust anchor that --trust, --policy or --vkey names; an empty one where none is given.
+
+    In a trust file a trainer's key signs under the name of each ledger, so that one needs the name: `origin`, or the
+    directory of the ledger, `origin_of`.
+    """
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
-        raise LedgerError("name trusted keys in one way: --trust, --policy or --vkey")
+        raise LedgerError("name trusted keys in one way: expected only one of --trust, --policy and --vkey")
     if trust is not None:
         named = read_checkpoint(origin_of)[1].origin if origin_of else origin
         return part("ledger --trust, signers")(part("ledger --trust")(trust), origin=named)
@@ -134,6 +139,7 @@ def named_anchor(
 
 
 def required(anchor: Anchor) -> Anchor:
+    """Return the anchor. Raises `LedgerError` for an empty one."""
     if not anchor.logs:
         raise LedgerError("name trusted keys: --trust FILE, --policy FILE or --vkey KEY")
     return anchor
@@ -160,8 +166,10 @@ def _entry_json(entry: bytes) -> dict[str, str | None]:
 
 
 def _contents(directory: Path, trust: Path | None, *, deep: bool) -> tuple[Any, Blobs]:
-    """Check that the blobs named by entries are here, and the entries too where `deep`. Erasures on record
-    count only with a trust file."""
+    """Check that the blobs named by entries are here, and where `deep` also the entries.
+
+    A recorded erasure excuses a missing blob only with a trust file, which says whose records count.
+    """
     ledger = LedgerDirectory(directory)
     erasures: Erasures = NoErasures(without=f"{WITHOUT}: --trust FILE names whose erasures count")
     if trust is not None:
@@ -183,18 +191,18 @@ def keep_evidence(fork: Evidence | None, to: Path | None) -> str:
 
 
 ROLL_BACK = """\
-A ledger that was rolled back to an earlier checkpoint would look like this too: only a holder of a later one can tell.
+A ledger that was rolled back to an earlier checkpoint would look the same: only the holder of a later one can tell.
 Keep a copy of its file `checkpoint`, and give it with --held the next time."""
 
-NOBODY = """\
-Not verified: no trust anchor was given. The files agree with each other, as a forger's would. Name trusted keys from
-a source other than this directory: --trust FILE, --policy FILE or --vkey KEY."""
+NO_ANCHOR = """\
+Not verified: no trust anchor given. The files are consistent with each other, which a forger could arrange too.
+Name trusted keys from a source other than this directory: --trust FILE, --policy FILE or --vkey KEY."""
 
 KEEP = """\
-To keep the evidence, copy the whole directory before anything writes to it again (cp -a), and this report with it."""
+To keep the evidence, copy the whole directory, and this report with it, before anything writes to it again (cp -a)."""
 
-UNFINISHED = "unfinished: its last entry is not 'end', so there may be more to come"
-FOREIGN = "its last entry is not one of Explorer's, so that nothing is known of an end"
+UNFINISHED = "unfinished: its last entry is not 'end', so more entries may follow"
+FOREIGN = "unknown: its last entry is not one of Explorer's"
 
 
 def verification_blocks(verification: Verification, directory: Path, *, anchored: bool) -> Iterator[Block | str]:
@@ -215,7 +223,7 @@ def _unsound(verification: Verification, directory: Path, *, anchored: bool) -> 
     if verification.more:
         yield f"  and {verification.more} more"
     if not anchored:
-        yield NOBODY
+        yield NO_ANCHOR
     if anchored or len(verification.findings) > 1:
         yield KEEP
     if verification.evidence:
@@ -236,9 +244,9 @@ def verification_json(verification: Verification, directory: Path) -> dict[str, 
         ),
         "held": {"size": held.size, "root": held.root.hex()} if held else None,
         "earlier_cosignatures": [
-            {**_key_json(each.verifier), "time": each.time, "size": seen.checkpoint.size, "path": seen.path}
+            {**_key_json(cosigner.verifier), "time": cosigner.time, "size": seen.checkpoint.size, "path": seen.path}
             for seen in verification.older
-            for each in seen.cosigners
+            for cosigner in seen.cosigners
         ],
         "blobs": verification.blobs,
         "findings": [asdict(finding) for finding in verification.findings],
@@ -253,14 +261,13 @@ def _contents_blocks(contents: Any) -> Iterator[Block | str]:
     if contents is None:
         return
     if contents.fault:
-        fault = f"explorer: the files are sound, and their entries cannot be: {contents.fault}"
-        yield Paragraph(fault, "alert")
+        yield Paragraph(f"explorer: the files are sound, but not their entries: {contents.fault}", "alert")
     elif contents.order is None:
-        yield "entries: not Explorer's; nothing is known of their order"
+        yield "entries: not Explorer's, so their order was not checked"
     else:
         order = contents.order
         steps = "" if order.steps is None else f"{order.steps} step{'s' * (order.steps != 1)}, "
-        yield f"entries: {order.entries} in an order that can be, {steps}{order.unknown} of kinds not known here"
+        yield f"entries: {order.entries} in a valid order, {steps}{order.unknown} of unknown kinds"
 
 
 def _blobs_blocks(blobs: Blobs | None) -> Iterator[Block | str]:
@@ -268,18 +275,15 @@ def _blobs_blocks(blobs: Blobs | None) -> Iterator[Block | str]:
     if blobs is None:
         return
     if blobs.missing:
-        words = f"{blobs.missing} blobs that entries name are not here, and were not erased on record"
-        lines = [
-            f"explorer: the files are sound, and not all are here: {words}",
-            *(f"  {each}" for each in blobs.first),
-        ]
+        words = f"{blobs.missing} blobs that entries name are missing, with no record of their erasure"
+        lines = [f"explorer: the files are sound, but incomplete: {words}", *(f"  {blob}" for blob in blobs.first)]
         lines += [f"  and {blobs.missing - len(blobs.first)} more"] if blobs.missing > len(blobs.first) else []
         yield Paragraph("\n".join(lines), "alert")
     if blobs.erased:
         by = ", ".join(map(str, blobs.by))
-        yield f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; what was in them cannot be told"
+        yield f"erased: {blobs.erased} blobs, by entry {by} of the project's ledger; their content is unknown"
     if blobs.strange:
-        yield f"entries: {blobs.strange} are not Explorer's; whether the blobs that they name are here is not known"
+        yield f"entries: {blobs.strange} are not Explorer's; their blobs were not looked for"
 
 
 def _contents_json(contents: Any) -> dict[str, Any] | None:
@@ -311,7 +315,7 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
 
 
 def is_finished(directory: Path, verification: Verification) -> bool | None:
-    """Return whether the last entry of a sound ledger is its end; None where that cannot be known."""
+    """Return whether the last entry of a sound ledger is its end; None for an entry of unknown kind."""
     size = verification.checkpoint.size
     if size == 0:
         return False
@@ -333,7 +337,7 @@ def _sound(verification: Verification, directory: Path) -> Iterator[str]:
     if verification.held:
         yield f"  you hold     size {verification.held.size}, which this ledger extends"
     if verification.blobs:
-        yield f"  blobs        {verification.blobs}, each what its name says"
+        yield f"  blobs        {verification.blobs}, each with the digest in its name"
     finished = is_finished(directory, verification)
     if not finished:
         yield f"  end          {FOREIGN if finished is None else UNFINISHED}"

@@ -1,4 +1,4 @@
-"""`explorer ledger`, over the network: have a ledger cosigned, witness those of others, serve one, watch one."""
+"""`explorer ledger cosign|submit|witness|export|serve|monitor`: cosign ledgers, publish them, and watch them."""
 
 import sys
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from explorer.page.document import Block, Paragraph
 from explorer.page.terminal import Answer, print_json, visible
 from explorer.provenance.keys import is_in_agent
 
-FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, besides 0 and 1
+FORKED, SILENT, UNKNOWN = 4, 5, 6  # exit statuses of `monitor`, in addition to 0 and 1
 
 Plain = Annotated[bool, typer.Option("--http", help="Allow http for other machines. Default: https only.")]
 Port = Annotated[
@@ -55,8 +55,8 @@ def cosign(
 ) -> Answer:
     """Verify a ledger and cosign it.
 
-    A cosignature says: this is what I saw, at this time, and it extends what I saw before. The command refuses a ledger
-    that does not verify, and one that contradicts what this key has cosigned.
+    A cosignature states that its signer saw this checkpoint at this time, and that it extends every earlier one that
+    the signer saw. A ledger that does not verify, or that contradicts what this key has cosigned, is refused.
     """
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     now = options.clock()
@@ -82,7 +82,7 @@ def _cosigning_blocks(done: Cosigning, directory: Path, *, signer: str, now: int
 
 def submit(
     directory: options.Directory,
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="The submission prefix of a witness.")],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Submission prefix of a witness.")],
     trust: options.AnchorTrust = None,
     policy: options.Policy = None,
     vkey: options.Vkeys = None,
@@ -90,20 +90,25 @@ def submit(
 ) -> Answer:
     """Have a ledger cosigned by a witness, over HTTP.
 
-    The protocol is c2sp.org/tlog-witness. The cosignature is checked against the witnesses that you name and put next
-    to the ledger, where verify and prove find it. A witness that cannot be reached is tried again for half a minute.
+    The protocol is c2sp.org/tlog-witness. The cosignature is checked against the named witnesses and put next to the
+    ledger, where `verify` and `prove` look for it. A witness that does not answer is tried again for half a minute.
     """
     anchor = required(named_anchor(trust, policy, vkey, origin_of=directory))
     with closing(Client(url, plain=plain)) as client:
         done = send(directory, client, anchor=anchor)
-    said = [{"name": each.verified.verifier.name, "time": each.verified.time, "note": str(each.path)} for each in done]
+    cosigned = [
+        {"name": submitted.verified.verifier.name, "time": submitted.verified.time, "note": str(submitted.path)}
+        for submitted in done
+    ]
     log = {"origin": done[0].checkpoint.origin, "size": done[0].checkpoint.size}
     return Answer(
         page=lambda: [
-            _cosigned_words(each.path, each.verified.verifier.name, each.checkpoint, each.verified.time or 0)
-            for each in done
+            _cosigned_words(
+                submitted.path, submitted.verified.verifier.name, submitted.checkpoint, submitted.verified.time or 0
+            )
+            for submitted in done
         ],
-        record=lambda: {**log, "cosigned_by": said},
+        record=lambda: {**log, "cosigned_by": cosigned},
     )
 
 
@@ -122,11 +127,11 @@ def witness(
     passphrase_file: options.PassphraseFile = None,
     json: options.Json = False,
 ) -> None:
-    """Cosign the checkpoints of logs that you know, over HTTP.
+    """Cosign the checkpoints of known logs, over HTTP.
 
-    A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-witness). It remembers what it has
-    cosigned, as `explorer ledger cosign` does, and shares that memory with it. The trust file or policy names the logs,
-    and the key's own name.
+    A small server for this machine, behind a proxy that does TLS (c2sp.org/tlog-witness). It shares its memory of
+    cosigned checkpoints with `explorer ledger cosign`. The trust file or policy names the logs, and the name under
+    which the key cosigns.
     """
     now = options.clock()
     signer = cosigner(named_anchor(trust, policy, vkey, origin="any"), key, passphrase_file, now)
@@ -137,8 +142,9 @@ def witness(
     memory.check_begun()
 
     def known(origin: str) -> Anchor:
+        # With a trust file, ledgers bear names of keys: any other origin is of a log that no key in it can sign.
         if trust is not None and not is_name(origin):
-            return Anchor()  # trainers sign ledgers that bear names of keys
+            return Anchor()
         return named_anchor(trust, policy, vkey, origin=origin)
 
     server = start_witness(Witness(memory, known, options.clock), port)
@@ -147,17 +153,17 @@ def witness(
 
 def export(
     directory: options.Directory,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory, or an earlier export.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="New directory, or an earlier export.")],
 ) -> Answer:
     """Write a ledger as static files for others to fetch.
 
-    The files are those of c2sp.org/tlog-tiles: checkpoint with cosignatures, tiles, entries. Any web server serves
-    them. Blobs and secrets are left out. Exporting again adds what is new.
+    The files are those of c2sp.org/tlog-tiles: checkpoint with cosignatures, tiles, entries. Any web server can serve
+    them. Blobs and secrets are left out. A second export adds what is new.
     """
     written = write_export(directory, out)
     checkpoint = read_checkpoint(out)[1]
     return Answer(
-        page=lambda: [f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} files new"],
+        page=lambda: [f"{out}: {checkpoint.size} entries of {checkpoint.origin}, {written} new files"],
         record=lambda: {
             "directory": str(out),
             "origin": checkpoint.origin,
@@ -179,7 +185,7 @@ def monitor(
     log: Annotated[str, typer.Argument(metavar="DIR|URL", help="Directory or URL of a ledger.")],
     memory: Annotated[
         Path,
-        typer.Option("--memory", metavar="FILE", help="File that remembers the last look; created by the first one."),
+        typer.Option("--memory", metavar="FILE", help="File that records the last check; created by the first one."),
     ],
     trust: options.AnchorTrust = None,
     policy: options.Policy = None,
@@ -187,7 +193,10 @@ def monitor(
     silent: Annotated[
         float | None,
         typer.Option(
-            "--silent-after", metavar="HOURS", min=0, help="Report a log without a new checkpoint for longer than this."
+            "--silent-after",
+            metavar="HOURS",
+            min=0,
+            help="Report a log that has had no new checkpoint for longer than this.",
         ),
     ] = None,
     plain: Plain = False,
@@ -195,16 +204,17 @@ def monitor(
 ) -> Answer:
     """Check a log for new entries, and that it was not rewritten.
 
-    Each look starts from the remembered checkpoint, reads the entries that are new, and has to come out at the new one.
-    Exit status 0: nothing is wrong. 1: the log cannot be read, or is not believed. 4: it was forked or rolled back, and
-    both checkpoints are kept as evidence. 5: it is silent. 6: it has new entries of unknown kinds. A log that was found
-    wrong (1 or 4) is not remembered: the next look starts from the last good one.
+    Each check starts from the recorded checkpoint, reads the new entries, and has to arrive at the new checkpoint.
+    Exit status 0: nothing is wrong. 1: the log cannot be read, or no trusted key has signed it. 4: it was forked or
+    rolled back, and both checkpoints are kept as evidence. 5: it is silent. 6: it has new entries of unknown kinds.
+    After status 1 or 4 nothing is recorded: the next check starts from the last good checkpoint.
     """
     with _log(log, plain) as ledger:
         anchor = required(named_anchor(trust, policy, vkey, origin=ledger.checkpoint().origin))
         held = read_memory(memory, anchor=anchor)
         patience = None if silent is None else round(silent * 3600)
         report = look(ledger, held, anchor=anchor, now=options.clock(), patience=patience)
+    # The memory of a fork would make the forged log the one to compare with.
     if report.evidence is None and (held is None or report.memory != held):
         write_memory(memory, report.memory)
     kept = keep_evidence(report.evidence, evidence)
@@ -228,14 +238,16 @@ def cosigner(anchor: Anchor, key: Path, passphrase_file: Path | None, now: int) 
                 raise LedgerError(f"{key}: a cosignature of {witness.name!r} would not count: {fault}")
             return Signer(name=witness.key.verifier.name, algorithm=Algorithm.COSIGNATURE, private_key=private)
     known = ", ".join(witness.name for witness in anchor.witnesses) or "none"
-    raise LedgerError(f"{key}: not a key of a cosigner; the cosigners are: {known}")
+    raise LedgerError(f"{key}: not the key of a cosigner; known cosigners: {known}")
 
 
 def memory_place(key: Path, state: Path | None) -> Path:
-    """Return where the cosignatures of a key are remembered. Raises `ProvenanceError` for a key in an SSH agent
-    unless a place is named."""
+    """Return the directory that records the cosignatures of a key.
+
+    Raises `ProvenanceError` for a key in an SSH agent, which has no place next to it, unless --state names one.
+    """
     if state is None and is_in_agent(key):
-        raise ProvenanceError(f"{key}: is in no file, so its record of cosignatures needs --state DIR")
+        raise ProvenanceError(f"{key}: a key in an SSH agent needs --state DIR for its record of cosignatures")
     return state or memory_of(key)
 
 
@@ -249,10 +261,10 @@ def _status(report: Look) -> int:
 
 def _look_blocks(report: Look) -> Iterator[Block | str]:
     checkpoint = report.judgement.checkpoint
-    before = "first look" if report.before is None else f"{report.before.size} at the last look"
+    before = "first check" if report.before is None else f"{report.before.size} at the last check"
     yield f"{checkpoint.origin}: {checkpoint.size} entries, {before}"
     for kind, count in sorted(report.new.items()):
-        yield f"  new  {kind:<14} {count}{'  of a kind not known here' if kind in report.unknown else ''}"
+        yield f"  new  {kind:<14} {count}{'  of unknown kind' if kind in report.unknown else ''}"
     if report.silent is not None:
         silence = f"no new checkpoint for {report.silent / 3600:.1f} hours, since {utc(report.memory.seen)}"
         yield Paragraph(f"explorer: silent: {silence}", "alert")
@@ -285,7 +297,7 @@ def _log(log: str, plain: bool) -> Iterator[LedgerDirectory]:
 
 
 def _run(server: ThreadingHTTPServer, what: dict[str, str], path: str, json: bool) -> None:
-    """Say where the server is, and serve until Ctrl-C."""
+    """Print the address of the server, and serve until Ctrl-C."""
     host, port = server.server_address[:2]
     url = f"http://{host!s}:{port}"
     if json:

@@ -15,7 +15,7 @@ from explorer.errors import ExplorerError
 
 
 class Notebook(StrEnum):
-    """The notebooks that are meant to be opened."""
+    """The notebooks that `explorer open` opens."""
 
     EXPLORE = "explore"
     SWEEP = "sweep"
@@ -24,8 +24,10 @@ class Notebook(StrEnum):
 
 
 def notebook_directory() -> Path:
-    """Return the `notebooks/` next to the package, in a clone or an installed wheel. Raises `ExplorerError` where it is
-    not there."""
+    """Return the `notebooks/` next to the package, in a clone or an installed wheel.
+
+    Raises `ExplorerError` for a package without them.
+    """
     directory = Path(explorer.__file__).parents[1] / "notebooks"
     if not (directory / "run.ipynb").is_file():
         raise ExplorerError(f"no notebooks in {directory}: install from a clone with 'pip install -e .'")
@@ -35,7 +37,7 @@ def notebook_directory() -> Path:
 def open_notebook(
     notebook: Annotated[Notebook, typer.Argument(help="Notebook to open.")] = Notebook.EXPLORE,
     view: Annotated[
-        str | None, typer.Option("--view", metavar="TOKEN", help="Token of a shared view, for the notebook explore.")
+        str | None, typer.Option("--view", metavar="TOKEN", help="Token of a shared view, for the explore notebook.")
     ] = None,
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
@@ -48,12 +50,13 @@ def open_notebook(
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:
         os.environ["EXPLORER_DATA"] = str(data.resolve())
-    if "site-packages" in path.parts:  # of a wheel: a copy, so that what is saved is the user's
+    # In a wheel the notebooks belong to the package: a copy keeps what the user saves across upgrades.
+    if "site-packages" in path.parts:
         path = _copied(path, Path.cwd() / "notebooks")
     # The server's root holds notebooks and runs, so that the links from one to the other work.
     root = f"--ServerApp.root_dir={path.parents[1]}"
     arguments = [sys.executable, "-m", "jupyterlab", root, str(path)]
-    sys.stdout.flush()
+    sys.stdout.flush()  # exec drops what is still buffered
     os.execv(sys.executable, arguments)
 
 
@@ -67,8 +70,8 @@ def _copied(notebook: Path, to: Path) -> Path:
 
 
 def _checked(view: str, notebook: Notebook) -> str:
-    """Check the token of a view here, so that a damaged one does not fail in a notebook's cell."""
+    """Return the token of a view. A damaged one is refused here, before it fails in a cell of the notebook."""
     if notebook is not Notebook.EXPLORE:
-        raise ExplorerError(f"--view belongs to the notebook explore, not to {notebook}")
+        raise ExplorerError(f"--view: found with the notebook {notebook}; expected with explore")
     part("open --view")(view)
     return view

@@ -1,4 +1,7 @@
-"""The options that several verbs share, and the moment that all of them take for now."""
+"""The options that several verbs share, and the moment that all of them take for now.
+
+A verb names an option as the type of a parameter: `runs: options.Runs = options.RUNS`.
+"""
 
 import datetime
 from pathlib import Path
@@ -9,32 +12,102 @@ import typer
 
 from explorer.errors import LedgerError
 
+CANNOT_BE_TOLD = 3
+"""The exit status where nothing contradicts what was asked, and some of it was erased or is sealed."""
+
+# --- runs, sweeps and datasets ---
+
+RUNS = Path("runs")
+
 Runs = Annotated[
     Path, typer.Option("--runs", envvar="EXPLORER_RUNS", metavar="DIR", help="Directory of all runs and results.")
 ]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", envvar="EXPLORER_DATA", metavar="DIR", help="Directory of datasets that are not embedded."),
+    typer.Option(
+        "--data", envvar="EXPLORER_DATA", metavar="DIR", help="Directory of the datasets that are not in the package."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="Notebook engine: warm, cold or inline. All give the same results."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=1, metavar="N", help="Number of runs at the same time. Default: cores / threads per run."
+    ),
+]
 OwnLoop = Annotated[
     str | None,
     typer.Option(
         "--loop",
         metavar="MODULE:FUNCTION",
-        help="Function of your own training loop, called with `govern`; its module is imported.",
+        help="Function of your own training loop, called with `govern`. Its module is imported.",
     ),
 ]
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A sweep specification (YAML).")]
-RUNS = Path("runs")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-CANNOT_BE_TOLD = 3
-"""The exit status where nothing contradicts what was asked, and some of it was erased or is sealed."""
+# --- one governed run, and what a deletion is about ---
 
-TrustFile = Annotated[Path, typer.Option("--trust", metavar="TRUST", help="Trust file: the keys that are trusted.")]
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
+Steps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Steps from A up to B, without B, counted from 0. Default: all steps."),
+]
+Class = Annotated[
+    str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch of the taxonomy with all its classes.")
+]
+Records = Annotated[
+    list[int] | None,
+    typer.Option("--record", metavar="N", help="A record, by its row number in the tag table; repeatable."),
+]
+AuthorityName = Annotated[
+    str | None, typer.Option("--authority", metavar="NAME", help="All examples that this authority vouches for.")
+]
+Private = Annotated[
+    Path | None,
+    typer.Option(
+        "--governance", metavar="DIR", help="Directory with the run's salts and the trainer's key, if it has moved."
+    ),
+]
+TagSalts = Annotated[
+    Path | None,
+    typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
+]
+
+# --- trust, keys and signatures ---
+
+TrustFile = Annotated[
+    Path, typer.Option("--trust", metavar="TRUST", help="Trust file: the authorities and keys to trust.")
+]
+OptionalTrust = Annotated[
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file, to check the signatures of signed files.")
+]
+OwnTrust = Annotated[
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own copy.")
+]
+LedgerTrust = Annotated[
+    Path | None,
+    typer.Option("--trust", metavar="TRUST", help="Trust file to verify the ledger with. Default: not verified."),
+]
 KeyFile = Annotated[
     Path,
     typer.Option("--key", metavar="KEY", help="Key file to sign with, or a key in an SSH agent: ssh-agent:NAME."),
+]
+SigningKeys = Annotated[
+    list[Path] | None,
+    typer.Option("--key", metavar="FILE", help="Key to sign with; repeatable. Default: the key of the run's trainer."),
+]
+Unencrypted = Annotated[bool, typer.Option("--unencrypted", help="Write the key without a passphrase.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help="File with the passphrase of the key. Default: $EXPLORER_PASSPHRASE, else a prompt.",
+    ),
 ]
 ReaderPassphraseFile = Annotated[
     Path | None,
@@ -44,50 +117,21 @@ ReaderPassphraseFile = Annotated[
         help="File with the passphrase of the reader's key. Default: $EXPLORER_READER_PASSPHRASE, else a prompt.",
     ),
 ]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="FILE",
-        help="File with the passphrase of the key. Default: $EXPLORER_PASSPHRASE, else a prompt.",
-    ),
-]
-Believe = Annotated[
-    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust file, to check the signatures of signed files.")
-]
-SignedOut = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write, signed.")]
-RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a governed run.")]
-Steps = Annotated[
-    str | None,
-    typer.Option("--steps", metavar="A:B", help="Steps A up to, not including, B, counted from 0. Default: all steps."),
-]
-Class = Annotated[
-    str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch of the taxonomy: all its classes.")
-]
-Records = Annotated[
-    list[int] | None, typer.Option("--record", metavar="N", help="A record, by its row in the tag table; repeatable.")
-]
-AuthorityName = Annotated[
-    str | None, typer.Option("--authority", metavar="NAME", help="All examples that this authority vouches for.")
-]
+YEAR = 365 * 86_400  # seconds: how long a certificate or an attestation is valid, unless --expires says otherwise
+SignedOut = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Signed file to write.")]
 Expires = Annotated[
-    str | None, typer.Option("--expires", metavar="TIME", help="When the certificate expires. Default: in a year.")
+    str | None,
+    typer.Option("--expires", metavar="TIME", help="End of validity, in UTC. Default: in a year."),
 ]
-Private = Annotated[
-    Path | None,
-    typer.Option(
-        "--governance", metavar="DIR", help="Directory with the run's salts and the trainer's key, if it has moved."
-    ),
-]
-Engine = Annotated[
-    str,
-    typer.Option("--engine", metavar="NAME", help="Notebook engine: warm, cold or inline; the results are the same."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, metavar="N", help="Runs at the same time. Default: cores / threads per run."),
-]
+TableOut = Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")]
+SaltsOut = Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")]
+
+# --- ledgers: who signs, and who watches ---
+
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a ledger.")]
+AnchorTrust = Annotated[
+    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust the keys in this trust file.")
+]
 Policy = Annotated[
     Path | None, typer.Option("--policy", metavar="FILE", help="Trust the keys in this policy (C2SP tlog-policy).")
 ]
@@ -112,21 +156,19 @@ State = Annotated[
     ),
 ]
 First = Annotated[bool, typer.Option("--first", help="Start a new record: this key has cosigned nothing yet.")]
-AnchorTrust = Annotated[
-    Path | None, typer.Option("--trust", metavar="TRUST", help="Trust the keys in this trust file.")
-]
 
 
 def span_of(written: str | None) -> tuple[int | None, int | None]:
     """Parse `A:B`, either of which may be left out. Raises `LedgerError` for anything else."""
     first, colon, stop = (":" if written is None else written).partition(":")
-    if not colon or not all(not each or (each.isascii() and each.isdigit()) for each in (first, stop)):
+    # `isdigit` accepts superscripts and digits of other scripts too, which `int` refuses or reads silently
+    if not colon or not all(not end or (end.isascii() and end.isdigit()) for end in (first, stop)):
         raise LedgerError(f"--steps: found {written!r:.80}, expected A:B, such as 100:200")
     return int(first) if first else None, int(stop) if stop else None
 
 
 def clock() -> int:
-    """Now, in seconds since 1970."""
+    """Return now, in seconds since 1970."""
     return int(time())
 
 

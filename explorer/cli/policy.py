@@ -1,4 +1,4 @@
-"""`explorer policy`: sign a routing policy, check it, and explain what it does to every class and layer."""
+"""`explorer policy`: check a routing policy and explain its effect on every class and layer, sign it, simulate it."""
 
 import itertools
 import shutil
@@ -14,7 +14,7 @@ from explorer.audit.conform import total_steps
 from explorer.audit.simulate import LIMITS, Outcome
 from explorer.audit.simulate import simulate as ask
 from explorer.cli import options
-from explorer.cli.signing import open_believed, sign_to, signed_words
+from explorer.cli.signing import open_trusted, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
@@ -33,21 +33,26 @@ from explorer.yaml_document import Key, spell
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A routing policy: a draft (YAML) or a signed file.")]
 TaxonomyFile = Annotated[
-    Path, typer.Option("--taxonomy", metavar="FILE", help="The taxonomy it was written for: a draft or a signed file.")
+    Path,
+    typer.Option(
+        "--taxonomy", metavar="FILE", help="Taxonomy that the policy was written for: a draft or a signed file."
+    ),
 ]
 LayersFile = Annotated[
     Path | None,
-    typer.Option("--layers", metavar="FILE", help="Layers of your own model, as written by explorer.layers(...)."),
+    typer.Option(
+        "--layers", metavar="FILE", help="File with the layers of your own model, as written by explorer.layers(...)."
+    ),
 ]
 ModelName = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="A model of the catalogue, to show its layers."),
+    typer.Option("--model", metavar="NAME", help="Model of the catalogue whose layers are shown."),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the model; repeatable.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the model; repeatable.")
 ]
 LayerNames = Annotated[
-    list[str] | None, typer.Option("--layer", metavar="NAME", help="A layer name; repeatable, in order.")
+    list[str] | None, typer.Option("--layer", metavar="NAME", help="Name of a layer; repeatable, from input to output.")
 ]
 
 
@@ -58,15 +63,15 @@ def check(
     set_: Settings = None,
     layers: LayersFile = None,
     layer: LayerNames = None,
-    trust: options.Believe = None,
+    trust: options.OptionalTrust = None,
 ) -> Answer:
     """Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell.
 
-    Fails if a rule or a sealed region fits none of the layers: no run of such a model starts with it.
+    The exit status is 1 if a rule or a sealed region fits none of the layers: no run of such a model would start.
     """
     named = _layers(model, set_ or [], layers, layer or [])
-    tree = open_believed(taxonomy, TAXONOMY, trust)
-    policy = open_believed(file, policy_for(tree.value), trust)
+    tree = open_trusted(taxonomy, TAXONOMY, trust)
+    policy = open_trusted(file, policy_for(tree.value), trust)
     weights = matrix(bind(policy.value, tree.value, where=str(file)), named)
     misfits = void(weights.routing, named) if named else ()
     return Answer(
@@ -85,8 +90,8 @@ def sign(
     out: options.SignedOut,
     passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
-    """Sign a policy that fits its taxonomy, or add a signature to a signed one. Takes a key of model risk."""
-    tree = open_believed(taxonomy, TAXONOMY, trust)
+    """Sign a policy that fits its taxonomy, or add a signature to a signed one. This takes a key of model risk."""
+    tree = open_trusted(taxonomy, TAXONOMY, trust)
     kind = policy_for(tree.value)
     return sign_to(out, file, kind, key=key, passphrase_file=passphrase_file, trust=trust)
 
@@ -95,19 +100,21 @@ def simulate(
     run: options.RunDirectory,
     file: File,
     steps: options.Steps = None,
-    trust: options.Believe = None,
+    trust: options.OptionalTrust = None,
 ) -> Answer:
     """Estimate the updates of a recorded run under another policy, before paying for training.
 
-    Length and direction of every layer's gradient, and the shares of the classes in it, against what was recorded. What
-    that cannot know is printed with it.
+    For every layer it compares the length and direction of the gradient, and the shares of the classes in it, with the
+    recorded ones. The limits of the estimate are printed with it.
     """
     ledger = RunLedger(run)
     basis = read_basis(run, ledger.genesis, trust=None if trust is None else read_trust(trust))
     rules, planned = read_rules(run, ledger.genesis, basis), total_steps(ledger)
     if rules is None or planned is None:
-        raise ProvenanceError(f"{run}: no policy, or no planned end: there is nothing to compare another one with")
-    policy = open_believed(file, policy_for(basis.taxonomy), trust)
+        raise ProvenanceError(
+            f"{run}: found no policy or no planned end; expected both, to compare another policy with"
+        )
+    policy = open_trusted(file, policy_for(basis.taxonomy), trust)
     other = bind(policy.value, basis.taxonomy, where=str(file))
     chosen = ledger.range_of(*options.span_of(steps))
     outcomes = ask(ledger, other, chosen, recorded=rules.routing, planned=planned)
@@ -123,11 +130,13 @@ def simulate(
 
 
 def _layers(model: str | None, settings: list[str], file: Path | None, names: list[str]) -> tuple[Layer, ...]:
-    """Return the layers that the options name, evenly spaced in depth."""
+    """Return the layers that the options name, evenly spaced in depth; none where no option does."""
     if (model is not None) + (file is not None) + bool(names) > 1:
-        raise ProvenanceError("layers come from --model NAME, --layers FILE or --layer NAME: from one of them")
+        raise ProvenanceError(
+            "name layers in one way: expected only one of --model NAME, --layers FILE and --layer NAME"
+        )
     if settings and model is None:
-        raise ProvenanceError("--set is for a parameter of --model NAME, which is not there")
+        raise ProvenanceError("--set: found without --model NAME, whose parameter it would be")
     if model is not None:
         return part("policy check --model")(model, settings)
     if file is not None:
@@ -136,10 +145,9 @@ def _layers(model: str | None, settings: list[str], file: Path | None, names: li
 
 
 def _matrix_lines(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matrix: Matrix) -> Iterator[str]:
-    """Yield everything about a policy, in lines."""
-    for what, opened in (("policy", policy), ("taxonomy", taxonomy)):
+    for kind, opened in (("policy", policy), ("taxonomy", taxonomy)):
         value = opened.value
-        yield f"{what} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}"
+        yield f"{kind} {value.name} version {value.version}: {signed_words(opened)}, sha256 {value.digest}"
     yield f"quarantine: {QUARANTINE_WORDS[policy.value.quarantine]}; it never trains"
     if policy.value.confidential:
         yield f"confidential: {confidential_words(policy.value.confidential)}"
@@ -162,13 +170,13 @@ def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matri
     """Return the record of a policy and its matrix."""
     return {
         **{
-            what: {
+            kind: {
                 "name": opened.value.name,
                 "version": opened.value.version,
                 "digest": opened.value.digest,
                 "signed_by": [authority.name for authority in opened.authorities],
             }
-            for what, opened in (("policy", policy), ("taxonomy", taxonomy))
+            for kind, opened in (("policy", policy), ("taxonomy", taxonomy))
         },
         "quarantine": policy.value.quarantine.value,
         "rules": [
@@ -179,8 +187,8 @@ def matrix_json(policy: Opened[RoutingPolicy], taxonomy: Opened[Taxonomy], matri
         "layers": [layer._asdict() for layer in matrix.layers],
         "phases": [_table_json(matrix, table) for table in matrix.tables],
         "findings": [
-            {"key": spell(each.key), "line": _line(policy, each.key), "message": each.message}
-            for each in _findings(matrix)
+            {"key": spell(finding.key), "line": _line(policy, finding.key), "message": finding.message}
+            for finding in _findings(matrix)
         ],
     }
 
@@ -201,7 +209,7 @@ def _table_json(matrix: Matrix, table: Table) -> dict[str, Any]:
 
 
 def _table_lines(matrix: Matrix) -> Iterator[str]:
-    """Yield a table per phase; one that repeats an earlier one is a reference to it."""
+    """Yield a table per phase; one that repeats an earlier table is a reference to it."""
     seen: dict[tuple[tuple[Decision, ...], ...], str] = {}
     for phase_table in matrix.tables:
         if phase_table.rows in seen:
@@ -214,13 +222,13 @@ def _table_lines(matrix: Matrix) -> Iterator[str]:
 
 
 def _names(matrix: Matrix) -> tuple[str, ...]:
-    """Return the name of each row: a class, or those of its examples that the rules distinguish."""
+    """Return the name of each row: a class, or the part of its examples that the rules set apart."""
     rows = zip(matrix.classes, matrix.bands, strict=True)
     return tuple(f"{path}; {band.words}" if band.words else path for path, band in rows)
 
 
 class _Column(NamedTuple):
-    """Neighbouring layers that are treated alike: the first and the last of them, and the cell of each class."""
+    """Neighbouring layers with equal cells: the first and the last of them, and the cell of each class."""
 
     head: tuple[str, str]
     cells: Sequence[str]
@@ -231,7 +239,7 @@ class _Column(NamedTuple):
 
 
 def _columns(matrix: Matrix, table: Table) -> Iterator[_Column]:
-    """Yield a column for each group of neighbouring layers that are treated alike, from input to output."""
+    """Yield a column for each group of neighbouring layers with equal cells, from input to output."""
     cells = [tuple(_cell(row[at]) for row in table.rows) for at in range(len(matrix.layers))]
     for alike, group in itertools.groupby(zip(cells, matrix.layers, strict=True), key=lambda pair: pair[0]):
         names = [layer.name for _, layer in group]
@@ -243,7 +251,8 @@ def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[
     room = shutil.get_terminal_size().columns - max(map(len, ("class", *classes)))
     page: list[_Column] = []
     for column in columns:
-        if page and sum(GAP + each.width for each in (*page, column)) > room:
+        # A column wider than the terminal still gets a page of its own.
+        if page and sum(GAP + shown.width for shown in (*page, column)) > room:
             yield page
             page = []
         page.append(column)
@@ -251,7 +260,6 @@ def _pages(classes: Sequence[str], columns: Iterable[_Column]) -> Iterator[list[
 
 
 def _drawn(columns: Sequence[_Column]) -> Iterator[str]:
-    """Yield the lines of a table."""
     rules = ["\u2500" * column.width for column in columns]
     heads = zip(*(column.head for column in columns), strict=True)
     for row in (*heads, rules, *zip(*(column.cells for column in columns), strict=True)):
@@ -281,26 +289,30 @@ def _place(policy: Opened[RoutingPolicy], key: Key) -> str:
 def _line(policy: Opened[RoutingPolicy], key: Key) -> int | None:
     if policy.draft is None:
         return None
+    # A key that the draft leaves out has no line of its own: the line of the nearest key above it is the place to look.
     lines = policy.draft.lines
     return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
 
 
-WIDTH = 100
-COLUMNS = ("layer", "unknown", "length", "cosine", "the share that changes most")
+# --- explorer policy simulate ---
+
+WIDTH = 100  # characters of a line of the limits
+COLUMNS = ("layer", "unknown", "length", "cosine", "share that changes most")
 
 
 def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> Iterator[Block | str]:
-    """Every phase and layer, then the limits."""
-    yield f"{run}: recorded under {was}, asked about {would}\n"
+    yield f"{run}: recorded under {was}, simulated under {would}\n"
     for phase in dict.fromkeys(outcome.phase for outcome in outcomes):
-        mine = [each for each in outcomes if each.phase == phase]
+        mine = [outcome for outcome in outcomes if outcome.phase == phase]
         yield f"{phase}: {mine[0].steps} steps"
-        rows = [(each.layer, each.unknown, _number(each.length), _number(each.cosine), _change(each)) for each in mine]
+        rows = [
+            (layer.layer, layer.unknown, _number(layer.length), _number(layer.cosine), _change(layer)) for layer in mine
+        ]
         yield table(COLUMNS, rows, right=COLUMNS[1:4])
-    yield "unknown: steps left out; length: of the gradient, over the recorded one; all shares: --json"
-    yield "What this cannot know:"
-    for each in LIMITS:
-        yield textwrap.fill(each, WIDTH, initial_indent="- ", subsequent_indent="  ")
+    yield "unknown: steps left out; length: of the gradient, relative to the recorded one; all shares: --json"
+    yield "Limits of this estimate:"
+    for limit in LIMITS:
+        yield textwrap.fill(limit, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
 def _change(outcome: Outcome) -> str:
@@ -310,7 +322,7 @@ def _change(outcome: Outcome) -> str:
         for (path, was), would in zip(outcome.was.items(), outcome.would.values(), strict=True)
         if was is not None and would is not None
     }
-    path = max(changes, key=lambda each: changes[each], default="")
+    path = max(changes, key=lambda class_: changes[class_], default="")
     if not changes.get(path):
         return "none" if changes else "-"
     return f"{path}: {outcome.was[path]:.1%} > {outcome.would[path]:.1%}"

@@ -1,4 +1,4 @@
-"""`explorer prices`: what an hour costs, who says so and since when; one's own rows, and catalogues."""
+"""`explorer prices`: prices of hardware by the hour, with their sources and dates; your own prices, and catalogues."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -19,7 +19,9 @@ from explorer.page.terminal import Answer, table
 from explorer.store.ingest import ingest
 from explorer.store.published import database, opened
 
-Hardware = Annotated[str | None, typer.Option("--hardware", metavar="NAME", help="Hardware, such as 'NVIDIA H200'.")]
+Hardware = Annotated[
+    str | None, typer.Option("--hardware", metavar="NAME", help="Name of the hardware, such as 'NVIDIA H200'.")
+]
 Provider = Annotated[str | None, typer.Option("--provider", metavar="NAME", help="Only prices of this provider.")]
 
 COLUMNS = (
@@ -28,18 +30,18 @@ COLUMNS = (
 )
 
 Rows = Sequence[Price]
-MOST = 5000  # prices from one catalogue: the table is read by every command that has to do with money
+MOST = 5000  # prices from one catalogue: every command that shows a cost reads the whole table
 
 
 def list_(
     hardware: Hardware = None,
     provider: Provider = None,
-    all: Annotated[bool, typer.Option("--all", help="All prices, for any hardware.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="List all prices, for any hardware.")] = False,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
     """List the prices of this machine, or of the named hardware, and show which one is used and why."""
     if all and hardware is not None:
-        raise PriceError("--all is for whatever hardware there is: expected it or --hardware NAME")
+        raise PriceError("found --all and --hardware NAME; expected only one of them")
     prices = (*costing.load_prices(), *costing.own_prices(runs))
     if provider is not None:
         prices = tuple(price for price in prices if price.provider == provider)
@@ -63,16 +65,17 @@ def list_(
 
 
 def _why(used: Price | None, prices: list[Price]) -> str:
-    """Why this price is used, of those that there are for the hardware."""
+    """Return the reason for using this price, of all prices for the hardware."""
+    # Exchange rates are dated too, so a foreign price is shown as it is and never used.
     foreign = sorted({price.currency for price in prices} - {USD})
-    aside = f"; what there is in {', '.join(foreign)} is not converted" if foreign else ""
+    aside = f"; prices in {', '.join(foreign)} are not converted" if foreign else ""
     if used is None:
         if any(price.currency == USD for price in prices):
-            return f"what there is is not on demand: `explorer prices add` says what you pay{aside}"
-        return f"costs are left out; `explorer prices add` says what a machine of your own costs{aside}"
+            return f"no known price is on demand; `explorer prices add` adds the one that you pay{aside}"
+        return f"costs are left out; `explorer prices add` adds a price for your own machine{aside}"
     if used.own:
-        mine = "a machine of your own" if used.provider == OWN else "the cheapest in your own prices"
-        return f"{mine}, which comes first{aside}"
+        mine = "your own machine" if used.provider == OWN else "the cheapest of your own prices"
+        return f"{mine}, which takes precedence{aside}"
     rivals = sum(price.tenancy == used.tenancy and price.currency == USD for price in prices)
     return f"the cheapest of {rivals} on demand{aside}" if rivals > 1 else f"the only one on demand{aside}"
 
@@ -98,23 +101,24 @@ def row_of(price: Price) -> dict[str, Any]:
 
 def add(
     hardware: Annotated[
-        str, typer.Option("--hardware", metavar="NAME", help="Words in the name of the hardware: 'AMD EPYC'.")
+        str, typer.Option("--hardware", metavar="NAME", help="Words in the name of the hardware, such as 'AMD EPYC'.")
     ],
     usd_per_hour: Annotated[
         float, typer.Option("--usd-per-hour", metavar="USD", help="Price per hour of the whole machine.")
     ],
     source: Annotated[
-        str, typer.Option("--source", metavar="TEXT", help="Where the price comes from: an invoice, a calculation.")
+        str, typer.Option("--source", metavar="TEXT", help="Source of the price, such as an invoice or a calculation.")
     ],
     count: Annotated[
-        int, typer.Option("--count", metavar="N", help="Accelerators of the machine, or runs that share it.")
+        int,
+        typer.Option("--count", metavar="N", help="Number of accelerators in the machine, or of runs that share it."),
     ] = 1,
     effective: Annotated[
-        str, typer.Option("--effective", metavar="DATE", help="Date from which the price holds.")
+        str, typer.Option("--effective", metavar="DATE", help="Date from which the price is valid, such as 2026-11-09.")
     ] = "",
     runs: options.Runs = options.RUNS,
 ) -> Answer:
-    """Add the price of your own machine. It is preferred to every other price of that hardware, at once."""
+    """Add the price of your own machine. From now on it is preferred to every other price of that hardware."""
     price = costing.Price(
         provider=costing.OWN,
         instance=hardware,
@@ -127,22 +131,27 @@ def add(
         own=True,
     )
     costing.to_csv([price], where="the new price")
-    told = _change(runs, lambda rows: _with(rows, [price]))
+    change = _change(runs, lambda rows: _with(rows, [price]))
     here = _hardware(runs)
     covered = [name for name in here if price.covers(name)]
-    lines = [price_words(price, hardware=hardware, today=options.today()), *_lines(told)]
+    lines = [price_words(price, hardware=hardware, today=options.today()), *_lines(change)]
     if covered:
         lines.append(f"it is the price of {', '.join(covered)}")
     elif here:
-        lines.append(f"no result here is of hardware with these words in its name; there is {', '.join(here)}")
-    return Answer(page=lambda: lines, record=lambda: told | {"price": row_of(price), "covers": covered})
+        lines.append(f"no result here has hardware with these words in its name; known: {', '.join(here)}")
+    return Answer(page=lambda: lines, record=lambda: change | {"price": row_of(price), "covers": covered})
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue: the vms.csv of one cloud.")],
-    provider: Annotated[str, typer.Option("--provider", metavar="NAME", help="Provider of the catalogue: 'aws'.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A catalogue: the vms.csv file of one cloud.")],
+    provider: Annotated[
+        str, typer.Option("--provider", metavar="NAME", help="Provider of the catalogue, such as aws.")
+    ],
     retrieved: Annotated[
-        str, typer.Option("--retrieved", metavar="DATE", help="Date on which it was fetched: 2026-11-09.")
+        str,
+        typer.Option(
+            "--retrieved", metavar="DATE", help="Date on which the catalogue was fetched, such as 2026-11-09."
+        ),
     ],
     region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Only prices in this region.")] = None,
     accelerator: Annotated[
@@ -167,12 +176,12 @@ def import_(
         raise PriceError(
             f"{file}: {len(catalogue.prices)} prices, at most {MOST} at once: name a --region or --accelerator"
         )
-    told = _change(runs, lambda rows: _with(rows, catalogue.prices))
+    change = _change(runs, lambda rows: _with(rows, catalogue.prices))
     lines = [f"{len(catalogue.prices)} prices of {provider} from {catalogue.rows} rows of {file.name}"]
     lines += [f"  rows left out: {skipped}"] if skipped else []
     return Answer(
-        page=lambda: [*lines, *_lines(told)],
-        record=lambda: told | {"rows": catalogue.rows, "prices": len(catalogue.prices), "skipped": catalogue.skipped},
+        page=lambda: [*lines, *_lines(change)],
+        record=lambda: change | {"rows": catalogue.rows, "prices": len(catalogue.prices), "skipped": catalogue.skipped},
     )
 
 
@@ -183,28 +192,25 @@ def remove(
 ) -> Answer:
     """Remove your own prices of a provider, of some hardware, or of both."""
     if hardware is None and provider is None:
-        raise PriceError("which prices: expected --hardware NAME, --provider NAME or both")
+        raise PriceError("name the prices to remove: expected --hardware NAME, --provider NAME or both")
 
     def kept(rows: Rows) -> tuple[Rows, int]:
-        left = [price for price in rows if not (_is_of(price, provider) and _is_for(price, hardware))]
+        left = [
+            price
+            for price in rows
+            if (provider not in (None, price.provider)) or not (hardware is None or price.covers(hardware))
+        ]
         if len(left) == len(rows):
-            raise PriceError(f"{runs / costing.FILE}: none of your own prices is one of these; there are {len(rows)}")
+            raise PriceError(f"{runs / costing.FILE}: none of your {len(rows)} own prices matches")
         return left, len(rows) - len(left)
 
-    told = _change(runs, kept)
-    return Answer(page=lambda: _lines(told), record=lambda: told)
-
-
-def _is_of(price: Price, provider: str | None) -> bool:
-    return provider in (None, price.provider)
-
-
-def _is_for(price: Price, hardware: str | None) -> bool:
-    return hardware is None or price.covers(hardware)
+    change = _change(runs, kept)
+    return Answer(page=lambda: _lines(change), record=lambda: change)
 
 
 def _change(runs: Path, change: Callable[[Rows], tuple[Rows, int]]) -> dict[str, Any]:
     """Rewrite the user's own prices, whole or not at all, and re-price the database."""
+    # The lock covers the reading too: two changes at once would otherwise lose one of them.
     path = runs / costing.FILE
     with rundir.locked(runs, what="the price table"):
         rows, gone = change(costing.own_prices(runs))
@@ -228,8 +234,8 @@ def _with(rows: Rows, new: Iterable[Price]) -> tuple[Rows, int]:
     return [*kept, *offers.values()], len(rows) - len(kept)
 
 
-def _lines(told: dict[str, Any]) -> list[str]:
-    gone = told["replaced"]
+def _lines(change: dict[str, Any]) -> list[str]:
+    gone = change["replaced"]
     aside = f"; {gone} earlier {'row is' if gone == 1 else 'rows are'} gone" if gone else ""
-    lines = [f"written to {told['file']}{aside}"]
-    return lines + ["the database is re-priced: every table and view has it from now on"] * told["published"]
+    lines = [f"written to {change['file']}{aside}"]
+    return lines + ["the database is re-priced: every table and view uses the new prices"] * change["published"]

@@ -1,4 +1,4 @@
-"""`explorer profile`: what a run will take and cost on this machine; and profiles from other machines."""
+"""`explorer profile run`: measure step times, and predict the time and cost of runs on this machine."""
 
 import datetime
 import hashlib
@@ -32,19 +32,21 @@ from explorer.yaml_document import read_document
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A recipe on this machine: a run of it as planned, and the runs at the budgets asked about."""
+    """A recipe on this machine: one planned run of it, and the runs at the budgets to predict."""
 
     planned: Planned
     runs: tuple[RunRecord, ...]
-    finished: tuple[tuple[RunRecord, ResultRecord], ...] = ()  # those of the files named that are
+    finished: tuple[tuple[RunRecord, ResultRecord], ...] = ()  # recorded runs of the recipe among the files named
 
     @property
     def longest(self) -> RunRecord:
         return max(self.runs, key=lambda run: run.steps)
 
     def compared(self, profile: ProfileRecord) -> Validation | None:
-        """Compare the longest finished run with the profile. None if none had the machine to itself, on the same
-        hardware and software, with all its phases profiled."""
+        """Compare the longest finished run with the profile.
+
+        None if no run had the machine to itself, on the same hardware and software, with all its phases profiled.
+        """
         fit = [
             (run, result)
             for run, result in self.finished
@@ -70,27 +72,32 @@ def run(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the profile: a .json file, or a directory for several."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write the profile: a .json file, or a directory for several profiles.",
+        ),
     ] = None,
     validate: Annotated[
-        bool, typer.Option("--validate", help="Also train each recipe in full at its largest budget, and compare.")
+        bool,
+        typer.Option("--validate", help="Also train each recipe in full at its largest budget, and compare the times."),
     ] = False,
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
     governance: Annotated[
         Path | None,
-        typer.Option("--governance", metavar="DIR", help="Directory of the signed documents that govern it."),
+        typer.Option("--governance", metavar="DIR", help="Directory of the signed documents that govern the recipe."),
     ] = None,
 ) -> Answer:
     """Measure step times on this machine, and predict the time and cost of whole runs.
 
-    Nothing else should keep the machine busy. Several recipes are measured in turns. The run.json of a finished run
-    that had this machine to itself is compared with what that run took. A profile that is written can be carried to
-    where the results are, and taken in there with `explorer profile import`.
+    Nothing else should keep the machine busy. Several recipes are measured in turns. The prediction is compared with
+    the time of a finished run, given as its run.json, that had this machine to itself. A written profile can be copied
+    to the machine with the results and imported there with `explorer profile import`.
     """
     subjects = subjects_of(recipes, budgets=budgets, data=data, governance=governance, runs=runs)
     if out is not None and out.suffix == ".json" and len(subjects) > 1:
-        raise RecipeError(f"--out {out}: one file for {len(subjects)} recipes; expected a directory")
+        raise RecipeError(f"--out {out}: found one file for {len(subjects)} recipes; expected a directory")
     documents = {record.run_id: subject.planned.documents for subject in subjects for record in subject.runs}
     with step_bar("measuring step times") as show, timing(on_wait=_tell_wait) as reasons:
         profiles = profile(
@@ -101,16 +108,17 @@ def run(
             reasons=reasons,
             on_progress=show,
         )
+    # Compare with full runs, predict each budget, and write the profile.
     prices = (*load_prices(), *own_prices(runs))
-    told = []
+    profiled = []
     for subject, measured in zip(subjects, profiles, strict=True):
         compared = _trained(subject, measured, data) if validate else subject.compared(measured)
         record = replace(measured, validation=compared)
         written = None if out is None else _write(record, out)
-        told.append((record, [extrapolate(each, record) for each in subject.runs], prices, written))
+        profiled.append((record, [extrapolate(run, record) for run in subject.runs], prices, written))
     return Answer(
-        page=lambda: [block for each in told for block in profile_blocks(*each)],
-        record=lambda: [profile_json(*each) for each in told],
+        page=lambda: [block for profile in profiled for block in profile_blocks(*profile)],
+        record=lambda: [profile_json(*profile) for profile in profiled],
     )
 
 
@@ -137,18 +145,20 @@ def subjects_of(
 ) -> list[Subject]:
     """Read the recipes in these files: recipes, specifications of sweeps, records of runs. Each recipe comes once.
 
-    Raises what planning raises, and `RunError` for a record whose data or documents are not those here.
+    `budgets` replaces the budgets of the files, and `governance` the documents that a recipe names. Raises what
+    planning raises, and `RunError` for a record whose data or documents are not those here.
     """
     subjects: dict[str, Subject] = {}
     for path in paths:
         planned = _of_sweep(path, data, governance, runs) or [planned_from(path, data, governance)]
-        for each in planned:
-            asked = sorted(set(budgets)) if budgets else [each.record.ssr]
-            here = tuple(plan_here(each.record, data=data, documents=each.documents, ssr=ssr) for ssr in asked)
-            known = subjects.get(key := here[0].recipe_digest, Subject(planned=each, runs=()))
+        for single in planned:
+            ratios = sorted(set(budgets)) if budgets else [single.record.ssr]
+            here = tuple(plan_here(single.record, data=data, documents=single.documents, ssr=ssr) for ssr in ratios)
+            # A recipe that several files hold is measured once, for the budgets of all of them.
+            known = subjects.get(key := here[0].recipe_digest, Subject(planned=single, runs=()))
             at = {run.ssr: run for run in (*known.runs, *here)}
             subjects[key] = replace(
-                known, runs=tuple(at.values()), finished=(*known.finished, *_finished(path, each.record))
+                known, runs=tuple(at.values()), finished=(*known.finished, *_finished(path, single.record))
             )
     return list(subjects.values())
 
@@ -161,7 +171,7 @@ def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path
     if not (isinstance(content, dict) and "recipes" in content):
         return []
     if governance is not None:
-        raise RecipeError(f"{path}: --governance is for a recipe; the specification of a sweep names its documents")
+        raise RecipeError(f"{path}: --governance is for a recipe; a sweep specification names its own documents")
     plan = make_plan(load_spec(path), runs=runs, data=data)
     chosen = {(run.record.recipe_digest, run.record.ssr): run for run in plan.runs}
     return [Planned(record=run.record, documents=run.documents) for run in chosen.values()]
@@ -176,13 +186,13 @@ def _finished(path: Path, record: RunRecord) -> list[tuple[RunRecord, ResultReco
 
 
 COLUMNS = ("phase", "steps", "sec/step", "interval", "EST(hr)", "EST($)", "$/step")
-SPREAD = 0.25  # of the median between the quartiles: a machine that something else keeps busy shows more
+SPREAD = 0.25  # of the median, between the quartiles; more than that suggests a busy machine
 
 
 def profile_blocks(
     profile: ProfileRecord, times: Sequence[Extrapolated], prices: Iterable[Price], written: Path | None
 ) -> Iterator[Block | str]:
-    """Yield everything that a profile says, and where it was written."""
+    """Yield a profile: its recipe and price, a table of times for each budget, its quality, and its file."""
     hardware = profile.hardware
     price = default_price(hardware.name, prices)
     threads = f"{hardware.threads} thread{'s' * (hardware.threads != 1)}"
@@ -193,19 +203,19 @@ def profile_blocks(
         yield table(COLUMNS, _rows(time, price), right=COLUMNS[1:])
     windows = min(phase.windows for phase in profile.phases.values())
     yield f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps"
-    yield f"inference: {1000 * profile.inference_seconds:.3g} ms an example"
+    yield f"inference: {1000 * profile.inference_seconds:.3g} ms per example"
     if words := busy_words(profile.watch.reasons if profile.watch else (), again="the same command"):
         yield words
     restless = [name for name, phase in profile.phases.items() if phase.high - phase.low > SPREAD * phase.seconds]
     if restless:
-        yield f"the windows differ much in {', '.join(restless)}: was the machine busy with something else?"
+        yield f"the windows differ widely in {', '.join(restless)}: the machine may have been busy with something else"
     full = profile.validation
     if full is None:
-        yield "not compared with a full run: --validate trains one"
+        yield "not compared with a full run; --validate trains one"
     else:
         yield (
-            f"a full run of {full.steps} steps took {_seconds(full.measured)} of training; predicted"
-            f" {_seconds(full.predicted)}: {full.ratio:.3f} of it"
+            f"a full run of {full.steps} steps took {_seconds(full.measured)} of training; predicted:"
+            f" {_seconds(full.predicted)}, {full.ratio:.3f}x of that"
         )
     if written is not None:
         yield f"written to {from_here(written)}, sha256 {sha256_of(written)}"
@@ -270,7 +280,7 @@ def _rows(predicted: Extrapolated, price: Price | None) -> list[tuple[object, ..
     rest = (
         (f"evaluation ({predicted.evaluations})", predicted.evaluation_seconds),
         (f"checkpoints ({predicted.checkpoints})", predicted.checkpoint_seconds),
-        ("in all", predicted.whole_seconds),
+        ("total", predicted.whole_seconds),
     )
     others = [(name, None, None, None, *_estimated(seconds, price, hardware), None) for name, seconds in rest]
     return [*rows, training, *others]

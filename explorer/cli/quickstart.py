@@ -1,8 +1,7 @@
-"""`explorer quickstart`: the main job on embedded real data, and one governed run on real provenance."""
+"""`explorer quickstart`: a sweep on embedded real data, and one governed run on real provenance."""
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -29,16 +28,14 @@ DOCUMENTS = "_governance"  # below the runs: the documents of the demonstration
 
 def quickstart(
     runs: options.Runs = options.RUNS,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, metavar="N", help="Runs at the same time. Default: one per core.")
-    ] = None,
+    workers: options.Workers = None,
 ) -> None:
     """Train five recipes on real handwriting at five budgets and three seeds; show which is as good for less.
 
-    Then train a small language model on the source code that is installed here, under a signed policy, and record which
-    licences moved it.
+    Then it trains a small language model on the source code that is installed here, under a signed policy, and records
+    which licences moved which layers.
 
-    Takes a few minutes, needs no data and no network. Started again, it runs only what is missing.
+    It takes a few minutes and needs neither data nor network. Started again, it runs only what is missing.
     """
     spec = notebooks.notebook_directory() / "sweeps" / "digits.yaml"
     planned = make_plan(load_spec(spec), runs=runs)
@@ -55,7 +52,7 @@ def show(runs: Path, name: str) -> None:
     show_blocks(verdict_blocks(runs, name))
     page = runs / name / "report.html"
     write_sweep_report(runs, name, page)
-    print(f"the curves: {page.resolve().as_uri()}")
+    print(f"tradeoff curves: {page.resolve().as_uri()}")
 
 
 def govern(runs: Path) -> Path:
@@ -63,7 +60,8 @@ def govern(runs: Path) -> Path:
     here = notebooks.notebook_directory()
     recipe = here / "recipes" / "source.yaml"
     print(
-        "\none governed run: a small GPT on the Python source that is installed here, by declared licence", flush=True
+        "\none governed run: a small GPT on the Python source that is installed here, classed by declared licence",
+        flush=True,
     )
     taxonomy, policy = demonstration.example(here / "policies")
     documents = demonstration.demonstrate(
@@ -94,12 +92,12 @@ def govern(runs: Path) -> Path:
     ingest(runs)
     page = run / "report.html"
     write_run_report(run, page, trust=documents / TRUST_FILE)
-    print(f"which licences moved what: {page.resolve().as_uri()}")
+    print(f"which licences moved which layers: {page.resolve().as_uri()}")
     return run
 
 
 def _announce(total: int, missing: int) -> None:
-    done = f", {total - missing} of them done already" if missing < total else ""
+    done = f", {total - missing} of them already done" if missing < total else ""
     print(f"{total} runs on handwritten digits (scikit-learn){done}", flush=True)
 
 
@@ -107,12 +105,12 @@ def _what_next(runs: Path, spec: Path, governed: Path) -> None:
     option = "" if runs == options.RUNS else f" --runs {shlex.quote(str(runs))}"
     ledger, trust = (shlex.quote(str(governed / name)) for name in ("ledger", "governance/trust.json"))
     print(
-        "\nwhat to type next\n"
-        f"  explorer open explore{option}        the curves as a notebook: choose axes, baseline, target, prices\n"
-        f"  explorer results digits{option}      every run; --format csv, md or parquet to take it along\n"
-        f"  explorer sweep plan {from_here(spec)}    the specification behind it: copy it, change it, run it\n"
-        "  explorer methods                   what a recipe can be made of\n"
-        f"  explorer open ledger{option}         the governed run: classes, layers, steps, and the proof behind each\n"
+        "\nnext commands\n"
+        f"  explorer open explore{option}        the curves in a notebook: choose axes, baseline, target, prices\n"
+        f"  explorer results digits{option}      the verdicts; --format csv, md or parquet exports all runs\n"
+        f"  explorer sweep plan {from_here(spec)}    its specification: copy it, change it, run it\n"
+        "  explorer methods                   the methods that a recipe can combine\n"
+        f"  explorer open ledger{option}         the governed run: classes, layers, steps, with proofs\n"
         f"  explorer ledger verify {ledger} --trust {trust}\n"
-        "                                     that nothing in its ledger was changed"
+        "                                     check that nothing in its ledger was changed"
     )

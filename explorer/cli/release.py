@@ -1,4 +1,4 @@
-"""`explorer attest`: sign for a finished run's model, so that it carries its record."""
+"""`explorer attest|verify|observe`: attest a model, check it at a deployment gate, sign an observation of it."""
 
 import hashlib
 import math
@@ -34,45 +34,40 @@ from explorer.schema import to_json
 def attest(
     run: options.RunDirectory,
     trust: options.TrustFile,
-    key: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--key", metavar="FILE", help="Key to sign with; repeatable. Default: the key of the run's trainer."
-        ),
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="When the attestation expires. Default: in a year.")
-    ] = None,
+    key: options.SigningKeys = None,
+    expires: options.Expires = None,
     passphrase_file: options.PassphraseFile = None,
     model_signing_key: Annotated[
         Path | None,
         typer.Option(
             "--model-signing-key",
             metavar="FILE",
-            help="An ECDSA key in PEM: also write model/model.sig, which `model_signing verify` of the OpenSSF checks.",
+            help="ECDSA key in PEM: also write model/model.sig, which `model_signing verify` of the OpenSSF checks.",
         ),
     ] = None,
 ) -> Answer:
     """Attest the model of a finished run: what trained which layers, its ledger, and what deletion would take.
 
-    Every claim is computed from the ledger. RUN/model/ is then what one ships: the model, how to build it, its
-    attestation, and the signed taxonomy and policy. It takes a run whose ledger has the cosignatures that the trust
-    file asks for.
+    Every claim is computed from the ledger. RUN/model/ is then ready to ship: the model, how to build it, its
+    attestation, and the signed taxonomy and policy. The ledger of the run needs the cosignatures that the trust file
+    requires.
     """
+    # A model.sig signs every file of the directory, and so would not cover the new attestation.
     other = None if model_signing_key is None else read_signing_key(model_signing_key)
     stale = run / rundir.MODEL / SIGNATURE
     if other is None and stale.exists():
         raise ProvenanceError(
-            f"{stale}: signs the files as they are now, and a new attestation changes them: expected"
-            " --model-signing-key again, or no such file"
+            f"{stale}: signs the files as they are now, and a new attestation changes them; give"
+            " --model-signing-key again, or remove the file"
         )
-    believed, now = read_trust(trust), options.clock()
-    keys = keys_for(run, key or [], passphrase_file, trust=believed, now=now)
+    trusted, now = read_trust(trust), options.clock()
+    keys = keys_for(run, key or [], passphrase_file, trust=trusted, now=now)
     ledger = RunLedger(run)
-    envelope = sign_model(ledger, keys=keys, trust=believed, now=now, expires=expires)
-    path = ship(ledger, envelope, trust=believed, now=now)
+    envelope = sign_model(ledger, keys=keys, trust=trusted, now=now, expires=expires)
+    path = ship(ledger, envelope, trust=trusted, now=now)
     signature = None if other is None else sign_directory(path.parent, other)
-    shipped = open_shipped(path.parent, trust=believed, now=now)
+    # Opened again as a recipient would: nothing is reported that does not verify.
+    shipped = open_shipped(path.parent, trust=trusted, now=now)
     value = shipped.attested.value
     digest = hashlib.sha256(envelope.payload).hexdigest()
     files = {"file": str(path), "signature": None if signature is None else str(signature)}
@@ -99,7 +94,7 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
 
 def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str, str]:
     depths = {layer.name: layer.depth for layer in value.layers}
-    deepest = max((depths[each.layer] for each in claim.trained), default=None)
+    deepest = max((depths[layer.layer] for layer in claim.trained), default=None)
     way = claim.deletable
     words = "no exact way" if way.level is None else f"{way.level}, {way.steps} steps"
     return claim.path, claim.examples, len(claim.trained), "-" if deepest is None else f"{deepest:.2f}", words
@@ -110,22 +105,26 @@ def _summary(value: ModelAttestation) -> dict[str, object]:
     return {name: record[name] for name in ("run", "ledger", "classes", "deletions", "parents", "issued", "expires")}
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a model, or the safetensors file in it.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory of a model, or its safetensors file.")]
 
 
 def verify(
     model: Model,
     gate: Annotated[
-        Path, typer.Option("--gate", metavar="FILE", help="Gate: the rules that the model has to pass (YAML).")
+        Path,
+        typer.Option("--gate", metavar="FILE", help="Deployment gate: the rules that the model has to pass (YAML)."),
     ],
     trust: options.TrustFile,
     ledger: Annotated[
-        Path | None, typer.Option("--ledger", metavar="DIR", help="Run that made the model, if the gate requires it.")
+        Path | None,
+        typer.Option(
+            "--ledger", metavar="DIR", help="Directory of the run that made the model, if the gate requires its ledger."
+        ),
     ] = None,
 ) -> Answer:
     """Check a model against a deployment gate: signatures, digests, ledger, and each rule of the gate.
 
-    The exit status is 0 only if all of them hold. Whatever the gate speaks of and the model does not know fails it.
+    The exit status is 0 only if all of them hold. A rule about anything that the model's record does not know fails.
     """
     verdict = verify_model(model, read_gate(gate), trust=read_trust(trust), ledger=ledger, now=options.clock())
     return Answer(
@@ -138,8 +137,8 @@ def verify(
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     observations = [{**asdict(observation), "value": None} for observation in verdict.observations]
-    for each, weighed in zip(observations, verdict.observations, strict=True):
-        each["value"] = None if weighed.value is None else asdict(weighed.value)
+    for record, weighed in zip(observations, verdict.observations, strict=True):
+        record["value"] = None if weighed.value is None else asdict(weighed.value)
     return {
         "passes": verdict.passes,
         "gate": verdict.gate,
@@ -177,8 +176,8 @@ def _lineage(shipped: Shipped | None) -> dict[str, Any] | None:
 def _verdict_lines(verdict: Verdict) -> list[str]:
     lines = [f"{verdict.model}: {'passes' if verdict.passes else 'DOES NOT PASS'} the gate {verdict.gate!r}"]
     lines += [f"  {check.name:<10} {'holds' if check.holds else 'FAILS'}: {check.why}" for check in verdict.checks]
-    for number, each in enumerate(verdict.rules, 1):
-        lines += [f"  rule {number:<5} {'holds' if each.holds else 'FAILS'}: {each.says}", f"             {each.why}"]
+    for number, rule in enumerate(verdict.rules, 1):
+        lines += [f"  rule {number:<5} {'holds' if rule.holds else 'FAILS'}: {rule.says}", f"             {rule.why}"]
     if verdict.shipped is not None:
         lines += ["  lineage", *(f"    {line}" for line in _ancestry(verdict.shipped))]
     if verdict.observations:
@@ -187,16 +186,16 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
             f"    {observation.file[:16]} {observation.verdict}: {observation.why}{_said(observation)}"
             for observation in verdict.observations
         ]
-    return [*lines, "  not looked at", *(f"    {each}" for each in verdict.unseen)]
+    return [*lines, "  not looked at", *(f"    {place}" for place in verdict.unseen)]
 
 
 def _ancestry(shipped: Shipped) -> list[str]:
     signed = shipped.attested.value
     lines = [f"run {signed.run}, ledger {signed.ledger.origin} of {signed.ledger.size} entries"]
     for deletion in signed.deletions:
-        what = [*deletion.classes, *(f"what {name} vouches for" for name in deletion.authorities)]
-        what += [f"{deletion.records} records"] if deletion.records else []
-        lines.append(f"without {', '.join(what)}, deleted at {deletion.level} from {deletion.ledger.origin}")
+        targets = [*deletion.classes, *(f"what {name} vouches for" for name in deletion.authorities)]
+        targets += [f"{deletion.records} records"] if deletion.records else []
+        lines.append(f"without {', '.join(targets)}, deleted at {deletion.level} from {deletion.ledger.origin}")
     for parent in signed.parents:
         if parent.kind == "model":
             admitted = ", ".join(f"{path} {weight:g}" for path, weight in parent.admitted.items()) or "nothing"
@@ -215,13 +214,16 @@ def _said(each: Any) -> str:
 
 def observe(
     model: Model,
-    role: Annotated[Observer, typer.Option("--role", help="Role in which you sign.")],
+    role: Annotated[
+        Observer, typer.Option("--role", help="Role in which you sign: it decides what the observation may say.")
+    ],
     key: options.KeyFile,
     trust: options.TrustFile,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME=VALUE", help="A measured number; repeatable.")
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME=VALUE", help="Measured number, such as accuracy=0.93; repeatable."),
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="A remark of one line.")] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Remark of one line.")] = None,
     admit: Annotated[
         list[str] | None,
         typer.Option(
@@ -240,11 +242,11 @@ def observe(
 ) -> Answer:
     """Sign an observation of a verified model, and write it next to the model.
 
-    An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's, a deployer with one of model
-    risk. A deployer who lets the model through a gate admits, weights or rejects it.
+    An evaluator signs with a key of the role evaluator, a fine-tuner with a trainer's key, and a deployer with a key of
+    model risk. A deployer records the decision of a gate: to admit, weight or reject the model.
     """
-    believed, now = read_trust(trust), options.clock()
-    shipped = open_shipped(model, trust=believed, now=now)
+    trusted, now = read_trust(trust), options.clock()
+    shipped = open_shipped(model, trust=trusted, now=now)
     made = sign_observation(
         shipped,
         role=role,
@@ -252,14 +254,14 @@ def observe(
         note=note,
         admitted=_numbers(admit or [], "--admit"),
         keys=[load_key(key, passphrase_file)],
-        trust=believed,
+        trust=trusted,
         now=now,
     )
     index = None
     if project is None:
         path = keep(shipped, made)
     else:
-        path, index = _keep_in_project(project, shipped, made, trust=believed, now=now)
+        path, index = _keep_in_project(project, shipped, made, trust=trusted, now=now)
     where = [] if index is None else [f"entry {index} of the ledger of {project}"]
     return Answer(
         page=lambda: [f"{path}: signed as {role}", *where],
@@ -273,11 +275,11 @@ def observe(
 
 
 def _keep_in_project(runs: Path, shipped: Shipped, made: Observing, *, trust: Trust, now: int) -> tuple[Path, int]:
-    """Write it, then append the entry that points to it. The project's ledger is opened first, so that where that
-    cannot be done nothing is written."""
+    """Write an observation, then append the entry that points to it. Return its path and the entry."""
     run = _run_of(runs, shipped.attested.value.run)
     provide_trainer(run)
     name, private = trainer_key(run, trust=trust, now=now)
+    # Opened before anything is written: a project's ledger that refuses leaves no observation behind.
     with Project.open(runs, key=private, name=name) as ledger:
         path = keep(shipped, made)
         return path, ledger.append(made.entry)
@@ -287,12 +289,12 @@ def _run_of(runs: Path, name: str) -> Path:
     """Return the directory of a run in a project."""
     directories = [path for path in sorted(runs.glob("*/*")) if path.name == name and path.is_dir()]
     if not directories:
-        raise RunError(f"{runs}: the run that made the model is not here: expected {runs}/<sweep>/{name}")
+        raise RunError(f"{runs}: found no run that made the model; expected {runs}/<sweep>/{name}")
     return directories[0]
 
 
 def _numbers(pairs: list[str], option: str) -> dict[str, float]:
-    """NAME=VALUE, each name once."""
+    """Parse pairs NAME=VALUE, with every name once."""
     numbers: dict[str, float] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -301,7 +303,7 @@ def _numbers(pairs: list[str], option: str) -> dict[str, float]:
         except ValueError:
             value = math.nan
         if not equals or not math.isfinite(value):
-            raise ProvenanceError(f"{option} {pair!r}: expected a name, '=' and a number, such as accuracy=0.93")
+            raise ProvenanceError(f"{option}: found {pair!r:.80}, expected NAME=VALUE, such as accuracy=0.93")
         if name in numbers:
             raise ProvenanceError(f"{option}: {name!r} is given twice")
         numbers[name] = value

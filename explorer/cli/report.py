@@ -55,28 +55,38 @@ class ReportFormat(StrEnum):
 
 def report(
     name: Annotated[
-        str, typer.Argument(metavar="RUN|SWEEP", help="The directory or the id of a governed run, or a sweep's name.")
+        str, typer.Argument(metavar="RUN|SWEEP", help="Directory or id of a governed run, or the name of a sweep.")
     ],
     format: Annotated[
         ReportFormat, typer.Option("--format", help="Output format; croissant describes the dataset of a run.")
     ] = ReportFormat.HTML,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File to write. Default: report.FORMAT in the directory of the run or sweep.",
+        ),
+    ] = None,
     trust: Annotated[
         Path | None,
         typer.Option(
             "--trust",
             metavar="TRUST",
-            help="Trust file for the report of a run. Default: none, and nothing is verified.",
+            help="Trust file for the report of a run. Default: none, so that nothing is verified.",
         ),
     ] = None,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Write the report of a sweep, or the governance report of one run, and print where it is. Both work offline.
 
-    Of a sweep: the answer, curves, recipes at equal quality and budget, controls, negative results, how it was
-    measured. Of a run: what trained what, who vouched, policy and decisions, deletability, integrity, what regulators
-    ask, and the entries of the ledger behind every figure.
+    The report of a sweep has the answer, the curves, the recipes at equal quality and at equal budget, controls,
+    negative results, and how everything was measured. The report of a run shows which classes trained which layers, who
+    vouched for them, policy and decisions, deletability, integrity, the questions of regulators, and the ledger entries
+    behind every figure.
     """
+    # A name can mean both. A directory with a ledger is a run; any other directory of runs is a sweep.
     run = None if (runs / name).is_dir() and not (runs / name / LEDGER).is_dir() else _governed(runs, name)
     path = _of_sweep(runs, name, format, out, trust) if run is None else _of_run(run, format, out, trust)
     return Answer(page=lambda: [str(path)], record=lambda: {"file": str(path)})
@@ -91,7 +101,7 @@ def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | Non
 
 def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
     if trust is not None:
-        raise ExplorerError(f"--trust is for the report of a governed run, and {sweep!r} is none in {runs}")
+        raise ExplorerError(f"--trust is for the report of a governed run; found no governed run {sweep!r} in {runs}")
     tell_upkeep(runs)
     refuse_gone(runs, sweep)
     path = out or runs / sweep / f"report.{format}"
@@ -102,7 +112,7 @@ def _of_sweep(runs: Path, sweep: str, format: ReportFormat, out: Path | None, tr
 
 @contextmanager
 def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
-    """Suggest --out where the default place, the directory that the report is about, is read-only."""
+    """Suggest --out where the default place, the directory of the run or sweep, is read-only."""
     try:
         yield
     except RunError as error:
@@ -112,7 +122,7 @@ def _elsewhere(path: Path, *, named: bool) -> Iterator[None]:
 
 
 def _governed(runs: Path, name: str) -> Path | None:
-    """Return the governed run of this name; None if there is none, and the name can only be a sweep's."""
+    """Return the governed run of this name; None if there is none, so that the name can only be a sweep's."""
     if (Path(name) / LEDGER).is_dir():
         return Path(name)
     known = governed_runs(runs) if runs.is_dir() else {}
@@ -122,8 +132,8 @@ def _governed(runs: Path, name: str) -> Path | None:
 # --- explorer pack ---
 
 COMMANDS = (
-    ("python -I verify.py PACK --trust TRUST.json", "everything that this pack can show, and what it cannot"),
-    ("python -I verify.py PACK --trust TRUST.json --key READER.pem", "what was granted to you too"),
+    ("python -I verify.py PACK --trust TRUST.json", "verify the pack, and list what it cannot show"),
+    ("python -I verify.py PACK --trust TRUST.json --key READER.pem", "and read the numbers granted to you"),
 )
 
 
@@ -134,39 +144,37 @@ def pack(
         list[str] | None,
         typer.Option("--grant", metavar="ID", help="Id of a grant whose wrapped keys are included; repeatable."),
     ] = None,
-    trust: Annotated[
-        Path | None,
-        typer.Option("--trust", metavar="TRUST", help="Trust file. Default: the run's own."),
-    ] = None,
+    trust: options.OwnTrust = None,
 ) -> Answer:
     """Pack a run into one file for an auditor: ledger, proofs, documents, grants, report, verifier.
 
-    The trainer's key signs it. What a grant opens is recorded in the project's ledger before the file is written.
-    Without a grant the integrity of everything can be verified, and no sealed number can be read.
+    The pack is signed with the trainer's key. What a grant opens is recorded in the project's ledger before the file is
+    written. Without a grant an auditor can verify the integrity of everything and read no sealed number.
     """
     check_place(out)
     ledger, now = RunLedger(run), options.clock()
-    place = run / GOVERNANCE / TRUST_FILE if trust is None else trust
-    believed = read_trust(place)
+    trust_file = run / GOVERNANCE / TRUST_FILE if trust is None else trust
+    trusted = read_trust(trust_file)
     provide_trainer(run)
-    name, key = trainer_key(run, trust=believed, now=now)
-    report, figures = _reports(run, place, now) if ledger.steps > ledger.begins else (None, None)
-    with ExitStack() as stack:  # others wait for the project's ledger
+    name, key = trainer_key(run, trust=trusted, now=now)
+    report, figures = _reports(run, trust_file, now) if ledger.steps > ledger.begins else (None, None)
+    # The project's ledger has one writer at a time, so it is open only while it is needed, and only for grants.
+    with ExitStack() as stack:
         project = stack.enter_context(Project.open(runs_of(run), key=key, name=name)) if grant else None
         recorded = project.entries() if project else ()
-        granted = read_grants(ledger, grant or (), trust=believed, now=now, project=recorded)
-        signing: dict[str, Any] = {"key": key, "passphrase": os.environ.get(PASSPHRASE), "trust": believed, "now": now}
+        granted = read_grants(ledger, grant or (), trust=trusted, now=now, project=recorded)
+        signing: dict[str, Any] = {"key": key, "passphrase": os.environ.get(PASSPHRASE), "trust": trusted, "now": now}
         made = make_pack(ledger, grants=granted, report=report, figures=figures, **signing)
         for access in accesses(ledger, made, granted):
             assert project is not None
             project.append(access)
     write_pack(out, made)
-    return Answer(page=lambda: _page(made, out, believed), record=lambda: _record(made, out))
+    return Answer(page=lambda: _page(made, out, trusted), record=lambda: _record(made, out))
 
 
 def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
-    """Return the report of exactly what is in the pack, as a page and as JSON: it is made from the files of the pack,
-    without the run's private files and its project."""
+    """Return the report of exactly what is in the pack, as a page and as JSON."""
+    # Made from a copy of the files that go into the pack: neither private files nor the project can show in it.
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "runs" / "pack" / run.resolve().name
         for name in (rundir.LEDGER, rundir.GOVERNANCE):
@@ -174,8 +182,8 @@ def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:
         for relative, content in papers(RunLedger(run)):
             rundir.write_bytes(copy / relative, content)
         content = read_run(copy, trust=trust, now=now)
-        said = replace(content, directory=Path(content.run_id), commands=COMMANDS)
-        return FORMATS["html"](said), FORMATS["json"](said)
+        packed = replace(content, directory=Path(content.run_id), commands=COMMANDS)
+        return FORMATS["html"](packed), FORMATS["json"](packed)
 
 
 def _record(made: Pack, out: Path) -> dict[str, Any]:
@@ -190,22 +198,23 @@ def _record(made: Pack, out: Path) -> dict[str, Any]:
     }
 
 
-def _page(made: Pack, out: Path, believed: Trust) -> Iterator[str]:
+def _page(made: Pack, out: Path, trust: Trust) -> Iterator[str]:
     manifest = made.manifest
     yield f"{out}: run {manifest.run}, {len(manifest.files)} files, {len(made.content):,} bytes"
     yield f"  ledger       {manifest.ledger.size} entries of {manifest.ledger.origin}"
     yield f"  grants       {', '.join(manifest.grants) or 'none: integrity only'}"
+    # A host with keys of several roles could have signed for all of them: an auditor has to know.
     roles: dict[str, None] = {}
     for key in manifest.host.keys:
-        owner = None if key.public_key is None else believed.owner(parse_public(key.public_key))
+        owner = None if key.public_key is None else trust.owner(parse_public(key.public_key))
         whose = f" of {owner[0].name} ({owner[0].role})" if owner else ""
         roles |= {owner[0].role: None} if owner else {}
         yield f"  on this host {key.file}: the private key{whose}, {key.state}"
     if len(roles) > 1:
         yield f"  on this host keys of {len(roles)} roles ({', '.join(roles)}), which makes them one party"
     yield f"  verify.py    SHA-256 {_digest()}, explorer/disclosure/verifier.py of explorer {_version()}"
-    yield "To verify it, anywhere: python -I verify.py PACK --trust TRUST.json"
-    yield "An auditor takes verify.py from the published package, not from here: explorer/disclosure/README.md"
+    yield "To verify the pack on any machine: python -I verify.py PACK --trust TRUST.json"
+    yield "An auditor takes verify.py from the published package, not from the pack: explorer/disclosure/README.md"
 
 
 def _digest() -> str:

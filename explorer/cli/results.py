@@ -1,4 +1,4 @@
-"""`explorer results`: what came out of runs and sweeps."""
+"""`explorer results`: the verdicts on a sweep, or the table of its runs."""
 
 import shlex
 import sys
@@ -22,15 +22,15 @@ from explorer.store.published import database
 from explorer.store.queries import Table
 from explorer.store.run_sources import is_current
 
-Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="One sweep. Default: all of them.")]
-Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Show this metric instead of quality.")]
+Sweep = Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="Name of a sweep. Default: all sweeps.")]
+Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Metric to show instead of quality.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write.")]
 
 SHOWN = ("recipe", "ssr", "seed", "quality", "train_seconds", "time_source", "cost_usd", "hardware")
 
 
 class TableFormat(StrEnum):
-    """The format of `results`."""
+    """The output format of `explorer results`."""
 
     TABLE = "table"
     CSV = "csv"
@@ -45,31 +45,35 @@ def results(
     out: Out = None,
     composition: Annotated[
         bool,
-        typer.Option("--composition", help="Show how the methods of a sweep compose: predictions, pairs, parts."),
+        typer.Option(
+            "--composition", help="Show how the methods of a sweep compose: predicted and measured speedups, pairs."
+        ),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Include runs of earlier specifications, marked in the column superseded.")
+        bool, typer.Option("--all", help="Include runs of earlier specifications; the column superseded marks them.")
     ] = False,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="RATIO", help="With --composition: the budget. Default: the full budget."),
+        typer.Option(
+            "--budget", metavar="RATIO", help="Budget to compare at, with --composition. Default: the full budget."
+        ),
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Show one line per finished run of the sweep.")] = False,
+    rows: Annotated[bool, typer.Option("--each", help="Show one row per finished run of the sweep.")] = False,
     runs: options.Runs = options.RUNS,
 ) -> Answer | None:
     """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
 
-    With --each, without a sweep, and in other formats: the table behind the plots, one row per finished run of the
-    present specifications. With --composition: how the methods of a sweep compose.
+    With --each, without a sweep, and in the other formats it shows the table behind the plots: one row per finished run
+    of the present specifications. With --composition it shows how the methods of a sweep compose.
     """
     if composition:
         if out is not None or format is not TableFormat.TABLE:
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")
         if every:
-            raise ExplorerError("--composition is of the present specification: --all does not go with it")
+            raise ExplorerError("--composition covers the present specification only: expected it without --all")
         return part("results --composition")(runs, sweep, metric=metric, budget=budget)
     if budget is not None:
-        raise ExplorerError("--budget belongs to --composition")
+        raise ExplorerError("--budget: found without --composition, which it belongs to")
     tell_upkeep(runs)
     where = database(runs)
     if not every:
@@ -85,11 +89,12 @@ def results(
             return [(csv_text if format is TableFormat.CSV else markdown_text)(finished).removesuffix("\n")]
         if not finished.rows:
             return [_states_words(queries.states(where, sweep=sweep))]
-        shown = None if each or every else sweep
+        # The verdict is on the present specification, so a table with superseded runs has none.
+        shown = None if rows or every else sweep
         verdicts = [] if shown is None else part("results SWEEP")(runs, shown, metric=metric)
         controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
         if verdicts:
-            more = f"every run, {len(finished.rows)} of them: explorer results {shlex.quote(sweep or '')} --each"
+            more = f"all {len(finished.rows)} runs: explorer results {shlex.quote(sweep or '')} --each"
             return [*verdicts, *controls, more]
         return [*_result_blocks(finished), *controls]
 
@@ -114,8 +119,12 @@ def _controlled(finished: Table) -> bool:
 def _result_blocks(finished: Table) -> Iterator[Block | str]:
     index = {name: finished.columns.index(name) for name in (*SHOWN, "sweep", "metric", "unit", "control")}
     rows = sorted(finished.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
-    quality = _one([row[index["metric"]] for row in rows]) or "quality"
-    named = {"quality": quality, "train_seconds": "seconds", "time_source": "source", "cost_usd": "dollars"}
+    # One metric names its column; with several, the column is quality of whatever kind.
+    metrics = {row[index["metric"]] for row in rows}
+    quality = metrics.pop() if len(metrics) == 1 else "quality"
+    titles = {"ssr": "budget", "quality": quality, "train_seconds": "seconds", "time_source": "source"}
+    titles["cost_usd"] = "dollars"
+    # A column that would say the same in every row is left out.
     several = len({row[index["sweep"]] for row in rows}) > 1
     controls = any(row[index["control"]] for row in rows)
     columns = (("sweep",) if several else ()) + SHOWN[:1] + (("control",) if controls else ()) + SHOWN[1:]
@@ -123,8 +132,8 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
         index["superseded"] = finished.columns.index("superseded")
         columns += ("superseded",)
     shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
-    right = ("ssr", "seed", quality, "seconds", "dollars")
-    yield table(tuple(named.get(name, name) for name in columns), shown, right=right)
+    right = ("budget", "seed", quality, "seconds", "dollars")
+    yield table(tuple(titles.get(name, name) for name in columns), shown, right=right)
     recipe, busy = (finished.columns.index(name) for name in ("recipe", "busy_profile"))
     if words := busy_times(row[recipe] for row in rows if row[busy]):
         yield words
@@ -132,7 +141,6 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
 
 
 def _states_words(counts: Mapping[str, int]) -> str:
-    """Return the states of runs, where none has finished."""
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     return f"no finished runs yet: {words or 'no runs at all'}"
 
@@ -145,16 +153,9 @@ def _price_lines(finished: Table) -> Iterator[str]:
         if usd is None:
             yield f"no price for {hardware}"
             continue
-        told = (
-            f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else ""),
-            age_words(as_of or "", options.today()),
-            source,
-        )
-        yield f"dollars on {hardware}: {', '.join(filter(None, told))}"
-
-
-def _one(names: list[str]) -> str | None:
-    return names[0] if len(set(names)) == 1 else None
+        rate = f"{dollars(usd)}/h" + (f" as of {as_of}" if as_of else "")
+        parts = (rate, age_words(as_of or "", options.today()), source)
+        yield f"dollars on {hardware}: {', '.join(filter(None, parts))}"
 
 
 def _cell(name: str, value: object) -> object:
@@ -171,18 +172,19 @@ def _cell(name: str, value: object) -> object:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-# --- what the database lacks, on standard error ---
+# --- remarks on standard error ---
 
 
 def tell_upkeep(runs: Path) -> None:
-    """Bring the database up to the run directories, and say on standard error what an answer lacks."""
-    if is_current(runs):  # the usual case, in which the part that writes the database is not even imported
+    """Bring the database up to date with the run directories, and print what an answer lacks on standard error."""
+    # Usually it is current, and then the part that writes the database is not even imported.
+    if is_current(runs):
         return
     for words in part("results, of new runs")(runs):
         print(visible(f"explorer: {words}"), file=sys.stderr)
 
 
 def tell_left_out(where: Path, sweep: str | None) -> None:
-    """Say on standard error how many runs of earlier specifications a database leaves out of its answers."""
+    """Print on standard error how many runs of earlier specifications a database leaves out of its answers."""
     for name, count in queries.left_out(where, sweep=sweep).items():
         print(visible(f"explorer: {name}: {left_out_words(count, name)}"), file=sys.stderr)

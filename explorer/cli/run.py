@@ -1,4 +1,4 @@
-"""`explorer methods` and `explorer run`."""
+"""`explorer methods`, `explorer run` and `explorer replay`: the training methods, one run, and its steps again."""
 
 import re
 import sys
@@ -32,7 +32,9 @@ from explorer.yaml_document import read_document
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Describe this method in full.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Method to describe in full. Default: list all.")
+    ] = None,
     json: options.Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of all methods in Markdown.")] = False,
 ) -> Answer | None:
@@ -49,7 +51,9 @@ def methods(
 
 
 def run(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the run.json of a run.")],
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="A recipe (YAML), or the run.json of a recorded run.")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Parent directory of the run. Default: RUNS/single.")
     ] = None,
@@ -60,27 +64,27 @@ def run(
         typer.Option(
             "--governance",
             metavar="DIR",
-            help="The signed documents, instead of those that the recipe names; of a recorded run, where its salts and"
-            " the trainer's key are now.",
+            help="Directory of signed documents, instead of the one that the recipe names. For a recorded run: where"
+            " its salts and the trainer's key are now.",
         ),
     ] = None,
     json: options.Json = False,
 ) -> Answer:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
 
-    A recipe file holds task, train and methods as a sweep specification does, and may hold name, budget (1.0), seed
-    (0), threads (1), governance: a directory of signed documents, and start: a model with its attestation, and which
-    of its classes are let in.
+    A recipe file has task, train and methods, like a sweep specification. It may have name, budget (1.0), seed (0),
+    threads (1), governance (a directory of signed documents) and start (a model with its attestation, and the classes
+    to admit from it).
     """
     planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
     if directory.resolve() == recipe.parent.resolve():
-        raise RecipeError(f"{recipe}: this run's own directory: give another one with --out to train it again")
+        raise RecipeError(f"{recipe}: the run would be trained into its own directory; name another one with --out")
     begin(planned, directory)
     if not json:
-        for words in planned.warnings:
-            print(f"warning: {words}", file=sys.stderr)
+        for warning in planned.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     with step_bar(record.model) as show:
         result = execute(directory, data=data, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
@@ -102,7 +106,7 @@ def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: b
 
 
 def begin(planned: PlannedRun, directory: Path) -> None:
-    """Make the directory of a run, where there is none; what it asks for is asked now."""
+    """Make the directory of a run, where there is none. A passphrase that the run needs is asked for now."""
     if planned.documents is not None:
         if is_recorded(recipe_of(planned.record)):
             provide_passphrase(planned.documents.trainer)
@@ -110,6 +114,7 @@ def begin(planned: PlannedRun, directory: Path) -> None:
         if start is not None:
             keep_start(planned.start or kept_in(planned.documents, start), start, directory)
         keep(planned.documents, directory)
+    # The record comes last: a directory with one is complete, and a run can begin in it.
     if not (directory / rundir.RUN).exists():
         run_files.write(directory / rundir.RUN, planned.record)
 
@@ -120,7 +125,7 @@ def planned_from(path: Path, data: Path | None, governance: Path | None) -> Plan
 
 
 def _recorded(path: Path, data: Path | None, governance: Path | None) -> PlannedRun:
-    """Return the run of a record: its documents keep their time of checking, and its private ones may have moved."""
+    """Return the run of a record. Its documents keep their time of checking; its private files may have moved."""
     record = run_files.read(run_files.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
@@ -129,7 +134,6 @@ def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned
 
 
 def _single(path: Path, data: Path | None, governance: Path | None) -> PlannedRun:
-    """Plan the run of a recipe file."""
     return plan_single(
         read_document(path).value,
         name=path.stem.lower(),
@@ -177,29 +181,23 @@ def _method(method: dict[str, Any]) -> Iterator[Block | str]:
     yield f"routing    {method['routing']}"
     yield f"step time  {cost(method)}"
     neutral = method["neutral"]
-    shown = "none: it cannot be left at zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
+    shown = "none: it has no strength zero" if neutral is None else ", ".join(f"{k}={v}" for k, v in neutral.items())
     yield f"neutral    {shown}"
     for other, reason in method["conflicts"].items():
         yield f"conflicts  with {other}: {reason}"
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a recorded run.")],
-    steps: Annotated[
-        str | None,
-        typer.Option("--steps", metavar="A:B", help="Steps A up to, not including, B. Default: all recorded steps."),
-    ] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a recorded run.")],
+    steps: options.Steps = None,
     data: options.Data = None,
-    governance: Annotated[
-        Path | None,
-        typer.Option("--governance", metavar="DIR", help="Directory with the salts of the tags, if it has moved."),
-    ] = None,
+    governance: options.TagSalts = None,
     loop: options.OwnLoop = None,
     json: options.Json = False,
 ) -> Answer:
     """Execute steps of a recorded run again and compare them with its ledger, bit for bit.
 
-    Whether the ledger is whole and who signed it, `explorer ledger verify` says.
+    `explorer ledger verify` checks that the ledger is complete and who signed it.
     """
 
     def on_environment(differing: tuple[Elsewhere, ...]) -> None:
@@ -208,7 +206,7 @@ def replay(
 
     if loop is not None:
         if steps is not None:
-            raise RunError("--steps: a loop of one's own is executed from its first step to its end")
+            raise RunError("--steps: found with --loop; your own loop is executed from its first step to its end")
         replayed = replay_loop(run, load_loop(loop), private=governance, on_environment=on_environment)
     else:
         wanted = None if steps is None else parse_steps(steps)
@@ -235,27 +233,28 @@ def parse_steps(text: str) -> tuple[int, int]:
 def print_elsewhere(differing: tuple[Elsewhere, ...]) -> None:
     """Print differences from the recorded environment, before work that may take long."""
     if differing:
-        print("the environment differs from the record; bits may differ for that reason:")
-    for each in differing:
-        print(visible(f"  {each.what}: {each.recorded} then, {each.here} here"), flush=True)
+        print("the environment differs from the record, so bits may differ:")
+    for change in differing:
+        print(visible(f"  {change.what}: {change.recorded} then, {change.here} here"), flush=True)
 
 
 def _lines(replayed: Replayed) -> list[str]:
-    """Return what was compared, and the result."""
     lines = [f"{replayed.run}: steps {replayed.first}:{replayed.last}, executed from {replayed.source}"]
     if replayed.secrets_missing:
-        lines.append(f"  commitments not compared, their secrets are not here: {', '.join(replayed.secrets_missing)}")
+        lines.append(
+            f"  commitments not compared, because their secrets are not here: {', '.join(replayed.secrets_missing)}"
+        )
     if replayed.sealed_missing:
         lines.append(
-            f"  numbers not compared, they are sealed with those secrets: {', '.join(replayed.sealed_missing)}"
+            f"  numbers not compared, because they are sealed with those secrets: {', '.join(replayed.sealed_missing)}"
         )
     done = f"{replayed.steps} steps, {replayed.states} states and {replayed.blobs} blobs in {replayed.entries} entries"
     if replayed.difference is None:
-        return [*lines, f"  bit for bit as it is on record: {done}"]
+        return [*lines, f"  bit for bit as recorded: {done}"]
     first = replayed.difference
     return [
         *lines,
-        f"  NOT as it is on record, after {done} that are",
+        f"  NOT as recorded, after {done} that are",
         f"  entry {first.entry}, {first.kind} at step {first.step}: {first.field}",
         f"    expected {first.expected}",
         f"    found    {first.found}",

@@ -1,4 +1,4 @@
-"""What the verbs that sign have in common: key files, passphrases, the trust file and the clock.
+"""Keys, passphrases and signed files, for the verbs that sign.
 
 A passphrase comes from `--passphrase-file`, else from EXPLORER_PASSPHRASE (that of a reader's key: from
 EXPLORER_READER_PASSPHRASE), else from the terminal. It is never an argument, because other people can list the
@@ -32,7 +32,7 @@ from explorer.provenance.signing import Kind, Opened, Value, open_file, sign_fil
 from explorer.provenance.trust import Trust, read_trust
 from explorer.runlog.documents import TRAINER_FILE, source_of, trainer_key
 
-MAX_FILE = 10_000
+MAX_FILE = 10_000  # bytes of a passphrase file
 
 
 def load_key(path: Path, passphrase_file: Path | None) -> Ed25519PrivateKey:
@@ -46,23 +46,23 @@ def load_reader_key(path: Path, passphrase_file: Path | None) -> ReaderKey:
 
 
 def provide_passphrase(path: Path) -> None:
-    """Make sure that this process and those it starts can read a key file; ask for a passphrase only if it needs one.
+    """Make sure that this process and its children can read a key file; ask for a passphrase only if it needs one.
 
     Raises `ProvenanceError` for a passphrase that is wrong, and for an SSH agent without the key that the file names,
     before anything starts.
     """
     if agent_name(path) is not None:
-        read_key(path, None)  # the agent has it
+        read_key(path, None)  # an agent without the key refuses now
     elif is_encrypted(path):
         if not os.environ.get(PASSPHRASE):
             os.environ[PASSPHRASE] = _ask(
-                f"Passphrase of {path}: ", variable=PASSPHRASE, else_say=f"{path}: its passphrase is needed:"
+                f"Passphrase of {path}: ", variable=PASSPHRASE, else_say=f"{path}: needs its passphrase:"
             )
         read_key(path, os.environ[PASSPHRASE])
 
 
 def provide_trainer(run: Path, *, private: Path | None = None) -> None:
-    """Make sure that the key of a run's trainer can be read, if it is a file here; else `trainer_key` says what is."""
+    """Make sure that the key of a run's trainer can be read. A key that is no file here is left to `trainer_key`."""
     key = (Path(source_of(run).private) if private is None else private) / TRAINER_FILE
     if key.exists():
         provide_passphrase(key)
@@ -81,7 +81,7 @@ def keys_for(
 
 
 def new_passphrase(path: Path, passphrase_file: Path | None, *, variable: str = PASSPHRASE) -> str:
-    """Return a passphrase for a new key file; a typed one is typed twice."""
+    """Return a passphrase for a new key file; at a prompt it is typed twice."""
     known = _known(passphrase_file, variable)
     if known is not None:
         return known
@@ -111,28 +111,29 @@ def _passphrase_in(path: Path) -> str:
             content = file.read(MAX_FILE + 1)
     except OSError as error:
         raise ProvenanceError(f"cannot read {path}: {error.strerror or error}") from error
+    # A readable passphrase protects nothing, so the file has to be as private as the key.
     if mode & 0o077:
         raise ProvenanceError(f"{path}: others can read or write it (mode {mode:04o}); first: chmod 600 {path}")
     if len(content) > MAX_FILE:
-        raise ProvenanceError(f"{path}: too large for a passphrase")
+        raise ProvenanceError(f"{path}: found more than {MAX_FILE:,} bytes; expected a passphrase")
     try:
         passphrase = content.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise ProvenanceError(f"{path}: a passphrase is UTF-8 text") from error
+        raise ProvenanceError(f"{path}: found bytes that are not UTF-8; expected a passphrase") from error
     if "\n" in passphrase:
-        raise ProvenanceError(f"{path}: more than one line; a passphrase is one, which can be typed too")
+        raise ProvenanceError(f"{path}: found several lines; expected one, because a passphrase has to be typeable")
     return passphrase
 
 
 def _ask(
-    question: str, *, variable: str, else_say: str = "a passphrase is needed: say --passphrase-file FILE or"
+    question: str, *, variable: str, else_say: str = "a passphrase is needed: give --passphrase-file FILE or"
 ) -> str:
     if not sys.stdin.isatty():
         raise ProvenanceError(f"{else_say} set {variable}")
     return getpass.getpass(question)
 
 
-def open_believed(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[Value]:
+def open_trusted(path: Path, kind: Kind[Value], trust: Path | None) -> Opened[Value]:
     """Open a draft, or a signed document whose signatures the trust file accepts."""
     return open_file(path, kind, trust=None if trust is None else read_trust(trust), now=options.clock())
 
@@ -141,9 +142,9 @@ def sign_to(
     out: Path, source: Path, kind: Kind[Any], *, key: Path, passphrase_file: Path | None, trust: Path
 ) -> Answer:
     """Sign a draft, or add a signature to a signed file, and write it."""
-    believed, now = read_trust(trust), options.clock()
+    trusted, now = read_trust(trust), options.clock()
     signing = load_key(key, passphrase_file)
-    envelope = sign_file(source, kind, [signing], trust=believed, now=now)
+    envelope = sign_file(source, kind, [signing], trust=trusted, now=now)
     write_envelope(out, envelope)
     signer = key_id(public_bytes(signing))
     digest = hashlib.sha256(envelope.payload).hexdigest()

@@ -21,7 +21,7 @@ from explorer.rundir import PROFILES
 from explorer.store.export import export as write
 from explorer.store.ingest import Ingested
 from explorer.store.ingest import ingest as bring_in
-from explorer.store.ingest import rebuild as make_anew
+from explorer.store.ingest import rebuild as rebuild_all
 from explorer.store.published import database, opened
 from explorer.sweep.prune import plan_pruning, size_of
 from explorer.sweep.prune import prune as remove
@@ -29,29 +29,29 @@ from explorer.yaml_document import read_document
 
 
 def ingest(runs: options.Runs = options.RUNS) -> Answer:
-    """Load finished runs into the database; runs that it has are left as they are."""
+    """Load finished runs into the database; runs that it already has stay as they are."""
     return _ingested(bring_in(runs))
 
 
 def rebuild(runs: options.Runs = options.RUNS) -> Answer:
     """Rebuild the database from the run directories."""
-    return _ingested(make_anew(runs))
+    return _ingested(rebuild_all(runs))
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; ends in .csv, .parquet or .md.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, ending in .csv, .parquet or .md.")],
     sweep: Annotated[
-        str | None, typer.Option("--sweep", metavar="NAME", help="One sweep. Default: all of them.")
+        str | None, typer.Option("--sweep", metavar="NAME", help="Name of a sweep. Default: all sweeps.")
     ] = None,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
-    """Write the results to a file."""
+    """Write the results to a file, one row per finished run."""
     rows = write(database(runs), file, sweep=sweep)
     return Answer(page=lambda: [f"{rows} rows in {file}"], record=lambda: {"file": str(file), "rows": rows})
 
 
 def _ingested(done: Ingested) -> Answer:
-    """Answer with what an ingest found; it does not hold if a directory could not be used."""
+    """Answer with the outcome of an ingest. It does not hold if a directory could not be used."""
 
     def page() -> Iterator[Block | str]:
         yield f"{done.added} added, {done.unchanged} unchanged, {done.removed} removed: {done.database}"
@@ -65,22 +65,23 @@ def _ingested(done: Ingested) -> Answer:
 
 
 def prune(
-    sweep: Annotated[str, typer.Argument(metavar="SPEC|NAME", help="A sweep: its specification, or its name.")],
+    sweep: Annotated[str, typer.Argument(metavar="SPEC|NAME", help="A sweep, by its specification or its name.")],
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Only these runs. Governed runs are removed only when named."),
+        typer.Argument(metavar="[RUN]...", help="Only these runs. Governed runs are removed only if named."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them. Default: only list them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the runs. Default: only list them.")] = False,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
     """List the runs that an earlier specification of a sweep left behind, or remove them with --yes.
 
-    The plan that the sweep was last started with decides. A run that others rest on is kept: the parent of a ledger or
-    a deletion, one that the project's ledger is about, one with an attested model or a confirmed recipe, one in
-    progress.
+    The plan that the sweep was last started with decides. A run that others depend on is kept: the parent of a ledger
+    or of a deletion, a run that the project's ledger is about, one with an attested model or a confirmed recipe, and
+    one in progress.
     """
     name = _name_of(sweep, runs=runs)
     pruning = plan_pruning(runs, name, named=named or ())
+    # Sizes are taken before the removal, which may then keep a run that has just started.
     sizes = {path.name: size_of(path) for path in pruning.removable}
     if yes:
         pruning = remove(runs, name, named=named or ())
@@ -93,7 +94,7 @@ def prune(
     return Answer(
         page=lambda: [
             *([table(("removed" if yes else "run", "MB"), rows, right=("MB",))] if rows else []),
-            *(f"kept: {each.directory.name}: {each.reason}" for each in pruning.kept),
+            *(f"kept: {kept.directory.name}: {kept.reason}" for kept in pruning.kept),
             end if rows else f"nothing to remove from {name}",
         ],
         record=lambda: {
@@ -101,24 +102,25 @@ def prune(
             "removed": yes,
             "runs": done,
             "bytes": sum(sizes.values()),
-            "kept": [{"run_id": each.directory.name, "reason": each.reason} for each in pruning.kept],
+            "kept": [{"run_id": kept.directory.name, "reason": kept.reason} for kept in pruning.kept],
         },
     )
 
 
 def _name_of(sweep: str, *, runs: Path) -> str:
-    """Return the name of a sweep, named directly or by the specification that it was last started with."""
+    """Return the name of a sweep, given as such or by the specification that it was last started with."""
     path = Path(sweep)
     if path.suffix not in (".yaml", ".yml"):
         return sweep
     content = read_document(path).value
     name = content.get("name") if isinstance(content, dict) else None
     if not isinstance(name, str) or Path(name).name != name:
-        raise SweepError(f"{path}: found the name {name!r:.80}; expected that of a sweep in {runs}")
+        raise SweepError(f"{path}: found the name {name!r:.80}; expected the name of a sweep in {runs}")
+    # A specification that was edited since would call other runs superseded than the sweep does.
     if read_plan(runs / name)["spec"] != content:
         raise SweepError(
-            f"{path}: not what {name} was last started with, so what it leaves out is not settled:"
-            f" start it with `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
+            f"{path}: differs from the specification that {name} was last started with; start it with"
+            f" `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
         )
     return name
 
@@ -128,7 +130,7 @@ def _name_of(sweep: str, *, runs: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carried:
-    """A profile in a file from elsewhere: checked, and the bytes as they are."""
+    """A checked profile from another machine, and the bytes of its file."""
 
     file: Path
     profile: ProfileRecord
@@ -141,49 +143,49 @@ class Carried:
 
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Profiles that `explorer profile --out` has written.")
+        list[Path], typer.Argument(metavar="FILE...", help="Profiles written by `explorer profile --out`.")
     ],
     runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Import profiles from other machines: results of the same recipes get predicted times there.
 
-    A recipe is the same if its data, batch size, precision, methods and documents are. All files are checked before any
-    is taken in. The SHA-256 that is printed is the one that was printed where the file was written.
+    Recipes are the same if their data, batch size, precision, methods and documents are. All files are checked before
+    any is imported. The printed SHA-256 is the one that was printed where the file was written.
     """
     if not runs.is_dir():
         raise StoreError(f"there is no directory {runs}: name the directory that holds the sweeps")
     carried = [read_carried(file) for file in files]
-    for each in carried:
-        rundir.write_bytes(runs / rundir.PROFILES / f"{each.profile.key}.json", each.content)
+    for profile in carried:
+        # Byte for byte, so that the SHA-256 stays the one of the other machine.
+        rundir.write_bytes(runs / rundir.PROFILES / f"{profile.profile.key}.json", profile.content)
     bring_in(runs)
-    told = [_told(database(runs), each) for each in carried]
-    return Answer(page=lambda: [line for one in told for line in _lines(one)], record=lambda: told)
+    records = [_import_record(database(runs), profile) for profile in carried]
+    return Answer(page=lambda: [line for record in records for line in _import_lines(record)], record=lambda: records)
 
 
 def read_carried(file: Path) -> Carried:
-    """Read a profile that anybody may have made. Raises `RunError` that names the file, the key and the fault."""
+    """Read a profile of unknown origin. Raises `RunError` that names the file, the key and the fault."""
     content = rundir.read_bytes(file, max_bytes=rundir.MAX_JSON_BYTES, error=RunError)
     value = schema.parse_json(content, where=str(file), error=RunError, max_bytes=rundir.MAX_JSON_BYTES)
     profile = run_files.check_profile(
         run_files.from_json(run_files.ProfileRecord, value, where=str(file)), where=str(file)
     )
-    canonical(run_files.to_json(profile))  # no number or text that a database would refuse
+    # Canonical JSON refuses the numbers and texts that a database would refuse too, such as NaN and lone surrogates.
+    canonical(run_files.to_json(profile))
     if not profile.effective:
-        raise RunError(
-            f"{file}: an earlier version made it, which named no recipe beyond its machine; profile it again"
-        )
+        raise RunError(f"{file}: made by an earlier version, which did not record the recipe; profile the recipe again")
     return Carried(file=file, profile=profile, content=content)
 
 
-def _told(database: Path, carried: Carried) -> dict[str, Any]:
+def _import_record(database: Path, carried: Carried) -> dict[str, Any]:
     """Return how many results get times from the profile."""
     profile, full = carried.profile, carried.profile.validation
     with opened(database) as connection:
         source = f"{PROFILES}/{profile.key}.json"
-        asked = "SELECT predicted, count(*) FROM run_profiles WHERE source = ? GROUP BY predicted"
-        priced = dict(connection.execute(asked, [source]).fetchall())
-        asked = "SELECT count(*) FROM runs WHERE effective_digest = ? AND state = 'finished'"
-        same = connection.execute(asked, [profile.effective]).fetchall()[0][0]
+        timed = "SELECT predicted, count(*) FROM run_profiles WHERE source = ? GROUP BY predicted"
+        counts = dict(connection.execute(timed, [source]).fetchall())
+        finished = "SELECT count(*) FROM runs WHERE effective_digest = ? AND state = 'finished'"
+        same = connection.execute(finished, [profile.effective]).fetchall()[0][0]
     return {
         "file": str(carried.file),
         "sha256": carried.sha256,
@@ -195,29 +197,30 @@ def _told(database: Path, carried: Carried) -> dict[str, Any]:
         "ratio": None if full is None else full.ratio,
         "effective": profile.effective,
         "of_this_recipe": same,
-        "predicted": priced.get(True, 0),
-        "profiled": priced.get(False, 0),
+        "predicted": counts.get(True, 0),
+        "profiled": counts.get(False, 0),
     }
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    where = told["hardware"]
-    yield f"{told['recipe']} on {where}, made {told['made_at']} with torch {told['torch']}"
-    yield f"  sha256 {told['sha256']}"
-    if told["predicted"] or told["profiled"]:
+def _import_lines(record: dict[str, Any]) -> Iterator[str]:
+    hardware = record["hardware"]
+    yield f"{record['recipe']} on {hardware}, made {record['made_at']} with torch {record['torch']}"
+    yield f"  sha256 {record['sha256']}"
+    # A profile that changes nothing says why, because the usual reason is a recipe that differs slightly.
+    if record["predicted"] or record["profiled"]:
         for source in ("predicted", "profiled"):
-            if told[source]:
-                yield f"  {_count(told[source])} now with {source} times on {where}"
-    elif told["of_this_recipe"]:
-        yield f"  {_count(told['of_this_recipe'])} of this recipe, and it says no time of theirs:"
-        yield "  they were trained there, a newer profile says it, or phases of theirs were not profiled"
+            if record[source]:
+                yield f"  {_count(record[source])} now with {source} times on {hardware}"
+    elif record["of_this_recipe"]:
+        yield f"  {_count(record['of_this_recipe'])} of this recipe, but none gets a time from this profile:"
+        yield "  they were trained there, or a newer profile covers them, or some of their phases were not profiled"
     else:
-        yield f"  it predicts nothing here: no finished run is of this recipe ({told['effective'][:12]})"
-        yield "  other data, parameters, batch size, precision or documents make another recipe"
-    if told["ratio"] is None:
-        yield "  it was not compared with a full run there"
+        yield f"  predicts nothing here: no finished run has this recipe ({record['effective'][:12]})"
+        yield "  recipes differ if their data, parameters, batch size, precision or documents do"
+    if record["ratio"] is None:
+        yield "  not compared with a full run there"
     else:
-        yield f"  compared with a full run there: predicted {told['ratio']:.3f} of what was measured"
+        yield f"  compared with a full run there: predicted {record['ratio']:.3f}x the measured time"
 
 
 def _count(runs: int) -> str:

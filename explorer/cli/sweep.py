@@ -1,4 +1,4 @@
-"""`explorer sweep plan|run|status|profile|prune`."""
+"""`explorer sweep plan|run|profile`: plan a sweep, run its missing runs, measure its step times."""
 
 import json
 import sys
@@ -38,9 +38,9 @@ def plan(
 ) -> Answer:
     """Show what a sweep would run: number of runs, what is done, time and dollars. Nothing is written."""
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
-    estimate, side_by_side = estimated(planned, runs=runs, workers=workers)
+    estimate, at_once = estimated(planned, runs=runs, workers=workers)
     return Answer(
-        page=lambda: plan_blocks(planned, estimate, side_by_side),
+        page=lambda: plan_blocks(planned, estimate, at_once),
         record=lambda: (
             planned.to_json()
             | {
@@ -51,7 +51,7 @@ def plan(
                 "wall_seconds": estimate.wall_seconds,
                 "unknown": estimate.unknown,
                 "usd": estimate.usd,
-                "workers": side_by_side,
+                "workers": at_once,
                 "warnings": planned.warnings,
                 "busy_profile": list(_busy(planned)),
             }
@@ -62,35 +62,34 @@ def plan(
 def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
     """Estimate the missing runs, and return how many of them run at the same time."""
     device = planned.runs[0].record.hardware.device
-    side_by_side = workers or default_workers(threads=planned.spec.threads, device=device)
-    return planned.estimate(workers=side_by_side, prices=(*load_prices(), *own_prices(runs))), side_by_side
+    at_once = workers or default_workers(threads=planned.spec.threads, device=device)
+    return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once
 
 
-def plan_blocks(planned: Plan, estimate: Estimate, side_by_side: int) -> Iterator[Block | str]:
-    """Yield a plan in words: its recipes, what is done, what is left in time and money."""
+def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Block | str]:
+    """Yield a plan: its recipes, the runs that are done, and the time and money for the rest."""
     yield _recipes(planned)
     if planned.spec.governance is not None:
-        yield f"governed by the documents in {planned.spec.governance}, which are believed now"
+        yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
     yield f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do"
-    for words in planned.warnings:
-        yield f"warning: {words}"
+    yield from (f"warning: {warning}" for warning in planned.warnings)
+    # What the number of runs leaves out or may mislead about.
     if planned.waiting:
-        yield f"at most {len(planned.waiting)} control runs more, whose budgets follow from the profile"
-    for each in planned.not_run:
-        yield f"not run: {each.name}: {each.reason}"
+        yield f"up to {len(planned.waiting)} more control runs, whose budgets follow from the profile"
+    yield from (f"not run: {control.name}: {control.reason}" for control in planned.not_run)
     if others := sum(run.other_code for run in planned.runs):
-        yield f"{others} of those done were trained by other code of the same version; delete them to train them again"
+        yield f"{others} runs were trained by other code of the same version; delete them to train them again"
     if words := left_out_words(len(planned.left_out), planned.spec.name):
         yield words
     if max(planned.spec.budgets) <= 1:
         yield (
-            "no budget is above 1: a recipe with faster steps than the baseline ends before it, so at the baseline's"
-            " full time it is not tested"
+            "no budget is above 1: a recipe with faster steps than the baseline ends earlier, so its quality at the"
+            " baseline's full time is not measured"
         )
-    if told := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
-        yield told
+    if words := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
+        yield words
     if estimate.runs:
-        yield _forecast(estimate, side_by_side, hardware=planned.runs[0].record.hardware.name)
+        yield _forecast(estimate, at_once, hardware=planned.runs[0].record.hardware.name)
 
 
 def run(
@@ -104,8 +103,9 @@ def run(
 ) -> None:
     """Run the missing runs of a sweep. The same command continues after any interruption.
 
-    Step times are measured first, and nothing else should run meanwhile: finished runs then have their time at once.
-    When all runs are done the baseline is timed again; if it drifted, or the machine was busy, all recipes are.
+    Step times are measured first, so that every finished run has its time at once; nothing else should run meanwhile.
+    When all runs are done, the baseline is measured again; if its time has drifted, or the machine was busy, so are all
+    recipes.
     """
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
@@ -124,7 +124,7 @@ def profile(
 ) -> None:
     """Measure the step times of all recipes of a sweep again. Nothing else should run meanwhile.
 
-    Nothing is trained. The profiles that there are stay until the new ones are whole.
+    Nothing is trained. The old profiles stay until the new ones are complete.
     """
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     _provide_passphrases(planned, all_runs=True)
@@ -141,7 +141,7 @@ def profile(
 
 
 def _step_times(planned: Plan, before: Mapping[str, ProfileRecord], after: Mapping[str, ProfileRecord]) -> Block | str:
-    """Return a table of the seconds of a whole run of each recipe at its largest budget, before and now."""
+    """Return a table of training seconds for each recipe at its largest budget: by the old profiles and the new."""
     longest: dict[str, RunRecord] = {}
     for run in sorted(planned.runs, key=lambda run: run.record.steps):
         longest[run.record.recipe_digest] = run.record
@@ -153,7 +153,7 @@ def _step_times(planned: Plan, before: Mapping[str, ProfileRecord], after: Mappi
         return train_seconds(record.phases, known.phases).seconds
 
     rows = [
-        (record.recipe, f"{record.ssr:g}", *(_shown(seconds(each, record)) for each in (before, after)))
+        (record.recipe, f"{record.ssr:g}", *(_shown(seconds(profiles, record)) for profiles in (before, after)))
         for record in longest.values()
     ]
     columns = ("recipe", "budget", "seconds before", "seconds now")
@@ -165,15 +165,21 @@ def _shown(seconds: float | None) -> str | None:
 
 
 def tell_rehearsal(names: Sequence[str]) -> None:
-    """Say that recipes are tried out now: it can take a while."""
+    """Announce on standard error that recipes are tried out, because it can take a while."""
     count = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
-    print(f"trying a few steps of {count} before anything is trained", file=sys.stderr, flush=True)
+    print(f"trying a few steps of {count} before training starts", file=sys.stderr, flush=True)
 
 
 def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, profile: bool, json: bool) -> Summary:
-    """Run a planned sweep with progress on the screen; every finished run is in the database a moment later."""
+    """Run a planned sweep with progress on the screen. Every finished run enters the database at once.
+
+    `runs` is the directory of all runs, `engine` a notebook engine, `workers` the number of runs at the same time
+    (None: as many as the cores allow), `profile` whether step times are measured first, and `json` whether events are
+    printed as lines of JSON instead of a bar.
+    """
     if engine not in ENGINES:
         raise SweepError(unknown("notebook engine", engine, ENGINES))
+    # A passphrase is asked for before the first run, not hours later.
     _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
 
@@ -189,20 +195,18 @@ def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, prof
             on_result=bring_in,
         )
         summary = run_sweep(planned, settings)
-    ingest(runs)
+    ingest(runs)  # profiles may have changed after the last run
     return summary
 
 
 def finish(summary: Summary, *, json: bool) -> None:
-    """Print how executing a sweep ended; exit status 0 only if it is complete."""
+    """Print how a sweep ended. The exit status is 0 only if it is complete."""
     if not json:
         print(f"{summary.done} runs done, {summary.executed} of them now, in {summary.seconds:.0f} s")
         for failure in summary.failures:
             print(f"failed: {failure.run_id}: {failure.message}", file=sys.stderr)
         if summary.waiting:
-            print(
-                f"at most {summary.waiting} control runs wait for step times, which were not measured", file=sys.stderr
-            )
+            print(f"up to {summary.waiting} control runs wait for step times, which were not measured", file=sys.stderr)
     if summary.interrupted:
         raise KeyboardInterrupt
     if not summary.complete:
@@ -210,7 +214,7 @@ def finish(summary: Summary, *, json: bool) -> None:
 
 
 def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
-    """Ask for what the ledgers of the missing runs, or of all, are signed with, before any of them starts."""
+    """Ask for the passphrases of the keys that sign the ledgers of the missing runs, or of all runs."""
     recorded = {recipe.name for recipe in planned.spec.recipes if is_recorded(recipe)}
     needed = (run.documents for run in (planned.runs if all_runs else planned.missing) if run.record.recipe in recorded)
     for path in {documents.trainer for documents in needed if documents is not None}:
@@ -218,7 +222,7 @@ def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
 
 
 def _busy(planned: Plan) -> tuple[str, ...]:
-    """Why the machine was busy while the recipes of the plan were profiled."""
+    """Return the reasons to call the machine busy while the recipes of the plan were profiled."""
     return busy_reasons(read_profiles(planned.directory), {run.record.recipe_digest for run in planned.runs})
 
 
@@ -227,30 +231,31 @@ def _recipes(planned: Plan) -> Block | str:
     groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
     for run in planned.runs:
         groups.setdefault((run.record.recipe, run.record.control), []).append(run)
+    # The runs of a control are rows of their own: they answer another question than the recipe's.
     rows = []
     for (recipe, control), own in groups.items():
         seconds = [run.seconds for run in own if run.seconds is not None]
         done = sum(not run.missing for run in own)
         name = f"{recipe} (baseline)" if recipe == planned.spec.baseline and control is None else label(recipe, control)
-        in_all = f"{sum(seconds):.0f}" if len(seconds) == len(own) else None
-        rows.append((name, written[recipe] or "none", len(own), done, in_all))
-    columns = ("recipe", "methods", "runs", "done", "seconds in all")
+        total = f"{sum(seconds):.0f}" if len(seconds) == len(own) else None
+        rows.append((name, written[recipe] or "none", len(own), done, total))
+    columns = ("recipe", "methods", "runs", "done", "total seconds")
     return table(columns, rows, right=columns[2:])
 
 
 def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> str:
     if estimate.unknown == estimate.runs:
-        return "no step time is known on this hardware yet: `explorer sweep run` measures it first"
-    known = f"about {duration(estimate.wall_seconds)} with {workers} runs side by side"
+        return "no step times are known on this hardware yet; `explorer sweep run` measures them first"
+    known = f"about {duration(estimate.wall_seconds)} with {workers} runs at the same time"
     price = visible(price_words(estimate.price, hardware=hardware, today=options.today()))
     money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
-    rest = f"; {estimate.unknown} runs of unknown step time are not in it" if estimate.unknown else ""
+    rest = f"; excludes {estimate.unknown} runs of unknown step time" if estimate.unknown else ""
     return f"{known}; {duration(estimate.train_seconds)} of training; {money}{rest}"
 
 
-# --- how a running sweep shows itself ---
+# --- progress of a running sweep ---
 
-EVERY = 10  # runs between two lines where the output is no terminal
+EVERY = 10  # runs between two lines where standard error is no terminal
 
 
 class JsonLines:
@@ -273,7 +278,7 @@ class JsonLines:
 
 
 class ProgressBar:
-    """A bar with the time left; where the output is no terminal, a line now and then."""
+    """A bar with the time left; where standard error is no terminal, a line now and then."""
 
     def __init__(self, name: str) -> None:
         self._bar = Bar(name)
@@ -305,6 +310,7 @@ class ProgressBar:
         elif event.kind in ("failed", "retry", "warning"):
             name = f"{event.run.record.run_id}: " if event.run else ""
             self._bar.tell(f"{event.kind}: {name}{event.message}")
+        # A log gets a line for each stage and for every tenth run, instead of a bar.
         elif not self._bar.is_drawn and (
             event.kind in ("profile", "waiting", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
         ):

@@ -1,4 +1,4 @@
-"""`explorer sweep status`: which needs no recipe code, and therefore no torch."""
+"""`explorer sweep status`: the state of a sweep, from its files: it needs no recipe code, and therefore no torch."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from explorer.yaml_document import read_document
 
 def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
     """Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget."""
+    # The specification may be damaged by now, and the state of its runs can be shown all the same.
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None
     progress = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
@@ -52,13 +53,13 @@ def _page(progress: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: b
     yield table(("recipe", *columns), rows, right=columns)
     yield f"sweep {progress.name}: {'running now' if progress.active else 'not running'}"
     if not profiled:
-        yield "its step times are not measured yet"
-    if told := busy_words(busy, again=f"explorer sweep profile {spec}"):
-        yield told
+        yield "step times are not measured yet"
+    if words := busy_words(busy, again=f"explorer sweep profile {spec}"):
+        yield words
     if progress.spec_changed:
-        yield f"the specification has changed since the sweep was started: see 'explorer sweep plan {spec}'"
+        yield f"the specification has changed since the sweep was started: see `explorer sweep plan {spec}`"
     if progress.waiting:
-        yield f"at most {progress.waiting} control runs more, whose budgets follow from the profile"
+        yield f"up to {progress.waiting} more control runs, whose budgets follow from the profile"
     for name, reason in progress.not_run:
         yield f"not run: {name}: {reason}"
     if words := left_out_words(len(progress.superseded), progress.name):

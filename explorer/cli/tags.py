@@ -1,4 +1,4 @@
-"""`explorer taxonomy` and `explorer tags`: the tree of classes, the class of every example, and who vouches for it."""
+"""`explorer taxonomy` and `explorer tags`: the tree of classes, the class of every example, and its vouchers."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli import options
-from explorer.cli.signing import load_key, open_believed, sign_to, signed_words
+from explorer.cli.signing import load_key, open_trusted, sign_to, signed_words
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer
@@ -45,26 +45,27 @@ def sign_taxonomy(
     out: options.SignedOut,
     passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
-    """Sign a draft, or add a signature to a signed file. Takes a key of data governance."""
+    """Sign a draft of a taxonomy, or add a signature to a signed one. This takes a key of data governance."""
     return sign_to(out, file, TAXONOMY, key=key, passphrase_file=passphrase_file, trust=trust)
 
 
 def verify_taxonomy(file: TaxonomySource, trust: options.TrustFile) -> Answer:
-    """Check the signatures of a signed taxonomy; exit status 0 only if they are valid now."""
-    opened = open_believed(file, TAXONOMY, trust)
+    """Check the signatures of a signed taxonomy. The exit status is 0 only if they are valid now."""
+    opened = open_trusted(file, TAXONOMY, trust)
     if opened.draft is not None:
-        raise ProvenanceError(f"{file}: an unsigned draft; no authority vouches for it")
+        raise ProvenanceError(f"{file}: found an unsigned draft; expected a signed taxonomy")
     return Answer(page=lambda: _taxonomy_lines(opened), record=lambda: _taxonomy_record(opened))
 
 
-def show_taxonomy(file: TaxonomySource, trust: options.Believe = None) -> Answer:
-    """Print the tree with definitions, and who signed it."""
-    opened = open_believed(file, TAXONOMY, trust)
+def show_taxonomy(file: TaxonomySource, trust: options.OptionalTrust = None) -> Answer:
+    """Show the tree of classes with definitions, and its signers."""
+    opened = open_trusted(file, TAXONOMY, trust)
     codes = opened.value.codes
     rows = [
-        (codes[each.path], drawn, "yes" if each.personal_data else "no", each.source.value, each.definition)
-        for drawn, each in _tree(opened.value)
+        (codes[class_.path], drawn, "yes" if class_.personal_data else "no", class_.source.value, class_.definition)
+        for drawn, class_ in _tree(opened.value)
     ]
+    # Quarantine is in every taxonomy and in no file: its code is 0 by the format of tag tables.
     rows.insert(0, (0, "quarantine", "-", "-", "Built in: examples without a voucher. It never trains."))
     columns = ("code", "class", "personal", "source", "definition")
     return Answer(
@@ -96,11 +97,12 @@ def _taxonomy_lines(opened: Opened[Taxonomy]) -> list[str]:
 
 
 def _tree(taxonomy: Taxonomy) -> Iterator[tuple[str, Any]]:
-    """Every class below its parent, with the lines that lead to it."""
-    ordered = sorted(taxonomy.classes, key=lambda each: each.path.split("/"))
+    """Yield every class below its parent, with the lines of the tree that lead to it."""
+    # Sorted by parts of the path: as text, "open-data" would come between "open" and "open/mit".
+    ordered = sorted(taxonomy.classes, key=lambda class_: class_.path.split("/"))
     below: dict[str, list[Any]] = {}
-    for each in ordered:
-        below.setdefault(each.path.rpartition("/")[0], []).append(each)
+    for class_ in ordered:
+        below.setdefault(class_.path.rpartition("/")[0], []).append(class_)
 
     def walk(path: str, lead: str) -> Iterator[tuple[str, Any]]:
         children = below.get(path, [])
@@ -115,22 +117,21 @@ def _tree(taxonomy: Taxonomy) -> Iterator[tuple[str, Any]]:
 
 # --- explorer tags ---
 
-DAYS = 365
 
 Table = Annotated[Path, typer.Argument(metavar="TABLE", help="A tag table (Parquet).")]
-TaxonomyFile = Annotated[Path, typer.Option("--taxonomy", metavar="FILE", help="The signed taxonomy of its classes.")]
+TaxonomyFile = Annotated[Path, typer.Option("--taxonomy", metavar="FILE", help="Signed taxonomy of the classes.")]
 RECORDS = "Records as JSON lines: text or file, class, source, authority."
 
 
 def make(
     records: Annotated[Path, typer.Argument(metavar="RECORDS", help=RECORDS)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="TABLE", help="Tag table to write.")],
-    salts: Annotated[Path, typer.Option("--salts", metavar="FILE", help="File to write the salts to. Keep it secret.")],
+    out: options.TableOut,
+    salts: options.SaltsOut,
     authority: Annotated[
-        str | None, typer.Option("--authority", metavar="NAME", help="Authority of records that name none.")
+        str | None, typer.Option("--authority", metavar="NAME", help="Authority for records that name none.")
     ] = None,
 ) -> Answer:
-    """Make a tag table and its salts from records. It counts once it is signed."""
+    """Make a tag table and its salts from records. The table is valid once it is signed."""
     return write_table(out, salts, read_records(records, authority=authority))
 
 
@@ -150,20 +151,21 @@ def sign(
     trust: options.TrustFile,
     out: options.SignedOut,
     description: Annotated[
-        Path | None, typer.Option("--description", metavar="FILE", help="Description of the dataset (YAML).")
+        Path | None,
+        typer.Option("--description", metavar="FILE", help="Description of the dataset (YAML), for a new attestation."),
     ] = None,
     attestation: Annotated[
-        Path | None, typer.Option("--attestation", metavar="FILE", help="Attestation of others, to add a signature to.")
+        Path | None, typer.Option("--attestation", metavar="FILE", help="Signed attestation to add a signature to.")
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help=f"Default: {DAYS} days from now.")
-    ] = None,
+    expires: options.Expires = None,
     passphrase_file: options.PassphraseFile = None,
 ) -> Answer:
     """Sign a tag table with a key of data governance; with --attestation, add a signature."""
     if (description is None) == (attestation is None):
-        raise ProvenanceError("say what the dataset is with --description, or whom to join with --attestation")
-    now, believed = options.clock(), read_trust(trust)
+        raise ProvenanceError(
+            "expected one of --description FILE, to attest, and --attestation FILE, to add a signature"
+        )
+    now, trusted = options.clock(), read_trust(trust)
     classes = _signed_taxonomy(taxonomy, trust)
     keys = [load_key(key, passphrase_file)]
     if description is not None:
@@ -172,26 +174,26 @@ def sign(
             taxonomy=classes,
             description=read_description(read_document(description)),
             issued=format_time(now),
-            expires=format_time(now + DAYS * 86_400) if expires is None else expires,
+            expires=format_time(now + options.YEAR) if expires is None else expires,
             keys=keys,
-            trust=believed,
+            trust=trusted,
             now=now,
         )
     else:
         assert attestation is not None
         if expires is not None:
-            raise ProvenanceError("--expires: the attestation that you join says already when it expires")
+            raise ProvenanceError("--expires: found with --attestation, which already has an end of validity")
         envelope = add_signature(
             table,
             read_attestation(attestation),
             taxonomy=classes,
             keys=keys,
-            trust=believed,
+            trust=trusted,
             now=now,
             where=str(attestation),
         )
     write_envelope(out, envelope)
-    count, missing = len(envelope.signatures), still_to_sign(envelope, trust=believed, where=str(out))
+    count, missing = len(envelope.signatures), still_to_sign(envelope, trust=trusted, where=str(out))
     digest = hashlib.sha256(envelope.payload).hexdigest()
     return Answer(
         page=lambda: [
@@ -204,17 +206,19 @@ def sign(
 
 def verify(
     table: Table,
-    attestation: Annotated[Path, typer.Option("--attestation", metavar="FILE", help="The signed attestation.")],
+    attestation: Annotated[
+        Path, typer.Option("--attestation", metavar="FILE", help="Signed attestation of the table.")
+    ],
     taxonomy: TaxonomyFile,
     trust: options.TrustFile,
     records: Annotated[
-        Path | None, typer.Option("--records", metavar="FILE", help="Records to check against the table.")
+        Path | None, typer.Option("--records", metavar="FILE", help="Records to compare with the table. Needs --salts.")
     ] = None,
-    salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Salts of the records.")] = None,
+    salts: Annotated[Path | None, typer.Option("--salts", metavar="FILE", help="Salt file of the records.")] = None,
 ) -> Answer:
-    """Check a tag table; exit status 0 only if every tag is valid now."""
+    """Check a tag table against its signed attestation. The exit status is 0 only if every tag is valid now."""
     if (records is None) != (salts is None):
-        raise ProvenanceError("records are checked with their salts: give both --records and --salts, or neither")
+        raise ProvenanceError("records are checked with their salts: expected both --records and --salts, or neither")
     verified = verify_tags(
         table,
         read_attestation(attestation),
@@ -228,25 +232,26 @@ def verify(
 
 
 def erase(
-    salts: Annotated[Path, typer.Argument(metavar="SALTS", help="The salt file of a tag table.")],
-    slot: Annotated[int, typer.Option("--slot", metavar="N", help="The slot of the record, counted from 0.")],
+    salts: Annotated[Path, typer.Argument(metavar="SALTS", help="Salt file of a tag table.")],
+    slot: Annotated[int, typer.Option("--slot", metavar="N", help="Slot of the record, counted from 0.")],
 ) -> Answer:
-    """Destroy the salt of one record: it can no longer be linked to its tag. The table and every proof still hold."""
+    """Destroy the salt of one record: it can no longer be linked to its tag. The table and every proof stay valid."""
     destroy_salt(salts, slot)
     words = f"{salts}: the salt of slot {slot} is destroyed; destroy the record too, and every copy of both"
     return Answer(page=lambda: [words], record=lambda: {"salts": str(salts), "destroyed": slot})
 
 
 def _signed_taxonomy(path: Path, trust: Path) -> Taxonomy:
-    opened = open_believed(path, TAXONOMY, trust)
+    opened = open_trusted(path, TAXONOMY, trust)
     if opened.draft is not None:
-        raise ProvenanceError(f"{path}: an unsigned draft; tags are signed for a taxonomy that is signed")
+        raise ProvenanceError(f"{path}: found an unsigned draft; expected a signed taxonomy")
     return opened.value
 
 
 def _check_records(verified: VerifiedTags, records: Path, salts: Path) -> Checked:
-    given = read_records(records, authority="")
-    return check_records(given, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
+    # Whoever vouches is in the signed table, so a record needs no authority here.
+    claimed = read_records(records, authority="")
+    return check_records(claimed, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
 
 
 def _record(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
@@ -267,17 +272,17 @@ def _record(verified: VerifiedTags, checked: Checked | None) -> dict[str, Any]:
 
 
 def _page(path: Path, verified: VerifiedTags, checked: Checked | None) -> Iterator[Block | str]:
-    said = verified.table
-    yield f"{path}: {said.records} tags, all believed: signed by {', '.join(one.name for one in verified.authorities)}"
+    signed = verified.table
+    yield f"{path}: {signed.records} tags, all valid: signed by {', '.join(one.name for one in verified.authorities)}"
     yield f"root      {verified.root}"
-    yield f"dataset   {said.description.title} ({said.description.issuer})"
-    yield f"issued    {said.issued}, expires {said.expires}\n"
+    yield f"dataset   {signed.description.title} ({signed.description.issuer})"
+    yield f"issued    {signed.issued}, expires {signed.expires}\n"
     rows = [
-        (path, count.records, f"{count.records / said.records:.1%}", voucher.authority)
-        for voucher in said.vouchers
+        (path, count.records, f"{count.records / signed.records:.1%}", voucher.authority)
+        for voucher in signed.vouchers
         for path, count in sorted(voucher.classes.items())
     ]
     yield table_of(("class", "records", "share", "vouched for by"), rows, right=("records", "share"))
     if checked is not None:
         gone = f", {checked.destroyed} whose salts were destroyed" if checked.destroyed else ""
-        yield f"records   {checked.matching} are those of their tags{gone}"
+        yield f"records   {checked.matching} match their tags{gone}"

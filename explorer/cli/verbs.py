@@ -1,4 +1,4 @@
-"""The verbs of the command line: the one table of them, and the group that loads a verb when it is called.
+"""The verbs of the command line: their table, and the group that loads a verb when it is called.
 
 A line of `VERBS` names the module and function of a verb, and its help in one sentence, so that `explorer --help`
 imports no verb. A verb's own module imports what it needs at its top; therefore verbs that need torch, or pandas, share
@@ -23,10 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "quickstart:quickstart",
         "Train five recipes on real handwriting at five budgets and three seeds; show which is as good for less.",
     ),
-    "methods": (
-        "run:methods",
-        "List the training methods, with their parameters, defaults, sources and interactions.",
-    ),
+    "methods": ("run:methods", "List the training methods, with their parameters, defaults, sources and interactions."),
     "run": ("run:run", "Train one run, or train a recorded one again and compare it with its record bit for bit."),
     "data": (
         "data:data_",
@@ -68,18 +65,12 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "release:verify",
         "Check a model against a deployment gate: signatures, digests, ledger, and each rule of the gate.",
     ),
-    "observe": (
-        "release:observe",
-        "Sign an observation of a verified model, and write it next to the model.",
-    ),
+    "observe": ("release:observe", "Sign an observation of a verified model, and write it next to the model."),
     "read": (
         "grant:read",
         "Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.",
     ),
-    "profile run": (
-        "profile:run",
-        "Measure step times on this machine, and predict the time and cost of whole runs.",
-    ),
+    "profile run": ("profile:run", "Measure step times on this machine, and predict the time and cost of whole runs."),
     "profile import": (
         "store:import_",
         "Import profiles from other machines: results of the same recipes get predicted times there.",
@@ -97,17 +88,17 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "store ingest": (
         "store:ingest",
-        "Load finished runs into the database; runs that it has are left as they are.",
+        "Load finished runs into the database; runs that it already has stay as they are.",
     ),
     "store rebuild": ("store:rebuild", "Rebuild the database from the run directories."),
-    "store export": ("store:export", "Write the results to a file."),
+    "store export": ("store:export", "Write the results to a file, one row per finished run."),
     "ledger verify": ("ledger:verify", "Check a ledger: files, signatures, quorum."),
     "ledger show": ("ledger_show:show", "Print entries, one a line."),
-    "ledger prove": ("ledger:prove", "Write a proof that an entry is there."),
-    "ledger check": ("ledger:check", "Check a proof, anywhere."),
+    "ledger prove": ("ledger:prove", "Write a proof that an entry is in the ledger."),
+    "ledger check": ("ledger:check", "Check a proof that an entry is in a ledger that trusted keys have signed."),
     "ledger cosign": ("ledger_web:cosign", "Verify a ledger and cosign it."),
     "ledger submit": ("ledger_web:submit", "Have a ledger cosigned by a witness, over HTTP."),
-    "ledger witness": ("ledger_web:witness", "Cosign the checkpoints of logs that you know, over HTTP."),
+    "ledger witness": ("ledger_web:witness", "Cosign the checkpoints of known logs, over HTTP."),
     "ledger export": ("ledger_web:export", "Write a ledger as static files for others to fetch."),
     "ledger serve": ("ledger_web:serve", "Serve a ledger to others, as it grows."),
     "ledger monitor": ("ledger_web:monitor", "Check a log for new entries, and that it was not rewritten."),
@@ -117,8 +108,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "usage verify": (
         "usage:verify",
-        "Check a statement of use offline: who signed it, that the line is the signed one, and that the "
-        "ledger has its entries.",
+        "Check a statement of use offline: its signers, its line, and the entries of the ledger that it rests on.",
     ),
     "delete plan": (
         "delete:plan",
@@ -139,14 +129,14 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "delete verify": (
         "delete:verify",
-        "Check a certificate of deletion: every claim in it is derived again from both ledgers and the new run.",
+        "Check a deletion certificate: every claim in it is derived again from both ledgers and the new run.",
     ),
     "grant key": (
         "grant:key",
         "Make a reader's key and print its public key, which goes into a grant as `public_key`.",
     ),
     "grant sign": ("grant:sign", "Sign a grant, its owner first, or add a signature to a signed one."),
-    "grant check": ("grant:check", "Check that a grant holds now: signatures, classes, expiry."),
+    "grant check": ("grant:check", "Check that a grant is valid now: signatures, classes, expiry."),
     "grant answer": (
         "grant:answer",
         "Answer a reader's request: check it and its grant, record it, and wrap the keys that it asks for.",
@@ -155,20 +145,14 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "grant:wrap",
         "Hand over all keys of a run that a grant covers, before any request: `RUN/grants/<id>.json`.",
     ),
-    "grant revoke": (
-        "grant:revoke",
-        "Revoke a grant in all runs of the project, and remove its wrapped keys.",
-    ),
+    "grant revoke": ("grant:revoke", "Revoke a grant in all runs of the project, and remove its wrapped keys."),
     "grant list": (
         "grant:list_",
         "List the grants whose keys were wrapped for a run: grantee, classes, expiry, state.",
     ),
-    "taxonomy sign": ("tags:sign_taxonomy", "Sign a draft, or add a signature to a signed file."),
-    "taxonomy verify": (
-        "tags:verify_taxonomy",
-        "Check the signatures of a signed taxonomy; exit status 0 only if they are valid now.",
-    ),
-    "taxonomy show": ("tags:show_taxonomy", "Print the tree with definitions, and who signed it."),
+    "taxonomy sign": ("tags:sign_taxonomy", "Sign a draft of a taxonomy, or add a signature to a signed one."),
+    "taxonomy verify": ("tags:verify_taxonomy", "Check the signatures of a signed taxonomy."),
+    "taxonomy show": ("tags:show_taxonomy", "Show the tree of classes with definitions, and its signers."),
     "policy check": (
         "policy:check",
         "Check a policy and print its class x layer matrix, phase by phase, with the rule that decided each cell.",
@@ -187,24 +171,18 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "prices:import_",
         "Import on-demand and spot prices from a local catalogue in SkyPilot's schema.",
     ),
-    "prices remove": (
-        "prices:remove",
-        "Remove your own prices of a provider, of some hardware, or of both.",
-    ),
+    "prices remove": ("prices:remove", "Remove your own prices of a provider, of some hardware, or of both."),
     "tags make": ("tags:make", "Make a tag table and its salts from records."),
     "tags dataset": (
         "data:tags_dataset",
         "Make the tag table of a dataset's training examples from its own provenance.",
     ),
-    "tags sign": (
-        "tags:sign",
-        "Sign a tag table with a key of data governance; with --attestation, add a signature.",
-    ),
-    "tags verify": ("tags:verify", "Check a tag table; exit status 0 only if every tag is valid now."),
+    "tags sign": ("tags:sign", "Sign a tag table with a key of data governance; with --attestation, add a signature."),
+    "tags verify": ("tags:verify", "Check a tag table against its signed attestation."),
     "tags erase": ("tags:erase", "Destroy the salt of one record: it can no longer be linked to its tag."),
     "authority new": (
         "authority:new",
-        "Make a key and add it to the trust file, as a new authority or as a further key of one that is there.",
+        "Make a key and add it to the trust file, as a new authority or as a further key of a known one.",
     ),
     "authority passphrase": (
         "authority:passphrase",
@@ -223,18 +201,18 @@ class Group(NamedTuple):
     """A word that several verbs begin with."""
 
     help: str
-    default: str | None = None  # the verb that is meant where none is named
-    shows_help: bool = True  # where nothing follows it; else that is an error
+    default: str | None = None  # the verb that runs where none is named
+    shows_help: bool = True  # whether the word by itself prints the help; else it is an error
 
 
 GROUPS = {
     "profile": Group(
-        "How long a recipe takes, and what it costs, before it is trained. `explorer profile RECIPE` is short for"
+        "Measure how long a recipe takes, and what it costs, before training it. `explorer profile RECIPE` is short for"
         " `explorer profile run RECIPE`.",
         default="run",
     ),
     "sweep": Group("Plan, run and follow a sweep of recipes over budgets and seeds."),
-    "store": Group("The database, made from the run directories."),
+    "store": Group("The database of results, built from the run directories."),
     "ledger": Group("The tamper-evident log of a run: integrity, entries, proofs."),
     "usage": Group(
         "State how much of whose data was used: usage RUNS --by class|authority|source.",
@@ -242,15 +220,15 @@ GROUPS = {
         shows_help=False,
     ),
     "delete": Group("Delete what a model learned from some examples, and prove it.", shows_help=False),
-    "grant": Group("Who may read which numbers of which runs, until when."),
-    "taxonomy": Group("The tree of classes that data can have."),
-    "policy": Group("Which class may train which layer, and when."),
-    "prices": Group("What an hour of hardware costs: the shipped table, your own rows, catalogues."),
-    "tags": Group("What class every example has, and who vouches for it."),
-    "authority": Group("Keys, and the trust file that says which of them are believed."),
+    "grant": Group("Grants: who may read which numbers of which runs, and until when."),
+    "taxonomy": Group("The taxonomy: the tree of classes that data can have."),
+    "policy": Group("The routing policy: which class may train which layer, and when."),
+    "prices": Group("Prices of hardware by the hour: the shipped table, your own prices, catalogues."),
+    "tags": Group("Tags: the class of every example, and who vouches for it."),
+    "authority": Group("Keys, and the trust file that lists the trusted ones."),
 }
 
-PARTS = {  # options and arguments that need more than their verb
+PARTS = {  # options and arguments that need more imports than their verb
     "ledger --trust": "explorer.provenance.trust:read_trust",
     "ledger --trust, signers": "explorer.runlog.anchor:anchor_of_trust",
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
@@ -270,7 +248,7 @@ PARTS = {  # options and arguments that need more than their verb
 
 
 class Verbs(TyperGroup):
-    """A group that lists its verbs from the table, and imports the one that is called."""
+    """The group that lists its verbs from the table, and imports the one that is called."""
 
     def __init__(self, *, prefix: str = "", default: str | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -294,6 +272,8 @@ class Verbs(TyperGroup):
         )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # `explorer profile RECIPE` is short for `explorer profile run RECIPE`: a first word that is neither a verb nor
+        # a request for help belongs to the default verb.
         if self.default and args and args[0] not in (*self.list_commands(ctx), *self.get_help_option_names(ctx)):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
@@ -332,6 +312,7 @@ def _command(name: str, target: str) -> Any:
 
 def _delivered(verb: Callable[..., Answer | None]) -> Callable[..., None]:
     """Return a verb that prints its answer and sets the exit status. `--json` is added where the verb has none."""
+    # Typer reads the options of a verb from its signature, so the added option has to be written into it.
     signature = inspect.signature(verb)
     parameters = [*signature.parameters.values()]
     if signature.return_annotation in (Answer, Answer | None) and "json" not in signature.parameters:
@@ -339,8 +320,7 @@ def _delivered(verb: Callable[..., Answer | None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def deliver_answer(**arguments: Any) -> None:
-        asked = {name: value for name, value in arguments.items() if name in signature.parameters}
-        answer = verb(**asked)
+        answer = verb(**{name: value for name, value in arguments.items() if name in signature.parameters})
         if answer is not None and (status := deliver(answer, as_json=arguments.get("json", False))):
             raise typer.Exit(status)
 

@@ -34,30 +34,35 @@ from explorer.views.explorer.composition_rows import composed, composition_json,
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 
-COLUMNS = ("time to equal", "of baseline", "interval", "reach rate", "verdict")
+COLUMNS = ("time to target", "vs baseline", "interval", "reach rate", "verdict")
 
 
 def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list[Block | str]:
-    """Return the verdicts on a sweep's recipes, for time: per machine a sentence and a table. Quality is the sweep's
-    own metric unless another is named. Empty where there is nothing to compare."""
+    """Return the verdicts on a sweep's recipes, in training time: for each machine a sentence and a table.
+
+    Quality is the sweep's own metric unless another is named. Empty where there is nothing to compare.
+    """
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
     verdicts = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
     blocks: list[Block | str] = []
     for setting in dict.fromkeys(verdict.comparison.setting for verdict in verdicts):
-        here = [each for each in verdicts if each.comparison.setting == setting]
+        # Times of different machines are never in one table: their ratio would say nothing of the recipes.
+        here = [verdict for verdict in verdicts if verdict.comparison.setting == setting]
         mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
         blocks += _blocks(here, mine[mine["world_size"] == setting.world_size], setting)
     return blocks
 
 
 def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Iterator[Block | str]:
-    verdicts.sort(key=lambda each: (each.comparison.ratio is None, each.comparison.ratio or 0.0))
+    # The fastest first, and those without a ratio at the end.
+    verdicts.sort(key=lambda verdict: (verdict.comparison.ratio is None, verdict.comparison.ratio or 0.0))
     first = verdicts[0].comparison
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
     known = amounts.quality(full.get(first.baseline), setting.kind)
     one = "" if first.baseline_x is None else "1"
+    # The baseline is the first row: it is the target, and its ratio to itself is 1.
     shown = [(first.baseline, known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
     for verdict in verdicts:
         quality = amounts.quality(full.get(verdict.comparison.recipe), setting.kind)
@@ -69,11 +74,12 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
-    """Return a recipe's time, the ratio, its interval, the share of resampled seeds that reach it, the verdict."""
+    """Return a recipe's cells: time to target, ratio, interval, share of resamples that reach it, verdict."""
     result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
     parts = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
     words = "; ".join(filter(None, parts))
+    # Nothing is extrapolated: a recipe that does not reach the target has no time and no ratio.
     if result.outcome is not Outcome.REACHED or result.ratio is None:
         return "-", "", "", reach, words
     interval = "" if result.adjusted_low is None else ratio_interval(result)
@@ -81,17 +87,17 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
 
 
 def _note(first: EqualQuality, setting: Setting) -> str:
-    """Return the note below the table: how to read it."""
+    """Return the note below the table, which explains its columns."""
     family = max(first.family, 1)
     adjusted = f", adjusted for {family} comparisons (Bonferroni)" if family > 1 else ""
     return (
-        f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to equal: training time to reach"
+        f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to target: training time to reach"
         f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}"
     )
 
 
 def control_blocks(where: Path, results: Table) -> Iterator[str]:
-    """Yield what is left of gains against the controls, if any were run: a sentence for each recipe."""
+    """Yield a sentence for each recipe that was run with controls: how much of its gain is left against them."""
     control, sweep = results.columns.index("control"), results.columns.index("sweep")
     for name in sorted({row[sweep] for row in results.rows if row[control]}):
         yield f"\ncontrols of {name}:"
@@ -102,7 +108,7 @@ def control_blocks(where: Path, results: Table) -> Iterator[str]:
 
 
 def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budget: float | None) -> Answer:
-    """Show, for each hardware of a sweep, predicted and measured times, and the interaction of each pair.
+    """Answer with predicted and measured times, and the interaction of each pair, on each hardware of a sweep.
 
     Raises `ExplorerError` for a sweep, a metric or a budget that is not there.
     """
@@ -110,7 +116,9 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     snapshot = read_snapshot(runs)
     known = list(dict.fromkeys(snapshot.facets["sweep"]))
     if sweep is None:
-        raise ExplorerError(f"--composition is of one sweep: say which; known: {', '.join(known) or 'none'}")
+        raise ExplorerError(
+            f"--composition is for one sweep: found none, expected its name; known: {', '.join(known) or 'none'}"
+        )
     if sweep not in known:
         raise ExplorerError(unknown("sweep with finished runs", sweep, known))
     tell_left_out(snapshot.database, sweep)
@@ -130,11 +138,12 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     return Answer(
         page=lambda: [
             block
-            for index, (hardware, each) in enumerate(compositions.items())
-            for block in _composition_blocks(each, hardware, space=index > 0)
+            for index, (hardware, composition) in enumerate(compositions.items())
+            for block in _composition_blocks(composition, hardware, space=index > 0)
         ],
         record=lambda: [
-            {"sweep": sweep, "hardware": hardware, **composition_json(each)} for hardware, each in compositions.items()
+            {"sweep": sweep, "hardware": hardware, **composition_json(composition)}
+            for hardware, composition in compositions.items()
         ],
     )
 
@@ -142,22 +151,22 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
 def _composition_blocks(composition: Any, hardware: str, *, space: bool) -> Iterator[Block | str]:
     at = f"budget {composition.ssr:g}" if composition.ssr is not None else "no budget"
     yield "\n" * space + f"{hardware}; {at}\n"
-    told = [
+    by_parts = [
         row
         for row, recipe in zip(recipe_rows(composition), composition.recipes, strict=True)
         if recipe.by_parts is not None
     ]
-    if told:
+    if by_parts:
         columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
-        yield table(columns, [(name, *rest) for name, _, *rest in told], right=columns[1:4])
+        yield table(columns, [(name, *rest) for name, _, *rest in by_parts], right=columns[1:4])
     if composition.measured_pairs:
         metric = composition.kind.name if composition.kind else "quality"
         columns = ("pair", metric, "interval", "n", "time", "interval of time")
         rows = [(name, *rest) for name, *rest, _ in pair_rows(composition)]
         yield table(columns, rows, right=(metric, "n", "time"))
-    names = tuple(f"{name}: " for name, *_ in told)
+    names = tuple(f"{name}: " for name, *_ in by_parts)
     for words in composition_sentences(composition):
-        if not words.startswith(names):  # the table says it
+        if not words.startswith(names):  # those are rows of the table
             yield f"{words[:1].upper()}{words[1:]}."
     if composition.reason is None and not composition.recipes and not composition.measured_pairs:
-        yield "No recipe combines methods that it adds to the baseline: `compose: {each_of: ..., pairs_of: ...}` does."
+        yield "No recipe combines methods that it adds to the baseline; `compose: {each_of: ..., pairs_of: ...}` would."

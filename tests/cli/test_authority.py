@@ -134,7 +134,7 @@ def test_a_passphrase_that_is_typed_is_typed_twice(here: Path, monkeypatch: pyte
 def test_nobody_is_asked_where_nobody_sits(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     assert refused(*new()) == (
-        "explorer: a passphrase is needed: say --passphrase-file FILE or set EXPLORER_PASSPHRASE"
+        "explorer: a passphrase is needed: give --passphrase-file FILE or set EXPLORER_PASSPHRASE"
     )
     assert list(here.iterdir()) == []
 
@@ -187,9 +187,9 @@ def test_no_option_takes_a_passphrase() -> None:
     [
         (0o644, SECRET.encode(), "others can read or write it (mode 0644); first: chmod 600 secret"),
         (0o600, b"", "a passphrase has 1 to 1000 bytes, found 0"),
-        (0o600, b"\xff", "a passphrase is UTF-8 text"),
-        (0o600, b"one\ntwo\n", "more than one line; a passphrase is one"),
-        (0o600, b"x" * 10_001, "too large for a passphrase"),
+        (0o600, b"\xff", "bytes that are not UTF-8; expected a passphrase"),
+        (0o600, b"one\ntwo\n", "found several lines; expected one"),
+        (0o600, b"x" * 10_001, "found more than 10,000 bytes; expected a passphrase"),
     ],
 )
 def test_a_passphrase_file_that_is_refused(here: Path, mode: int, content: bytes, message: str) -> None:
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_after_the_trust_file_is_there_leaves_both(
 
 
 def test_key_and_trust_file_are_two_files(here: Path) -> None:
-    assert "the key and the trust file are two files" in refused(*new("--unencrypted", key="./trust.json"))
+    assert "found one path for the key and the trust file" in refused(*new("--unencrypted", key="./trust.json"))
     assert list(here.iterdir()) == []
 
 

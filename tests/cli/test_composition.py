@@ -51,7 +51,7 @@ def test_a_sweep_that_composes_nothing(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("sweep", "metric", "budget", "words"),
     [
-        (None, None, None, "say which; known: composed, digits"),
+        (None, None, None, "expected its name; known: composed, digits"),
         ("composd", None, None, "did you mean 'composed'"),
         ("composed", "acuracy", None, "did you mean 'accuracy'"),
         ("composed", None, 3.0, "budget: found 3; expected one of 0.5, 1"),

@@ -54,9 +54,9 @@ def test_what_was_skipped_is_shown_and_steers_no_terminal(tmp_path: Path, monkey
         (("digits", "--param", "sise=8"), "unknown parameter 'sise'; did you mean 'size'?"),
         (("digits", "--param", "size=8", "--param", "size=8"), "--param: 'size' is given twice"),
         (("digits", "--param", "size=*a"), "--param size:1: anchors and aliases"),
-        (("--param", "size=8"), "--param is for one dataset: name it too"),
+        (("--param", "size=8"), "--param is for one dataset: found no name"),
         (("none.yaml",), "cannot read none.yaml"),
-        (("x.yaml", "--param", "size=8"), "x.yaml has its parameters"),
+        (("x.yaml", "--param", "size=8"), "x.yaml has the parameters of its own"),
         (("cifar10",), "by --data or EXPLORER_DATA"),
     ],
 )
@@ -70,7 +70,7 @@ def test_the_card_is_exported_as_croissant(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.startswith("digits: ")
     document = json.loads(out.read_text())
     assert (document["@type"], document["name"]) == ("sc:Dataset", "digits")
-    assert "--croissant is for one dataset: name it too" in refused("data", "--croissant", out)
+    assert "--croissant is for one dataset: found no name" in refused("data", "--croissant", out)
 
 
 @pytest.mark.parametrize("name", ["parquet", "imagefolder", "text"])

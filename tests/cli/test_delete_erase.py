@@ -58,7 +58,7 @@ def erase_records(project: Path) -> None:
 def test_nothing_is_erased_before_it_is_said_to_be(project: Path) -> None:
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     done = explorer("delete", "erase", run_in(project), NEWS)
-    assert done.returncode == 1 and f"would erase {NEWS}" in done.stderr and "--yes does it" in done.stderr
+    assert done.returncode == 1 and f"would erase {NEWS}" in done.stderr and "--yes erases" in done.stderr
     assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
 
 
@@ -129,5 +129,5 @@ def test_what_was_erased_stands_in_the_way_of_another_deletion(project: Path) ->
 def test_faults(project: Path) -> None:
     run = run_in(project)
     assert "has 899 rows" in refused("delete", "erase", run, "--record", "99999", "--yes")
-    assert "these are of records" in refused("delete", "erase", run, NEWS, "--salts", "x", "--yes")
+    assert "salts belong to records" in refused("delete", "erase", run, NEWS, "--salts", "x", "--yes")
     assert "cannot open" in refused("delete", "erase", run, "--record", "1", "--salts", project / "none", "--yes")

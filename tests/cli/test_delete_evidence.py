@@ -48,7 +48,7 @@ def test_the_table(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows["the run"].endswith("no")
     exact = [rows[name] for name in rows if name[:2] in ("G0", "G1", "G2")]
     assert len(exact) == 3 and len({line[30:].strip() for line in exact}) == 1 and exact[0].endswith("yes")
-    assert "Evidence, and no proof" in done.stdout and "3 references are few" in done.stdout
+    assert "Evidence, not proof" in done.stdout and "3 references are few" in done.stdout
     assert "deleted" not in done.stdout
 
 
@@ -57,7 +57,7 @@ def test_as_json(scene: Scene) -> None:
         explorer("delete", "evidence", scene.run, "simulated/class-00", *scene.references(), "--json").stdout
     )
     whole, g0, g1, g2 = found["models"]
-    assert found["classes"] == [TARGET] and found["references"]["target"]["n"] == 3 and "no proof" in found["says"]
+    assert found["classes"] == [TARGET] and found["references"]["target"]["n"] == 3 and "not proof" in found["says"]
     assert {key: value for key, value in g0.items() if key != "model"} == {
         key: value for key, value in g2.items() if key != "model"
     }

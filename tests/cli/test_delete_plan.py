@@ -73,8 +73,8 @@ def test_records_and_authorities(runs: dict[str, Path]) -> None:
 def test_when_nothing_is_left_to_train_nothing_can_be_made(runs: dict[str, Path]) -> None:
     done = explorer("delete", "plan", runs["open"], "--authority", desk.GOVERNANCE)  # vouches for all of them
     assert done.returncode == 1 and "every example of the run would be left out" in done.stdout
-    assert "there is nothing to train" in refused("delete", "run", runs["open"], "--authority", desk.GOVERNANCE)
-    assert "nothing is to replay; G2 is available" in refused(
+    assert "nothing is left to train" in refused("delete", "run", runs["open"], "--authority", desk.GOVERNANCE)
+    assert "there is nothing to replay; G2 is available" in refused(
         "delete", "run", runs["sealed"], "--record", "2", "--level", "G3"
     )
 
@@ -92,7 +92,7 @@ def test_what_people_read(runs: dict[str, Path]) -> None:
     ):
         assert words in done.stdout, words
     late = explorer("delete", "plan", runs["late"], NEWS).stdout
-    assert "it could have moved something from step 2 on; it trained in 2 steps" in late
+    assert "first possible influence: step 2; it trained in 2 steps" in late
     assert "to replay: 2 steps, from the checkpoint of step 2" in late
 
 
@@ -113,7 +113,7 @@ def test_what_is_in_the_way_is_said_and_the_exit_status_is_1(runs: dict[str, Pat
     environment["platform"] = "another kernel"
     rundir.write_json(run / rundir.ENVIRONMENT, environment)
     done = explorer("delete", "plan", run, NEWS)
-    assert done.returncode == 1 and "NOT POSSIBLE here and now; it would be G3:" in done.stdout
+    assert done.returncode == 1 and "NOT POSSIBLE here and now; its level would be G3:" in done.stdout
     assert "deleted" not in done.stdout
     assert "packages.torch: 2.11.0\\x1b[2J when it was recorded, " in done.stdout
     assert "another kernel" not in done.stdout

@@ -113,7 +113,7 @@ def test_a_class_that_came_late(project: Path) -> None:
 def test_a_class_with_a_region_of_its_own(project: Path) -> None:
     done = delete(project, SEALED)
     assert done.returncode == 0, done.stderr
-    assert "G2, exact by structure: without own, nothing is trained" in done.stdout
+    assert "G2, exact by structure: drops own; nothing is trained" in done.stdout
     found = verified(project, "--counterfactual")
     assert found.returncode == 0, found.stderr + found.stdout
 
@@ -184,14 +184,14 @@ def test_half_of_the_cosignatures_is_not_enough(project: Path) -> None:
 
 def test_what_no_deletion_made_is_not_certified(project: Path) -> None:
     run = run_of(project)
-    assert "made by no deletion" in refused(
+    assert "not made by a deletion" in refused(
         "delete", "certify", run, "--old", run, "--trust", project / "governed" / "trust.json"
     )
 
 
 def test_what_is_not_available_is_refused(project: Path) -> None:
     run = run_of(project)
-    assert "reached more than sealed regions of its own" in refused("delete", "run", run, USUAL, "--level", "G2")
+    assert "reached more than its own sealed regions" in refused("delete", "run", run, USUAL, "--level", "G2")
     assert "unknown level 'G1'" in refused("delete", "run", run, USUAL, "--level", "G1")
     assert "did you mean 'simulated/class-0" in refused("delete", "run", run, "simulated/class-0")
     assert not (project / "runs" / "deletions").exists()

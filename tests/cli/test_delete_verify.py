@@ -50,7 +50,7 @@ def test_what_holds_is_called_deleted(made: Deletion, tmp_path: Path) -> None:
     checks, rest = done.stdout.split("  checked:\n")[1].split("  counterfactual: not trained")
     assert checks.count("    held ") == checks.count("\n") == 14
     assert all(f"    by {where}: " in rest for where in ("both ledgers", "the counterfactual", "neither"))
-    _, said = rest.split("  said by the signer, not checked:\n")
+    _, said = rest.split("  claimed by the signer, not checked:\n")
     assert "    not reached: copies of the old model" in said
     assert "    to be destroyed: model: model/model.safetensors" in said
     assert "of the files to be destroyed are still next to the old ledger" in said
@@ -83,7 +83,7 @@ def test_the_sentence_is_what_was_computed_and_no_wider(
     whole, value = "\n".join(said), json.loads(explorer(*arguments, "--json").stdout)
     if what == "equal":
         assert NEVER_HAD in said[1] and "is the trainer's word" not in said[1]
-        assert said[0].endswith("deleted, the same as a run that never had it") and value["means"] == NEVER_HAD
+        assert said[0].endswith("deleted, identical to a run that never had it") and value["means"] == NEVER_HAD
     else:
         assert said[1].endswith(MEANS[level]) and MEANS[level].count("is the trainer's word") == 1
         assert NEVER_HAD not in whole and "never had it" not in said[0]

@@ -79,7 +79,7 @@ def test_the_trainers_passphrase_is_asked_for_before_anything_starts(
     write_key(key, private, "correct horse")
     monkeypatch.delenv("EXPLORER_PASSPHRASE", raising=False)
     message = refused("run", "tiny.yaml", "--out", "one", cwd=desk)
-    assert message == f"explorer: {key}: its passphrase is needed: set EXPLORER_PASSPHRASE"
+    assert message == f"explorer: {key}: needs its passphrase: set EXPLORER_PASSPHRASE"
     monkeypatch.setenv("EXPLORER_PASSPHRASE", "wrong")
     assert "wrong passphrase" in refused("run", "tiny.yaml", "--out", "one", cwd=desk)
     assert not (desk / "one").exists()
@@ -101,7 +101,7 @@ def test_a_trainers_key_in_an_ssh_agent_signs_the_ledger(
     ledger = (only_run(desk / "one") / "ledger", "--trust", desk / "governed" / "trust.json")
     real_agent.add(read_key(desk / "governed" / "data-governance.pem", None), "dg@example.com")
     cosigning = ("ledger", "cosign", *ledger, "--key", "ssh-agent:dg@example.com")
-    assert "is in no file, so its record of cosignatures needs --state DIR" in refused(*cosigning, cwd=desk)
+    assert "a key in an SSH agent needs --state DIR for its record of cosignatures" in refused(*cosigning, cwd=desk)
     done = explorer(*cosigning, "--state", "memory", "--first", cwd=desk)
     assert done.returncode == 0, done.stderr
     assert explorer("ledger", "cosign", *ledger, "--key", desk / "governed" / "model-risk.pem").returncode == 0
@@ -128,6 +128,8 @@ def test_a_governed_sweep_is_planned_on_what_is_believed_now(desk: Path) -> None
     }
     (desk / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     done = explorer("sweep", "plan", "sweep.yaml", cwd=desk)
-    assert done.returncode == 0 and "governed by the documents in governed, which are believed now" in done.stdout
+    assert (
+        done.returncode == 0 and "governed by the documents in governed, whose signatures are valid now" in done.stdout
+    )
     (desk / "governed" / "tags.parquet").write_bytes(b"forged")
     assert "tags.parquet: not the file that was signed" in refused("sweep", "plan", "sweep.yaml", cwd=desk)

@@ -115,7 +115,7 @@ def test_from_draft_to_numbers(desk: Path) -> None:
     assert f"signed by {GOVERNANCE}" in checked.stdout and "opens licensed/news of" in checked.stdout
     asked = explorer(*request(desk, grant="signed.json"))
     assert asked.returncode == 0, asked.stderr
-    assert "next, its owner: explorer grant answer RUN request.json" in asked.stdout
+    assert "next, for the owner of the grant: explorer grant answer RUN request.json" in asked.stdout
     said = explorer(*answer(desk)).stdout
     assert "step keys of licensed/news: 2" in said and "entry 1 of the project's ledger" in said
     shown = explorer(*read(desk, "--trust", "trust.json"))
@@ -207,7 +207,7 @@ def test_kinds_and_classes(desk: Path) -> None:
         (("--grant", "absent.json"), "cannot read absent.json"),
         (("--grant", "trust.json"), "trust.json"),
         (("--out", "rows.csv"), "no --out"),
-        (("--answer", "answer.json"), "say --request FILE to ask"),
+        (("--answer", "answer.json"), "expected either --request FILE with --grant GRANT"),
     ],
 )
 def test_what_is_refused(desk: Path, more: tuple[str, ...], message: str) -> None:
@@ -222,9 +222,9 @@ def test_a_request_is_written_once_and_an_answer_is_to_what_was_asked(desk: Path
     assert "there is a file already" in refused(*again)
     done(*answer(desk))
     assert "this request was answered before: entry 1" in refused(*answer(desk))
-    assert "an answer is to what was asked" in refused(*read(desk, "--class", NEWS))
-    assert "say --request FILE to ask" in refused("read", run_of(desk), "--key", "reader.pem")
-    assert "a request takes the signed grant" in refused(
+    assert "the answer to one request" in refused(*read(desk, "--class", NEWS))
+    assert "expected either --request FILE with --grant GRANT" in refused("read", run_of(desk), "--key", "reader.pem")
+    assert "--request: expected the signed grant" in refused(
         "read", run_of(desk), "--key", "reader.pem", "--request", "other.json"
     )
 
@@ -299,7 +299,7 @@ def test_keys_that_were_wrapped_ahead_say_that_they_leave_no_entry(desk: Path) -
     file = wrap(desk)["file"]
     shown = explorer(*read(desk, keys=file))
     assert shown.returncode == 0, shown.stderr
-    assert "what is read with them is on no record" in shown.stdout
+    assert "reading with them is not recorded" in shown.stdout
     assert len(list(read_project(desk / "runs"))) == 1
     assert "not the key of" in refused(*read(desk, "--key", "other.pem", keys=file))
 
@@ -337,7 +337,7 @@ def test_steps_without_numbers_are_called_so(desk: Path) -> None:
     bare = min({*range(*found["query"]["steps"])} - {row[1] for row in found["rows"]})
     answered(desk, "--steps", f"{bare}:{bare + 1}")
     shown = explorer(*read(desk))
-    assert shown.returncode == 0 and "no numbers on record in these steps" in shown.stdout
+    assert shown.returncode == 0 and "no recorded numbers in these steps" in shown.stdout
 
 
 def test_what_was_not_read_is_no_success(desk: Path) -> None:
@@ -362,7 +362,7 @@ def news_blob(desk: Path) -> str:
 def test_the_runs_own_trust_file_has_to_be_the_pinned_one(desk: Path) -> None:
     own = desk / run_of(desk) / "governance" / "trust.json"
     own.write_bytes(own.read_bytes().replace(b'"example.com/lab"', b'"example.com/lob"'))
-    assert "the run's ledger pins" in refused(*request(desk))
+    assert "as in the ledger" in refused(*request(desk))
 
 
 def test_the_readers_passphrase_has_a_name_of_its_own(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_the_readers_passphrase_has_a_name_of_its_own(desk: Path, monkeypatch: p
     (desk / "reader.pem").unlink()
     write_key(desk / "reader.pem", READER_SEED, "correct horse")
     monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
-    assert "a passphrase is needed: say --passphrase-file FILE or set EXPLORER_READER_PASSPHRASE" in refused(
+    assert "a passphrase is needed: give --passphrase-file FILE or set EXPLORER_READER_PASSPHRASE" in refused(
         *request(desk)
     )
     monkeypatch.setenv("EXPLORER_READER_PASSPHRASE", "correct horse")

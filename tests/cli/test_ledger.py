@@ -85,7 +85,7 @@ def test_a_ledger_without_end_is_unfinished(ledger: Path) -> None:
     grow(ledger, [STEP])
     assert "unfinished: its last entry is not 'end'" in explorer("ledger", "verify", ledger, "--vkey", VKEY).stdout
     grow(ledger, [b"something else"])
-    assert "nothing is known of an end" in explorer("ledger", "verify", ledger, "--vkey", VKEY).stdout
+    assert "end          unknown: its last entry" in explorer("ledger", "verify", ledger, "--vkey", VKEY).stdout
 
 
 def test_contents_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_contents_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
         log.append([genesis, at_zero, done_once])
     done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
     assert done.returncode == 0, done.stderr
-    assert "entries: 3 in an order that can be, 1 step, 0 of kinds not known here\n" in done.stdout
+    assert "entries: 3 in a valid order, 1 step, 0 of unknown kinds\n" in done.stdout
     grow(tmp_path, [at_zero])
     assert explorer("ledger", "verify", tmp_path, "--vkey", VKEY).returncode == 0
     done = explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents")
     assert done.returncode == 1
-    assert "the files are sound, and their entries cannot be: entry 3: step after the end" in done.stderr
+    assert "the files are sound, but not their entries: entry 3: step after the end" in done.stderr
     said = json.loads(explorer("ledger", "verify", tmp_path, "--vkey", VKEY, "--contents", "--json").stdout)
     assert said["ok"] is False
     assert said["contents"]["fault"] == "entry 3: step after the end"
@@ -126,7 +126,7 @@ def test_a_blob_that_an_entry_names_has_to_be_here(tmp_path: Path, deep: list[st
     (tmp_path / blob_path(digest)).unlink()
     done = explorer(*asked)
     assert done.returncode == 1
-    assert "1 blobs that entries name are not here, and were not erased on record" in done.stderr
+    assert "1 blobs that entries name are missing, with no record of their erasure" in done.stderr
     assert "entry 0: tensors: missing, and no entry of the project's ledger says that it was erased" in done.stderr
     said = json.loads(explorer(*asked, "--json").stdout)
     assert (said["ok"], said["named_blobs"]["missing"], said["named_blobs"]["erased"]) == (False, 1, 0)
@@ -144,7 +144,7 @@ def test_entries_of_known_kinds_have_their_fields(tmp_path: Path) -> None:
 def test_without_an_anchor_nothing_is_said_to_hold(ledger: Path) -> None:
     said = refused("ledger", "verify", ledger)
     assert said.startswith(f"explorer: {ledger}: not verified\n  checkpoint: nobody is trusted")
-    assert "Not verified: no trust anchor was given" in said
+    assert "Not verified: no trust anchor given" in said
     assert "--trust FILE, --policy FILE or --vkey KEY" in said
 
 
@@ -172,7 +172,7 @@ def test_the_same_as_json(ledger: Path) -> None:
 
 def test_one_anchor_at_a_time(ledger: Path, lab: Path) -> None:
     said = refused("ledger", "verify", ledger, "--vkey", VKEY, "--trust", lab / "trust.json")
-    assert said == "explorer: name trusted keys in one way: --trust, --policy or --vkey"
+    assert said == "explorer: name trusted keys in one way: expected only one of --trust, --policy and --vkey"
 
 
 def test_a_wrong_key_is_refused(ledger: Path) -> None:
@@ -211,7 +211,7 @@ def test_cosign_and_verify_by_trust_file(ledger: Path, lab: Path) -> None:
 
 def test_a_key_that_may_not_cosign(ledger: Path, lab: Path) -> None:
     said = refused("ledger", "cosign", ledger, "--key", lab / "trainer.pem", "--trust", lab / "trust.json")
-    assert said.endswith("trainer.pem: not a key of a cosigner; the cosigners are: dg.example")
+    assert said.endswith("trainer.pem: not the key of a cosigner; known cosigners: dg.example")
     said = refused("ledger", "cosign", ledger, "--key", lab / "data-governance.pem")
     assert said == "explorer: name trusted keys: --trust FILE, --policy FILE or --vkey KEY"
     assert not (ledger / "witness").exists()
@@ -286,8 +286,8 @@ def test_entries_are_shown_a_line_each_and_none_is_dropped(ledger: Path) -> None
     assert done.returncode == 0
     assert [line.split()[0] for line in lines] == ["0", "1", "2", "3", "4"]
     assert lines[0].split()[1:3] == ["step", "v1"] and "  [" not in lines[0]
-    assert '{"sky": "clear"}  [kind or version is not known here]' in lines[1]
-    assert lines[2].endswith("[kind or version is not known here]")
+    assert '{"sky": "clear"}  [unknown kind or version]' in lines[1]
+    assert lines[2].endswith("[unknown kind or version]")
     assert lines[3].split()[1] == "?" and "[not JSON:" in lines[3]
     assert lines[4].split()[1:3] == ["end", "v1"] and "[end entry: " in lines[4] and " is missing" in lines[4]
 

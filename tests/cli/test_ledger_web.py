@@ -100,7 +100,7 @@ def test_a_ledger_is_served_exported_and_monitored(lab: Path) -> None:
         assert json.loads(done.stdout)["new"] == {"(not an entry)": 300}
         assert explorer("ledger", "monitor", url, *where).returncode == 0
     done = explorer("ledger", "export", lab / "ledger", "--out", lab / "site")
-    assert done.returncode == 0 and "300 entries of example.com/run, 5 files new" in done.stdout
+    assert done.returncode == 0 and "300 entries of example.com/run, 5 new files" in done.stdout
     done = explorer("ledger", "monitor", lab / "site", *where, "--silent-after", "0.0000001")
     assert done.returncode in (0, 5)
     make(lab / "older", 200)

@@ -141,7 +141,7 @@ def test_the_trainers_passphrase_is_asked_for(run: Path, tmp_path: Path, monkeyp
     write_key(key, private(TRAINER), "correct horse")
     try:
         monkeypatch.delenv("EXPLORER_PASSPHRASE", raising=False)
-        assert "its passphrase is needed: set EXPLORER_PASSPHRASE" in refused("pack", run, "-o", tmp_path / "run.pack")
+        assert "needs its passphrase: set EXPLORER_PASSPHRASE" in refused("pack", run, "-o", tmp_path / "run.pack")
         monkeypatch.setenv("EXPLORER_PASSPHRASE", "correct horse")
         done = explorer("pack", run, "-o", tmp_path / "run.pack")
         assert (

@@ -133,7 +133,7 @@ def test_layers_by_name_and_faults_in_them(tmp_path: Path) -> None:
         "explorer: --layer: [0]: not a layer name"
     )
     both = refused("policy", "check", HALF, *TREE, *LAYERS, "--layer", "embed")
-    assert both == "explorer: layers come from --model NAME, --layers FILE or --layer NAME: from one of them"
+    assert both == "explorer: name layers in one way: expected only one of --model NAME, --layers FILE and --layer NAME"
 
 
 def test_the_layers_of_a_model_of_the_catalogue() -> None:
@@ -163,8 +163,8 @@ def test_the_layers_of_a_model_of_the_catalogue() -> None:
             "explorer: --model.gpt: unknown parameter 'widht'; did you mean",
         ),
         (("--model", "gpt", "--set", "width"), "explorer: --set: found 'width', expected NAME=VALUE such as width=64"),
-        (("--set", "width=16"), "explorer: --set is for a parameter of --model NAME, which is not there"),
-        (("--model", "gpt", "--layer", "embed"), "explorer: layers come from --model NAME, --layers FILE or --layer"),
+        (("--set", "width=16"), "explorer: --set: found without --model NAME"),
+        (("--model", "gpt", "--layer", "embed"), "explorer: name layers in one way: expected only one of"),
     ],
 )
 def test_models_that_there_are_not(arguments: tuple[str, ...], message: str) -> None:

@@ -76,7 +76,7 @@ def test_another_currency_is_listed_and_not_used(tmp_path: Path) -> None:
     runs = own(tmp_path, "own,box,,on demand,K80,1,2.0,,2026-11-01,bill,EUR")
     found = told("list", "--hardware", "Tesla K80", "--runs", runs)
     assert (found["used"], found["words"]) == (None, "no price for Tesla K80")
-    assert "what there is in EUR is not converted" in found["why"]
+    assert "prices in EUR are not converted" in found["why"]
     assert "EUR 2.00" in explorer("prices", "list", "--hardware", "Tesla K80", "--runs", runs).stdout
     own(tmp_path, "own,box,,on demand,K80,1,2.0,,2026-11-01,bill,USD")  # the control
     assert told("list", "--hardware", "Tesla K80", "--runs", runs)["used"]["usd_per_hour"] == 2.0
@@ -85,7 +85,7 @@ def test_another_currency_is_listed_and_not_used(tmp_path: Path) -> None:
 def test_spot_alone_is_listed_and_not_used(tmp_path: Path) -> None:
     found = told("list", "--all", "--provider", "gcp", "--runs", tmp_path)
     assert {(row["provider"], row["tenancy"]) for row in found} == {("gcp", "on demand"), ("gcp", "spot")}
-    assert "--all is for whatever hardware" in refused("prices", "list", "--all", "--hardware", "T4")
+    assert "found --all and --hardware NAME" in refused("prices", "list", "--all", "--hardware", "T4")
 
 
 ADD = ("add", "--hardware", "AMD EPYC", "--count", "2", "--source", "power and depreciation")
@@ -108,7 +108,7 @@ def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
     (hardware,) = set(column(tmp_path, "hardware"))
     assert after["covers"] == [hardware]
     other = explorer("prices", "add", "--hardware", "EPYC 9", *ADD[3:], "--usd-per-hour", "1", "--runs", tmp_path)
-    assert f"no result here is of hardware with these words in its name; there is {hardware}" in other.stdout
+    assert f"no result here has hardware with these words in its name; known: {hardware}" in other.stdout
     assert told("remove", "--hardware", "EPYC 9", "--runs", tmp_path)["replaced"] == 1
     assert [row.usd_per_hour for row in own_prices(tmp_path)] == [0.8]
     assert told("remove", "--hardware", "AMD EPYC", "--runs", tmp_path)["replaced"] == 1
@@ -167,7 +167,7 @@ def test_a_catalogue_is_taken_in(tmp_path: Path) -> None:
     assert listed["words"].startswith(
         "$7.50/h as of 2026-11-20, one of 8 of aws p5en.48xlarge, catalogue vms.csv, sha256 "
     )
-    assert listed["why"] == "the cheapest in your own prices, which comes first"
+    assert listed["why"] == "the cheapest of your own prices, which takes precedence"
     assert [row["usd_per_hour"] for row in listed["prices"] if row["own"]] == [60.0, 18.0]
     again = told("import", tmp_path / "vms.csv", *IMPORT, "--accelerator", "T4", "--runs", tmp_path)
     assert (again["prices"], again["replaced"], len(own_prices(tmp_path))) == (1, 1, 3)
@@ -213,8 +213,6 @@ def test_what_is_to_be_removed_has_to_be_named_and_there(tmp_path: Path) -> None
         "aws,p2,,on demand,K80,1,0.9,,2026-11-01,list,USD",
     )
     assert "expected --hardware NAME, --provider NAME or both" in refused("prices", "remove", "--runs", runs)
-    assert "none of your own prices is one of these; there are 2" in refused(
-        "prices", "remove", "--provider", "gcp", "--runs", runs
-    )
+    assert "none of your 2 own prices matches" in refused("prices", "remove", "--provider", "gcp", "--runs", runs)
     assert told("remove", "--hardware", "Tesla K80", "--provider", "aws", "--runs", runs)["replaced"] == 1
     assert [row.provider for row in own_prices(runs)] == ["own"]

@@ -82,7 +82,7 @@ def test_without_a_price_there_are_no_dollars(place: Path) -> None:
     assert shown[0].startswith("small on ") and shown[1].startswith("price: no price for ")
     (training,) = (line.split() for line in shown if line.startswith("training"))
     assert (training[1], training[-2:]) == ("7", ["-", "-"])
-    assert "not compared with a full run: --validate trains one" in shown
+    assert "not compared with a full run; --validate trains one" in shown
 
 
 def test_a_full_run_is_trained_and_compared(place: Path) -> None:
@@ -138,7 +138,7 @@ def test_all_recipes_of_a_sweep_are_measured_in_turns(place: Path) -> None:
         ("small", [0.5, 1.0]),  # the file of the recipe names the same one
     ]
     assert {path.stem for path in (place / "profiles").iterdir()} == {each["key"] for each in found}
-    assert "the specification of a sweep names its documents" in refused(
+    assert "a sweep specification names its own documents" in refused(
         "profile", "both.yaml", "--governance", ".", cwd=place
     )
 
@@ -203,7 +203,7 @@ def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple
     )
     shown = explorer("profile", "import", "h200.json", cwd=place).stdout
     assert "1 finished run is now with predicted times on NVIDIA H200" in shown
-    assert "it was not compared with a full run there" in shown
+    assert "not compared with a full run there" in shown
 
 
 def test_a_profile_of_another_recipe_predicts_nothing(trained: tuple[Path, ProfileRecord]) -> None:
@@ -213,7 +213,7 @@ def test_a_profile_of_another_recipe_predicts_nothing(trained: tuple[Path, Profi
     assert (found["predicted"], found["of_this_recipe"]) == (0, 0)
     assert predicted(place / "runs") == []
     assert (
-        "no finished run is of this recipe (222222222222)"
+        "no finished run has this recipe (222222222222)"
         in explorer("profile", "import", "other.json", cwd=place).stdout
     )
 
@@ -237,7 +237,7 @@ def predicted(runs: Path) -> list[dict[str, Any]]:
     [
         ({"phases": {}}, "the profile has no phase"),
         ({"inference_seconds": -1.0}, "inference: found -1; expected seconds above 0"),
-        ({"effective": ""}, "an earlier version made it"),
+        ({"effective": ""}, "made by an earlier version"),
         ({"extra": 1}, "damaged ProfileRecord: extra: unknown key"),
         ({"recipe": "\ud800"}, "bad.json: damaged ProfileRecord: the whole: invalid JSON"),
     ],

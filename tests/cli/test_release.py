@@ -88,7 +88,7 @@ def test_a_model_is_signed_for_other_tools_too(desk: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "model_signing verify key" in done.stdout and (run / "model" / "model.sig").exists()
     before = (run / "model" / "attestation.json").read_bytes()
-    assert "expected --model-signing-key again" in refused(*attest, cwd=desk)
+    assert "give --model-signing-key again" in refused(*attest, cwd=desk)
     assert (run / "model" / "attestation.json").read_bytes() == before  # nothing was written
     assert "OpenSSF model signing takes ECDSA" in refused(*attest, "--model-signing-key", "trainer.pem", cwd=desk)
 
@@ -117,12 +117,12 @@ def test_json(desk: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--metric", "accuracy"), "--metric 'accuracy': expected a name, '=' and a number"),
-        (("--metric", "accuracy=nan"), "expected a name, '=' and a number"),
+        (("--metric", "accuracy"), "--metric: found 'accuracy', expected NAME=VALUE"),
+        (("--metric", "accuracy=nan"), "found 'accuracy=nan', expected NAME=VALUE"),
         (("--metric", "a=1", "--metric", "a=2"), "--metric: 'a' is given twice"),
         (("--admit", "personal=1"), "unknown class 'personal'"),
         ((), "empty observation"),
-        (("--metric", "a=1", "--project", "nowhere"), "the run that made the model is not here"),
+        (("--metric", "a=1", "--project", "nowhere"), "found no run that made the model"),
     ],
 )
 def test_what_cannot_be_said(desk: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -23,7 +23,7 @@ def test_a_run_as_it_is_on_record(run: Path) -> None:
     done = explorer("replay", run, "--steps", "5:7")
     assert (done.returncode, done.stderr) == (0, "")
     assert "steps 5:7, executed from the checkpoint of step 4" in done.stdout
-    assert "bit for bit as it is on record: 3 steps, 2 states" in done.stdout
+    assert "bit for bit as recorded: 3 steps, 2 states" in done.stdout
     found = json.loads(explorer("replay", run, "--steps", "0:1", "--json").stdout)
     assert (found["equal"], found["difference"], found["environment"], found["steps"]) == (True, None, [], 1)
 
@@ -47,9 +47,9 @@ def test_a_run_whose_record_was_altered(run: Path, tmp_path: Path) -> None:
     done = explorer("replay", made, "--steps", "0:2")
     assert (done.returncode, done.stderr) == (1, "")
     first, second, *_, expected, found = done.stdout.splitlines()
-    assert first == "the environment differs from the record; bits may differ for that reason:"
+    assert first == "the environment differs from the record, so bits may differ:"
     assert second.startswith("  packages.torch: 2.11.0\\x1b[2J then, ")
-    assert "NOT as it is on record, after 1 steps" in done.stdout and "step at step 1: quarantined" in done.stdout
+    assert "NOT as recorded, after 1 steps" in done.stdout and "step at step 1: quarantined" in done.stdout
     assert (expected.split(), found.split()) == (["expected", "1"], ["found", "0"])
     told = explorer("replay", made, "--steps", "0:2", "--json")
     assert told.returncode == 1 and json.loads(told.stdout)["difference"]["field"] == "quarantined"

@@ -101,7 +101,7 @@ def signed(desk: Path) -> Path:
 def test_from_records_to_a_table_that_is_believed(signed: Path) -> None:
     assert (signed / "t.salts").stat().st_mode & 0o777 == 0o600
     lines = explorer(*VERIFY, *WITH_RECORDS, cwd=signed).stdout.splitlines()
-    assert lines[0] == f"t.parquet: 3 tags, all believed: signed by {people.GOVERNANCE}"
+    assert lines[0] == f"t.parquet: 3 tags, all valid: signed by {people.GOVERNANCE}"
     assert lines[2] == f"dataset   A small dataset ({people.GOVERNANCE})"
     rows = [line.split() for line in lines[7:10]]
     assert rows == [
@@ -109,7 +109,7 @@ def test_from_records_to_a_table_that_is_believed(signed: Path) -> None:
         ["open/mit", "1", "33.3%", people.GOVERNANCE],
         ["quarantine", "1", "33.3%", people.GOVERNANCE],
     ]
-    assert lines[-1] == "records   3 are those of their tags"
+    assert lines[-1] == "records   3 match their tags"
 
 
 def test_the_same_as_json(signed: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_erased_record_leaves_the_table_as_it_was(signed: Path) -> None:
     assert explorer("tags", "erase", "t.salts", "--slot", "1", cwd=signed).returncode == 0
     (signed / "articles" / "2.txt").write_bytes(b"")
     lines = explorer(*VERIFY, *WITH_RECORDS, cwd=signed).stdout.splitlines()
-    assert lines[-1] == "records   2 are those of their tags, 1 whose salts were destroyed"
+    assert lines[-1] == "records   2 match their tags, 1 whose salts were destroyed"
     assert (signed / "t.parquet").read_bytes() == before
     assert "no slot 3; it holds 3 salts" in refused("tags", "erase", "t.salts", "--slot", "3", cwd=signed)
 
@@ -236,13 +236,13 @@ def test_an_attestation_is_written_over_nothing_else(signed: Path, name: str) ->
 
 def test_what_has_to_be_said(signed: Path) -> None:
     key = ("--key", "governance.pem", "--out", "u.json")
-    assert "say what the dataset is with --description" in refused(*SIGN, *key, cwd=signed)
+    assert "expected one of --description FILE" in refused(*SIGN, *key, cwd=signed)
     late = ("--attestation", "t.json", "--expires", "2030-01-01T00:00:00Z")
-    assert "--expires: the attestation that you join" in refused(*SIGN, *key, *late, cwd=signed)
-    assert "give both --records and --salts" in refused(*VERIFY, "--salts", "t.salts", cwd=signed)
+    assert "--expires: found with --attestation" in refused(*SIGN, *key, *late, cwd=signed)
+    assert "expected both --records and --salts" in refused(*VERIFY, "--salts", "t.salts", cwd=signed)
     (signed / "draft.yaml").write_text(json.dumps(to_json(TAXONOMY)))
     draft = [argument if argument != "taxonomy.json" else "draft.yaml" for argument in VERIFY]
-    assert "draft.yaml: an unsigned draft" in refused(*draft, cwd=signed)
+    assert "draft.yaml: found an unsigned draft" in refused(*draft, cwd=signed)
 
 
 DATASET = (

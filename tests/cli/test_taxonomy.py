@@ -72,7 +72,7 @@ def test_verify_believes_what_is_signed_and_nothing_else(desk: Path, signed: Pat
     assert json.loads(explorer("taxonomy", "verify", signed, *trust, "--json").stdout)["classes"] == 23
     assert (
         refused("taxonomy", "verify", DRAFT, *trust)
-        == f"explorer: {DRAFT}: an unsigned draft; no authority vouches for it"
+        == f"explorer: {DRAFT}: found an unsigned draft; expected a signed taxonomy"
     )
     content = signed.read_bytes()
     at = content.index(b'"payload":"') + 20

@@ -66,7 +66,7 @@ def test_several_runs_are_summed_and_the_unused_are_counted(place: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     few = json.loads(explorer("usage", tmp_path / "runs", "--by", "source", "--json", cwd=place).stdout)["lines"]
     idle = [line for line in few if not any(use["examples"] + use["denied"] for use in line["uses"])]
-    assert (f"{len(idle)} more: no batch" in done.stdout) == bool(idle)
+    assert (f"{len(idle)} more: none of their" in done.stdout) == bool(idle)
     both = json.loads(explorer("usage", "run", tmp_path / "runs", "--by", "class", "--json", cwd=place).stdout)
     for line in both["lines"]:
         assert len(line["uses"]) == 2 and line["examples"] == sum(use["examples"] for use in line["uses"])
@@ -80,7 +80,7 @@ def test_a_file_for_each_party_and_the_whole_for_the_trainer_alone(place: Path) 
     assert (place / "use" / "whole.json").stat().st_mode & 0o777 == 0o600
     done = explorer("usage", "verify", MINE, *TRUST, cwd=place)
     assert done.returncode == 0, done.stderr
-    assert f"signed by {TRAINER}" in done.stdout and "this line is 1 of 3" in done.stdout
+    assert f"signed by {TRAINER}" in done.stdout and "this line, 1 of 3" in done.stdout
     assert "licensed/news" not in done.stdout and MIT in done.stdout
     done = explorer("usage", "verify", MINE, *TRUST, "--runs", "run", cwd=place)
     assert done.returncode == 0 and "counted again from the ledgers: the same" in done.stdout
@@ -110,8 +110,8 @@ def test_counting_again_from_another_ledger_is_refused(place: Path, tmp_path: Pa
         (("run", "--by", "class", "--period", "2026-07-01..2026-06-01", *TRUST), "which is not after it begins"),
         (("run", "--by", "class", "--period", "2026-13-01..2027-01-01", *TRUST), "not a time: '2026-13-01T00:00:00Z'"),
         (("run", "--by", "class", "--period", "2026-06-01..2026-07-01"), "a period needs a trust file"),
-        (("run", "--by", "class", "--out", "new"), "--out signs, which takes --trust FILE"),
-        (("run", "--by", "class", *SIGN, "use"), "use: is there already; statements go into a new directory"),
+        (("run", "--by", "class", "--out", "new"), "--out signs a statement, which takes --trust FILE"),
+        (("run", "--by", "class", *SIGN, "use"), "use: exists already; expected a new directory"),
         (("nowhere", "--by", "class"), "nowhere: no governed run: expected the directory of a run"),
         (("run", "--by", "class", *TRUST, "--key", "other.pem", "--out", "new"), "is not in the trust file"),
         (("verify", "trust.json", *TRUST), "not a statement of use"),

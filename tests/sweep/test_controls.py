@@ -295,7 +295,7 @@ def test_the_command_line_tells_controls_apart(tmp_path):
         return done.stdout
 
     fresh = said("plan")
-    assert "at most 1 control runs more, whose budgets follow from the profile" in fresh
+    assert "up to 1 more control runs, whose budgets follow from the profile" in fresh
     assert "not run: mixup-cutmix: methods 'cutmix' and 'mixup' cannot be combined: " in fresh
     assert "picky-random (control: random subset)" in fresh
     planned = plan(tmp_path, content)
@@ -305,7 +305,7 @@ def test_the_command_line_tells_controls_apart(tmp_path):
     for command in ("plan", "status"):
         assert "baseline (control: rescaled baseline)" in said(command)
         assert "not run: mixup-cutmix: methods" in said(command)
-        assert "control runs more" not in said(command)
+        assert "more control runs" not in said(command)
 
 
 @pytest.mark.slow  # two sweeps

@@ -221,7 +221,7 @@ def test_the_command_measures_for_real_and_says_both_times(tmp_path):
     arguments = ["sweep", "profile", str(tmp_path / "tiny.yaml"), "--runs", str(tmp_path / "runs")]
     first = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert first.exit_code == 0, first.output
-    assert "trying a few steps of 2 recipes before anything is trained" in first.stderr
+    assert "trying a few steps of 2 recipes before training starts" in first.stderr
     profiles = read_profiles(tmp_path / "runs" / "tiny")
     assert {profile.recipe for profile in profiles.values()} == {"baseline", "mixed"}
     assert len({profile.profile_pass for profile in profiles.values()}) == 1
