@@ -26,7 +26,7 @@ from explorer.sweep.plan import make_plan
 from explorer.sweep.presence import timing
 from explorer.sweep.spec import load_spec
 from explorer.training.profile import Extrapolated, extrapolate, plan_here, profile, train_in_full, validation
-from explorer.training.run_plan import Planned
+from explorer.training.run_plan import PlannedRun
 from explorer.yaml_document import read_document
 
 
@@ -34,7 +34,7 @@ from explorer.yaml_document import read_document
 class Subject:
     """A recipe on this machine: one planned run of it, and the runs at the budgets to predict."""
 
-    planned: Planned
+    planned: PlannedRun
     runs: tuple[RunRecord, ...]
     finished: tuple[tuple[RunRecord, ResultRecord], ...] = ()  # recorded runs of the recipe among the files named
 
@@ -163,7 +163,7 @@ def subjects_of(
     return list(subjects.values())
 
 
-def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path) -> list[Planned]:
+def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path) -> list[PlannedRun]:
     """Plan a run of each recipe and budget of a sweep; none if the file is no specification of one."""
     if path.suffix == ".json":
         return []
@@ -174,7 +174,7 @@ def _of_sweep(path: Path, data: Path | None, governance: Path | None, runs: Path
         raise RecipeError(f"{path}: --governance is for a recipe; a sweep specification names its own documents")
     plan = make_plan(load_spec(path), runs=runs, data=data)
     chosen = {(run.record.recipe_digest, run.record.ssr): run for run in plan.runs}
-    return [Planned(record=run.record, documents=run.documents) for run in chosen.values()]
+    return [PlannedRun(record=run.record, documents=run.documents) for run in chosen.values()]
 
 
 def _finished(path: Path, record: RunRecord) -> list[tuple[RunRecord, ResultRecord]]:
