@@ -185,7 +185,7 @@ def test_results_ask_and_composition_leave_out_what_the_plan_leaves_out(runs: Pa
 
 def test_ask_names_the_remedy_where_nothing_is_left(runs: Path) -> None:
     write_plan(runs, [run_record(seed=77)])
-    assert "no run of its present specification has finished: `explorer sweep run SPEC`" in refused_with_notes(runs)
+    assert "no run of its present specification has finished. `explorer sweep run SPEC`" in refused_with_notes(runs)
     done = explorer("results", "--runs", runs)
     assert "no finished runs yet: 5 superseded" in done.stdout
     out = runs.parent / "report.md"

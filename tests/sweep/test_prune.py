@@ -66,7 +66,9 @@ def test_a_specification_names_its_sweep_if_it_is_what_was_started(runs: Path) -
     spec.write_text("name: digits\n")
     assert OLD.run_id in explorer("sweep", "prune", spec, "--runs", runs).stdout
     spec.write_text("name: digits\nseeds: [7]\n")
-    assert "not what digits was last started with" in refused("sweep", "prune", spec, "--runs", runs)
+    assert "differs from the specification that digits was last started with" in refused(
+        "sweep", "prune", spec, "--runs", runs
+    )
 
 
 @pytest.mark.parametrize("name", ["../digits", "digits/..", "/", "", "digit", "_audit"])
