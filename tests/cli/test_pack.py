@@ -62,7 +62,7 @@ def test_the_owner_packs_and_the_auditor_verifies(run: Path, tmp_path: Path) -> 
     key.write_bytes(READER.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     found = verified(pack, "--trust", run.parent.parent.parent / "trust.json", "--key", key)
     assert found.returncode == 0, found.stdout
-    assert f"numbers of {NEWS}, each held against the commitment of its entry" in found.stdout
+    assert f"numbers of {NEWS}, each compared with the commitment of its entry" in found.stdout
     assert f"numbers of {MIT}: sealed" in found.stdout
 
 

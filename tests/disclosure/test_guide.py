@@ -95,7 +95,7 @@ def test_every_command_of_the_guide(tmp_path: Path) -> None:
     )
     assert digest.strip() == own_digest()
     assert plain.endswith("everything that was checked holds\n")
-    assert f"numbers of {NEWS}, each held against the commitment of its entry" in granted_
+    assert f"numbers of {NEWS}, each compared with the commitment of its entry" in granted_
     assert (place / "run.checkpoint").read_bytes() == (run / "ledger" / "checkpoint").read_bytes()
     alone = [place / "auditor" / "bin" / "python", "-I", "-c", "import explorer"]
     assert subprocess.run(alone, capture_output=True, cwd=place, check=False).returncode != 0

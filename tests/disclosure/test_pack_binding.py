@@ -244,7 +244,7 @@ Change = Callable[[dict[str, Any]], object]
     [
         ("run.json", lambda v: v["identity"].update(seed=99), "not the recipe that the genesis names"),
         ("run.json", lambda v: v["identity"]["recipe"]["methods"].append({"x": {}}), "not the recipe that the genesis"),
-        ("run.json", lambda v: v.update(seed=99), "seed: found 99; from identity and ledger follows 1"),
+        ("run.json", lambda v: v.update(seed=99), "seed: found 99, expected 1 by identity and ledger"),
         ("run.json", lambda v: v.update(methods=["label_smoothing"]), "methods: found"),
         ("run.json", lambda v: v.update(run_id="another"), "run_id: found"),
         ("run.json", lambda v: v.update(steps=1), "steps: found"),

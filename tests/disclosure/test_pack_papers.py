@@ -60,7 +60,10 @@ def test_certificates_that_are_not(deletion: Deletion) -> None:
     for content, said in (
         (certified.signed_again(deletion.content, other_ledger), "about another ledger"),
         (certified.signed_again(deletion.content, lambda _: None, by=GOVERNANCE), "role trainer"),
-        (certified.signed_again(deletion.content, lambda _: None, by="nobody"), "nobody in the trust file"),
+        (
+            certified.signed_again(deletion.content, lambda _: None, by="nobody"),
+            "not signed by any key of the trust file",
+        ),
         (certified.signed_again(deletion.content, lambda s: s.update(predicateType="x")), "not a statement"),
         (certified.signed_again(deletion.content, lambda s: s["predicate"].update(expires="x")), "not a time"),
         (files["governance/taxonomy.json"], "holds"),
@@ -75,7 +78,7 @@ def test_an_origin_that_the_genesis_does_not_name(deletion: Deletion) -> None:
         again = signed_again({**files, "origin.json": json.dumps(changed).encode()})
         assert "origin.json" in faults(again)
     own = opened(packed(deletion.old).content)
-    assert "not what the genesis goes on from" in faults(signed_again({**own, "origin.json": files["origin.json"]}))
+    assert "not the origin that the genesis names" in faults(signed_again({**own, "origin.json": files["origin.json"]}))
 
 
 def test_the_attestation_of_a_model_goes_along_and_the_model_does_not(model: Files) -> None:

@@ -59,7 +59,7 @@ def test_without_a_key_the_rest_holds_and_what_is_granted_is_named(content: byte
 def test_a_grant_opens_its_class_and_nothing_else(content: bytes, run: Path) -> None:
     found = findings(content, key=READER)
     assert not found.failed
-    opened_ = found.checked[f"numbers of {NEWS}, each held against the commitment of its entry"]
+    opened_ = found.checked[f"numbers of {NEWS}, each compared with the commitment of its entry"]
     recorded = RunLedger(run)
     steps = sum(
         placed.entry.numbers[0] is not None for placed in recorded.read_steps(range(recorded.begins, recorded.steps))
@@ -76,13 +76,13 @@ def test_a_grant_for_everything_opens_what_several_classes_made(run: Path) -> No
     content = packed(run, grants={"all": granted(run, "all", classes=ALL)}).content
     found = findings(content, key=READER)
     assert not found.failed and not any("sealed" in each for each in found.unchecked)
-    assert found.checked["numbers of several classes together, each held against the commitment of its entry"]
+    assert found.checked["numbers of several classes together, each compared with the commitment of its entry"]
 
 
 def test_a_grant_for_one_kind_of_entry_opens_that_kind(run: Path) -> None:
     content = packed(run, grants={"one": granted(run, "one", entries=("profile",))}).content
     found = findings(content, key=READER)
-    count = found.checked[f"numbers of {NEWS}, each held against the commitment of its entry"]
+    count = found.checked[f"numbers of {NEWS}, each compared with the commitment of its entry"]
     assert not found.failed and count == len(RunLedger(run).outline.profiles)
     assert any(each.startswith(f"numbers of {NEWS}: sealed") for each in found.unchecked)
 
@@ -91,7 +91,7 @@ def test_somebody_elses_key_opens_nothing(content: bytes) -> None:
     found = findings(content, key=OTHER)
     assert not found.failed
     assert any("is not to the key that was given" in each for each in found.unchecked)
-    assert not any("held against" in what for what in found.checked)
+    assert not any("compared with the commitment" in what for what in found.checked)
 
 
 def test_numbers_that_the_policy_has_sealed_and_that_are_not(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_numbers_that_the_policy_has_sealed_and_that_are_not(tmp_path: Path) -> 
 def test_no_grant_no_key(run: Path) -> None:
     files = opened(packed(run).content)
     assert not any(name.startswith("grants/") for name in files)
-    assert not any("held against" in what for what in findings(files, key=READER).checked)
+    assert not any("compared with the commitment" in what for what in findings(files, key=READER).checked)
 
 
 def test_nothing_private_is_in_a_pack(run: Path, files: Files) -> None:
@@ -165,14 +165,14 @@ def test_both_open_what_is_sound(files: Files, run: Path) -> None:
     ("change", "said"),
     [
         ({"by": RISK}, "role data-governance"),
-        ({"by": "somebody"}, "nobody in the trust file"),
+        ({"by": "somebody"}, "not signed by any key of the trust file"),
         ({"classes": ["personal"]}, "entitled"),
         ({"classes": [NEWS, "licensed"]}, "entitled"),
         ({"classes": [OPEN]}, "does not grant"),
         ({"runs": ["another"]}, "another run"),
         ({"entries": ["step"]}, "does not grant"),
-        ({"expires": "2026-05-02T00:00:00Z"}, "holds from"),
-        ({"issued": "2026-06-02T00:00:00Z"}, "holds from"),
+        ({"expires": "2026-05-02T00:00:00Z"}, "valid from"),
+        ({"issued": "2026-06-02T00:00:00Z"}, "valid from"),
         ({"issued": "2025-01-01T00:00:00Z"}, "entitled at 2025"),
         ({"owner": "example.com/other"}, "has not signed it"),
         ({"format": "explorer/grant/v2"}, "another version"),
@@ -186,7 +186,7 @@ def test_a_grant_that_does_not_hold_opens_nothing(files: Files, run: Path, chang
     changed = regranted(files, **change)
     found = findings(changed, key=READER)
     assert said in "\n".join(found.failed)
-    assert not any("held against" in what for what in found.checked)
+    assert not any("compared with the commitment" in what for what in found.checked)
     assert ours(changed, run) or change.keys() <= {"id", "classes"}
 
 
@@ -199,7 +199,7 @@ def test_a_grant_around_other_keys_does_not_open_them(files: Files, run: Path) -
 def test_after_its_end_a_grant_opens_nothing(content: bytes) -> None:
     found = findings(content, key=READER, now=parse_time(EXPIRES))
     assert "2026-12-01T00:00:00Z" in "\n".join(found.failed) and "grants/" in "\n".join(found.failed)
-    assert not any("held against" in what for what in found.checked)
+    assert not any("compared with the commitment" in what for what in found.checked)
 
 
 def test_swapped_flipped_and_repeated_keys(files: Files, run: Path) -> None:
@@ -208,7 +208,7 @@ def test_swapped_flipped_and_repeated_keys(files: Files, run: Path) -> None:
     raw = keys[0]["wrapped"]
     for changed, said in (
         ([first, second, *keys[2:]], "do not open"),
-        ([*keys, keys[0]], "stands there twice"),
+        ([*keys, keys[0]], "is there twice"),
         ([{**keys[0], "class": MIT}, *keys[1:]], "does not grant"),
         ([{**keys[0], "class": "*"}, *keys[1:]], "does not grant"),
         ([{**keys[0], "wrapped": raw[:60] + ("A" if raw[60] != "A" else "B") + raw[61:]}, *keys[1:]], "do not open"),

@@ -101,7 +101,7 @@ def test_a_note_that_nobody_who_is_trusted_has_signed_vouches_for_nothing(run: P
     files["ledger/witness/stranger.note"] = forged.encode()
     found = findings(signed_again(files), trust=cosigned_trust())
     assert not found.failed
-    assert any("stranger.note: cosigned by nobody in the trust file" in each for each in found.unchecked), (
+    assert any("stranger.note: not cosigned by any key of the trust file" in each for each in found.unchecked), (
         found.unchecked
     )
 
