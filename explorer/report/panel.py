@@ -36,7 +36,7 @@ def reports(runs: str | Path | None = None) -> "ReportPanel":
 
 
 class ReportPanel(widgets.VBox):
-    """The panel. Nothing is written before the button is pressed. `written` is the last report's file."""
+    """Panel that writes nothing before its button is pressed. `written` is the file of the last report."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
@@ -45,9 +45,9 @@ class ReportPanel(widgets.VBox):
         subjects = _subjects(runs)
         self.subject = widgets.Dropdown(description="Report of", options=subjects)
         self.format = widgets.Dropdown(description="Format", options=list(FORMATS.items()))
-        self.trust = widgets.Text(description="Trust file, of a run", placeholder="none: nothing is verified", value="")
+        self.trust = widgets.Text(description="Trust file (runs)", placeholder="none: nothing is verified", value="")
         self.button = widgets.Button(
-            description="Write", tooltip="Write the report", button_style="primary", disabled=not subjects
+            description="Write", tooltip="Write the report to a file", button_style="primary", disabled=not subjects
         )
         self.said, self.preview = widgets.HTML(), widgets.HTML()
         self.button.on_click(lambda _: self._start())
@@ -66,15 +66,16 @@ class ReportPanel(widgets.VBox):
             self.said.value = element("p", inline(begin), class_="x-empty")
 
     async def write(self) -> None:
-        """Write the report that is chosen, and show it, or the error."""
+        """Write the chosen report, and show it or the error."""
         subject, format, trust = self.subject.value, self.format.value, self.trust.value.strip()
         if subject is None or format is None:
             return
         self.written, self.preview.value, self.button.disabled = None, "", True
         self._say("Writing ...")
-        believed = ["--trust", trust] if trust and not self.trust.disabled else []
+        trusting = ["--trust", trust] if trust and not self.trust.disabled else []
         try:
-            done = await run_command("report", "--format", format, *believed, "--runs", self._runs, "--", subject)
+            # A name may begin with a hyphen, so it comes after `--`.
+            done = await run_command("report", "--format", format, *trusting, "--runs", self._runs, "--", subject)
             if done.succeeded:
                 self._show(Path(done.text.removesuffix("\n")), format)
             else:
@@ -91,7 +92,7 @@ class ReportPanel(widgets.VBox):
             self.preview.value = preview(path.read_text(encoding="utf-8"), page=format == "html")
 
     def _choose(self, _: object = None) -> None:
-        """Disable the trust file for a sweep: only runs have one."""
+        """Disable the trust file for a sweep, whose report verifies no signature."""
         self.trust.disabled = self.subject.value is None or not Path(self.subject.value).is_absolute()
 
     def _say(self, words: str, *, failed: bool = False) -> None:
@@ -99,12 +100,12 @@ class ReportPanel(widgets.VBox):
         self.said.value = element("pre", words, class_=kind, role=role)
 
     def _start(self) -> None:
-        """Write without holding up the notebook; the reference keeps the task alive until it is done."""
+        """Write without blocking the notebook. Without a reference, the task could be collected before it is done."""
         self._task = asyncio.get_running_loop().create_task(self.write())
 
 
 def preview(content: str, *, page: bool) -> str:
-    """Show a report in the notebook: a page in a frame that runs no script and reaches nothing, other text as it is."""
+    """Return a report as HTML for the notebook: a page in a frame without scripts or requests, other text as it is."""
     if not page:
         more = "\n..." if len(content) > PREVIEW else ""
         return element("pre", content[:PREVIEW] + more, class_="x-said", tabindex="0")
@@ -114,7 +115,7 @@ def preview(content: str, *, page: bool) -> str:
 
 
 def _subjects(runs: Path) -> list[tuple[str, str]]:
-    """List what can be reported on: sweeps by name, then governed runs by directory, which is absolute."""
+    """List the possible subjects: sweeps by name, then governed runs by absolute directory."""
     if not runs.is_dir():
         return []
     subjects = [(_short(f"Sweep {path.name}"), path.name) for path in sweeps(runs)]

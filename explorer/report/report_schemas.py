@@ -1,6 +1,6 @@
-"""The published JSON Schemas of the reports: `schemas/<name>.v<version>.json`, made from the records.
+"""The published JSON Schemas of the reports: `schemas/<name>.v<version>.json`, generated from the records.
 
-After a record has changed, `python -m explorer.report.report_schemas` writes them again; a test compares the two.
+After a change of a record, `python -m explorer.report.report_schemas` writes them again; a test compares the two.
 """
 
 import json
@@ -19,7 +19,7 @@ SCHEMAS: dict[str, type[Any]] = {
 }
 
 MOVED = {"explorer__report__sweep__metrics_section__Confirmed": "explorer__report__sweep_document__Confirmed"}
-"""Records that share a name are published under their modules' names too, which stay when the module moves."""
+"""Published names of records that share a name, which include the module's name and stay when the module moves."""
 
 
 def file_of(name: str) -> Path:
@@ -28,7 +28,7 @@ def file_of(name: str) -> Path:
 
 
 def content_of(name: str) -> bytes:
-    """Return a schema as it is published: it names every key of a report, and all of them are required."""
+    """Return the bytes of a published schema, which names every key of a report and requires all of them."""
     schema = _closed(json_schema(SCHEMAS[name], name=f"report/{name}.json"))
     text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
     for now, published in MOVED.items():
@@ -37,7 +37,7 @@ def content_of(name: str) -> bytes:
 
 
 def _closed(schema: Any) -> Any:
-    """Close a schema: its objects have the keys that it names and no others."""
+    """Return the schema with every object closed: it has exactly the keys that are named."""
     if isinstance(schema, list):
         return [_closed(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,13 +1,13 @@
 """The governance report of one run: what trained what, who vouched, policy and decisions, entropy, deletion, integrity,
-and what regulators ask.
+and the questions of regulators.
 
-html, pdf, md    one document that needs nothing else, to be read, printed and sent
-json             the same figures for other tools, and those that the page has no room for, in the form of a published
-                 schema (`schemas/run_report.v2.json`); what is unknown is null
-croissant        the dataset that it was trained on, as MLCommons Croissant
+html, pdf, md    one self-contained document, to read, print and send
+json             the same figures for other tools, with those that the page has no room for, as a published schema says
+                 (`schemas/run_report.v2.json`); unknown values are null
+croissant        the training dataset, as MLCommons Croissant
 
 Every figure names the entries of the ledger that it rests on, and the document ends with a list of them. A section is
-a file of `explorer.report.run` and a line of `SECTIONS`.
+a file in `explorer.report.run` and a line in `SECTIONS`.
 """
 
 import time
@@ -52,7 +52,7 @@ SECTIONS: tuple[Section[ReportedRun, Any], ...] = (
     ReplaySection(),
     FormsSection(),
 )
-"""What the report says, in the order in which it is read, between its head and the list of entries."""
+"""The sections in reading order, between the head of the report and the list of entries."""
 
 ORDER = (
     *("format", "explorer", "made", "run", "simulated_provenance", "answer", "facts", "metrics", "integrity"),
@@ -60,7 +60,7 @@ ORDER = (
     *("documents", "vouchers", "not_vouched", "policy", "decisions", "channels", "trust", "replay", "history"),
     *("environment", "not_here", "disclaimer", "forms", "reproduce", "limits", "entries", "entries_not_listed"),
 )
-"""The keys of the JSON document in the order in which format 2 was published. Those of later sections follow."""
+"""Keys of the JSON document, in the order in which format 2 was published. Keys of later sections follow them."""
 
 
 def report_type() -> type[Any]:
@@ -73,22 +73,22 @@ def _framed() -> tuple[Section[ReportedRun, Any], ...]:
 
 
 def read_run(run_directory: Path, *, trust: Path | None, now: int) -> ReportedRun:
-    """Read a run for its report; `trust` is the trust file of those whom the reader believes, `now` is in seconds since
-    1970. Raises `ExplorerError` where the ledger cannot be read."""
+    """Read a run for its report. `trust` is the reader's trust file, `now` is in seconds since 1970.
+
+    Raises `RunError` for a run without steps of its own, and `ExplorerError` where the ledger cannot be read.
+    """
     opened = open_run(run_directory, trust=trust, now=now)
     run = opened.ledger
     if run.begins == run.steps:
-        kept = (
-            "it holds what a deletion kept, and trained nothing: the report of the run before tells how that came to be"
-        )
-        why = kept if run.begins else "no step is on record yet: there is nothing to report"
+        kept = "it holds what a deletion kept, and trained nothing; report on the run that the deletion continued from"
+        why = kept if run.begins else "no step is on record yet, so there is nothing to report"
         raise RunError(f"{run_directory}: {why}")
     commands = commands_of(run_directory, range(run.begins, run.steps))
     return ReportedRun(sections=_framed(), cited=SECTIONS, opened=opened, directory=run_directory, commands=commands)
 
 
 def run_page(run: ReportedRun) -> Page:
-    """Return the document that HTML, PDF and Markdown come from. Raises `LedgerError` for entries that are damaged."""
+    """Return the document that HTML, PDF and Markdown are made from. Raises `LedgerError` for damaged entries."""
     head = run.of(HeadSection)
     return Page(
         title=f"Governance report of the run {run.run_id}{' (simulated provenance)' if run.simulated else ''}",
@@ -96,7 +96,7 @@ def run_page(run: ReportedRun) -> Page:
         blocks=run.blocks(),
         facts=(
             ("Made", f"{format_time(run.opened.now)} by Explorer {explorer.__version__}"),
-            ("From", "the run's directory, and the ledger of its project where that is next to it"),
+            ("From", "the run's directory, and its project's ledger if that is next to it"),
         ),
         made=run.opened.now,
     )
@@ -118,8 +118,11 @@ FORMATS: dict[str, Callable[[ReportedRun], bytes]] = {
 
 
 def page_of(run_directory: Path, *, format: str = "html") -> Path:
-    """Return where a report goes by default: into the run's directory; into `private` where it holds numbers that are
-    sealed there, as a description of the dataset never does. Raises `ExplorerError` where the ledger cannot be read."""
+    """Return the default path of a report: in the run's directory, or in its `private` folder if it is confidential.
+
+    A report is confidential if it holds numbers that are sealed in the run; a description of the dataset never does.
+    Raises `ExplorerError` where the ledger cannot be read.
+    """
     if format == CROISSANT:
         return run_directory / f"{CROISSANT}.json"
     run = RunLedger(run_directory)
@@ -128,15 +131,15 @@ def page_of(run_directory: Path, *, format: str = "html") -> Path:
 
 
 def write_run_report(run_directory: Path, page: Path, *, trust: Path | None = None, format: str = "html") -> None:
-    """Write the report of a governed run whole or not at all; with mode 0600 where it holds numbers that are sealed in
-    the run. `trust` is the trust file of those whom the reader believes; without one the page says that nothing was
-    verified.
+    """Write the report of a governed run atomically; with mode 0600 if it holds numbers that are sealed in the run.
 
-    Raises `StoreError` for an unknown format, `ExplorerError` where the ledger cannot be read.
+    `trust` is the reader's trust file; without one the page says that nothing was verified. Raises `StoreError` for an
+    unknown format, and `ExplorerError` where the ledger cannot be read.
     """
     if format not in FORMATS:
         raise StoreError(unknown("format", format, FORMATS))
     content = FORMATS[format](read_run(run_directory, trust=trust, now=int(time.time())))
+    # The content decides, not the path that the user chose: a confidential report is private everywhere.
     if page_of(run_directory, format=format).parent.name == rundir.PRIVATE:
         replace_private(page, content)
     else:

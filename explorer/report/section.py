@@ -1,7 +1,7 @@
-"""A report is made of sections: one file and one line in a table of sections add one.
+"""Sections, which a report is made of: one file and one line in a table add one.
 
-A section gathers a record, whose fields are keys of the report's JSON document, and shows that record as blocks of the
-page that HTML, Markdown and PDF come from. The published schema of the document is composed of the sections' records.
+A section gathers a record, whose fields are keys of the report's JSON document, and shows it as blocks of the page that
+HTML, Markdown and PDF are made from. The published schema of the document is composed of the sections' records.
 """
 
 import json
@@ -25,16 +25,16 @@ class Section(ABC, Generic[S, R]):
 
     @abstractmethod
     def gather(self, subject: S, /) -> R:
-        """Return what the section says."""
+        """Return the record of the section."""
 
     @abstractmethod
     def blocks(self, record: R, subject: S, /) -> list[Block]:
-        """Return what the section shows, its heading first."""
+        """Return the blocks that show the record, the heading first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """The subject of a report: it computes once what several sections need."""
+    """Subject of a report, which computes once what several sections need."""
 
     sections: tuple[Section[Any, Any], ...]
     _records: dict[type[Section[Any, Any]], Any] = field(default_factory=dict, init=False, repr=False)
@@ -54,8 +54,9 @@ class Subject:
 def document_type(name: str, says: str, sections: tuple[Section[Any, Any], ...], order: Sequence[str]) -> type[Any]:
     """Compose the record of a whole document from the records of its sections.
 
-    Keys come in `order`, in which they were published; those that it does not name follow, section by section.
+    Keys come in the published `order`; keys that it does not name follow, section by section.
     """
+    # Type hints are resolved here, because the composed class lives in this module and knows none of their names.
     types: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for section in sections:
@@ -71,7 +72,7 @@ def document_type(name: str, says: str, sections: tuple[Section[Any, Any], ...],
 
 
 def document_json(subject: Subject, kind: type[Any]) -> str:
-    """Return the document of this kind as JSON text; what is unknown is null."""
+    """Return the document of this kind as JSON text; unknown values are null."""
     values = {
         key.name: getattr(subject.of(type(section)), key.name)
         for section in subject.sections

@@ -1,13 +1,13 @@
 """The report of a sweep: the answer, the curves, recipes at equal quality and at equal budget, controls, negative
-results, and how all of it was measured.
+results, and the conditions of measurement.
 
-html    one file that needs nothing else: charts react to the mouse, and are still there without scripts or on paper
-pdf     the same on A4, to be sent
+html    one self-contained file, with charts that react to the mouse and remain visible without scripts and on paper
+pdf     the same on A4, to send
 md      the same tables for a pull request or a wiki
-json    the same numbers for other tools, in the form of a published schema (`schemas/sweep_report.v3.json`); what is
-        unknown is null
+json    the same numbers for other tools, as a published schema says (`schemas/sweep_report.v3.json`); unknown values
+        are null
 
-A section is a file of `explorer.report.sweep` and a line of `SECTIONS`.
+A section is a file in `explorer.report.sweep` and a line in `SECTIONS`.
 """
 
 import time
@@ -84,22 +84,22 @@ class AgainSection(Section[ReportedSweep, AgainRecord]):
         return AgainRecord(specification=dict(sweep.plan["spec"]) if sweep.plan is not None else None)
 
     def blocks(self, record: AgainRecord, sweep: ReportedSweep) -> list[Block]:
-        blocks: list[Block] = [Heading(2, "Do it again", "again")]
+        blocks: list[Block] = [Heading(2, "How to repeat it", "again")]
         if record.specification is not None:
             spec = quoted(f"{sweep.name}.yaml")
             save = (Span("Save the specification as "), Span(f"{sweep.name}.yaml", "code"), Span(", then:"))
             commands = (
-                f"explorer sweep plan {spec}    # what would run, for how long\n"
-                f"explorer sweep run {spec}     # runs what is missing"
+                f"explorer sweep plan {spec}    # lists the runs, their time and their cost\n"
+                f"explorer sweep run {spec}     # executes the missing runs"
             )
             content = yaml.safe_dump(record.specification, sort_keys=False, allow_unicode=True)
             blocks += [Paragraph(save), Code(commands), Code(content, title="Specification")]
         further = (
             "explorer open explore          # these curves, with other axes, baselines, targets and prices\n"
             f"explorer results {quoted(sweep.name)} --format csv\n"
-            "explorer methods               # what a recipe can be made of"
+            "explorer methods               # the methods that recipes are made of"
         )
-        return [*blocks, Heading(3, "What to type next"), Code(further)]
+        return [*blocks, Heading(3, "Next steps"), Code(further)]
 
 
 SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
@@ -110,13 +110,13 @@ SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
     MeasuredSection(),
     AgainSection(),
 )
-"""What the report says, in the order in which it is read."""
+"""The sections in reading order."""
 
 ORDER = (
     *("format", "explorer", "made", "sweep", "answer", "sections", "negatives", "composition", "integrity", "ledgers"),
     *("facts", "specification", "database_sha256"),
 )
-"""The keys of the JSON document in the order in which format 3 was published. Those of later sections follow."""
+"""Keys of the JSON document, in the order in which format 3 was published. Keys of later sections follow them."""
 
 
 def report_type() -> type[Any]:
@@ -125,7 +125,7 @@ def report_type() -> type[Any]:
 
 
 def read_sweep(runs: Path, sweep: str) -> ReportedSweep:
-    """Read a sweep for its report. The database has to be up to date. Raises `StoreError` if the sweep is unknown."""
+    """Read a sweep for its report from a database that is up to date. Raises `StoreError` if the sweep is unknown."""
     snapshot = read_snapshot(runs)
     return ReportedSweep(
         sections=SECTIONS,
@@ -139,7 +139,8 @@ def read_sweep(runs: Path, sweep: str) -> ReportedSweep:
 
 
 def sweep_page(sweep: ReportedSweep) -> Page:
-    """Return the document that HTML, PDF and Markdown come from."""
+    """Return the document that HTML, PDF and Markdown are made from."""
+    # A sentence may begin with a recipe's name, which keeps its case.
     names = [label for results in sweep.metrics[:1] for label in results.labels]
     return Page(
         title=f"Report of the sweep {sweep.name}",
@@ -168,7 +169,7 @@ FORMATS: dict[str, Callable[[ReportedSweep], bytes]] = {
 
 
 def write_sweep_report(runs: Path, sweep: str, output: Path, *, format: str = "html") -> None:
-    """Write the report of a sweep whole or not at all. The database has to be up to date.
+    """Write the report of a sweep atomically, from a database that is up to date.
 
     Raises `StoreError` for an unknown format or sweep.
     """

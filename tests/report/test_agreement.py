@@ -456,7 +456,7 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     ),
     "explorer.views.explorer.comparison_tables.control_words": ("html", "a control has it too", ""),
     "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
-    "explorer.report.sweep.metrics_section.said": ("markdown", "slower", "faster than the baseline"),
+    "explorer.views.explorer.comparison_tables.verdict_note": ("markdown", "slower", "faster than the baseline"),
     "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "faster than the baseline"),
 }
 """A function that says something of a verdict: the face that it belongs to, a case, and what it says without it."""

@@ -36,9 +36,7 @@ def written(run: Path, page: Path) -> str:
 
 def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> None:
     page = written(run, tmp_path / "report.html")
-    assert (
-        "holds numbers of open/mit, personal/customer, which are confidential: sharing the report shares them." in page
-    )
+    assert "shows confidential numbers of open/mit, personal/customer: sharing the report discloses them." in page
     assert "The numbers of personal, open/mit are encrypted, and with them those over several classes" in page
     assert "recomputed from the ledger: 4 of 4 segments, and equal" in page
     document = json.loads(written(run, tmp_path / "report.json"))
@@ -59,7 +57,7 @@ def test_sealed_numbers_are_written_for_their_owner_alone(run: Path, outside: Pa
 
 def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
     page = written(outside, tmp_path / "report.html")
-    assert "<h1>What moved this model was measured, and is sealed: needs a grant; denied everywhere: withheld." in page
+    assert "<h1>What moved this model was measured, but is sealed: needs a grant; denied everywhere: withheld." in page
     assert "Numbers of open/mit, personal/customer, and those over several classes at once, are sealed: needs a" in page
     assert "Class by layer" not in page  # a picture of nothing
     document = json.loads(written(outside, tmp_path / "report.json"))
@@ -69,7 +67,7 @@ def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
     outcomes = ["cannot be told", "holds", "cannot be told", "holds"]
     assert [each["outcome"] for each in document["integrity"]["conditions"]] == outcomes
     assert "Cannot be told: every gradient was routable" in page
-    assert "Not looked at: joint: sealed: needs a grant" in page
+    assert "Not checked: joint: sealed: needs a grant" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
     words = "what was denied cannot be told from this record: see Integrity"
     assert {line["deletable"]["words"] for line in document["classes"]} == {words}

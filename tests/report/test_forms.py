@@ -172,7 +172,7 @@ def test_dates_say_what_was_not_verified(content: ReportedRun) -> None:
     form = next(each for each in forms if "Annex XI" in each.name)
     shown = str(form_blocks(form, content))
     assert shown.count("not verified against the official text") == 1 + len(form.dates) + len(form.fields)
-    assert "2 August 2026: powers to enforce them" in shown
+    assert "2 August 2026: powers to enforce these obligations" in shown
     told = {each.name: str(form_blocks(each, content)) for each in forms}
     without = [name for name, page in told.items() if "Titles and sections: not verified" not in page]
     assert without == ["Not asked by any of these, and on record"]  # there is no official text of it
@@ -208,8 +208,8 @@ def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -
     found = read_run(copy, trust=None, now=NOW)
     assert answers(found)["training time"].status == "in part"
     assert said(found, "training time") == (
-        f"1.5 min for {STEPS - 10} optimiser steps, 2 s for the first ones, 3 s for evaluation, as result.json has it, "
-        "while other runs shared the machine"
+        f"1.5 min for {STEPS - 10} optimiser steps, 2 s for the first ones, 3 s for evaluation, according to "
+        "result.json, while other runs shared the machine"
     )
     run_files.write(copy / rundir.RESULT, replace(result, run_id="another"))
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"
@@ -223,7 +223,9 @@ def test_what_nobody_recorded_is_not_recorded(content: ReportedRun) -> None:
         assert answers(content)[name].status == "not recorded"
     form = content.of(FormsSection).forms[0]
     states = Counter(each.status for each in form.fields)
-    assert form.coverage == f"answered from the record: {states['answered']} of 28, {states['in part']} more in part"
+    assert (
+        form.coverage == f"answered from the record: {states['answered']} of 28, and {states['in part']} more in part"
+    )
 
 
 def test_without_its_document_an_answer_is_not_recorded_and_never_guessed(run: Path, tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
 
 def test_what_a_deletion_kept_without_training_points_to_the_run_before(tmp_path: Path) -> None:
     old = deleted_runs.write_old(tmp_path, deleted_runs.SEALED)
-    with pytest.raises(RunError, match="the report of the run before tells"):
+    with pytest.raises(RunError, match="report on the run that the deletion continued from"):
         read_run(deleted_runs.structural(old), trust=None, now=NOW)
 
 

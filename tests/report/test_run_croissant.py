@@ -87,6 +87,6 @@ def test_simulated_provenance_is_a_limitation(tmp_path: Path) -> None:
 def test_without_tags_that_are_believed_there_is_no_dataset_to_describe(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
     (copy / rundir.GOVERNANCE / "tags.json").unlink()
-    with pytest.raises(StoreError, match=r"there is no dataset to describe: cannot read .*tags\.json"):
+    with pytest.raises(StoreError, match=r"no dataset to describe: cannot read .*tags\.json"):
         write_run_report(copy, tmp_path / "c.json", format="croissant")
     assert not (tmp_path / "c.json").exists()

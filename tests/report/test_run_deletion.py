@@ -59,7 +59,7 @@ def test_decisions_about_others_rule_structure_out(tmp_path: Path) -> None:
         sign_again(run, lambda _, e: replace(e, **frozen) if isinstance(e, Decision) and NEWS in e.evidence else e)
 
     about(NEWS, MIT)
-    assert "decisions about others looked at it (entry " in said(run)[NEWS].words
+    assert "decisions about other classes looked at it (entry " in said(run)[NEWS].words
 
 
 def test_a_class_that_the_run_left_out_is_not_there_to_be_deleted(tmp_path: Path) -> None:

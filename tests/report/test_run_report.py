@@ -77,7 +77,14 @@ def test_the_page_says_first_what_trained_what_and_whether_it_holds(page: str) -
     assert re.search(r"<h1>What moved this model: open/apache \d+%, .*; denied everywhere: withheld\.</h1>", page)
     assert page.index("<h1>") < page.index("Verified") < page.index("The share of each class")
     assert "Simulated provenance" not in page
-    for section in ("Who vouched", "Policy and decisions", "Entropy profile", "Deletion", "Integrity", "do it again"):
+    for section in (
+        "Who vouched",
+        "Policy and decisions",
+        "Entropy profile",
+        "Deletion",
+        "Integrity",
+        "check and repeat it",
+    ):
         assert section in page
     assert all(str(escape(words)) in page for words in LIMITS)
 
@@ -123,7 +130,7 @@ def test_of_deletion_only_what_the_structure_allows(run: Path) -> None:
     lines = {line["path"]: line["deletable"] for line in document(run, trust=trust_of(run))["classes"]}
     assert lines["open/apache"] == {
         "level": "G3",
-        "words": "reached shared layers: exact only by training again without it, which is all of the training",
+        "words": "reached shared layers: exact only by training again without it, from the start",
     }
     assert "from a state before step 16" in lines["open/bsd"]["words"]
     assert lines["personal/customer"]["level"] == lines["withheld"]["level"] == "G2"
@@ -283,8 +290,8 @@ def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
     (copy / rundir.RUN).unlink()
     page = written(copy)
     assert "their numbers are not next to the ledger" in page and "the recipe measures none" not in page
-    assert "<h1>What moved this model was measured, and the sums are not next to the ledger; denied" in page
-    assert "The documents of this run are not believed" in page
+    assert "<h1>What moved this model was measured, but the numbers are not next to the ledger; denied" in page
+    assert "The documents of this run are not trusted" in page
     assert page.count(UNESTABLISHED.words) == 5
 
 
@@ -339,10 +346,13 @@ def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
     with Project.open(runs_of(copy), key=private(TRAINER), name=TRAINER) as project:
         erase(ledger, of_classes(ledger, ("open/mit",)), project=project)
     page = written(copy, trust=trust_of(copy))
-    assert "<h1>What moved this model was measured, and numbers of it were erased; denied everywhere: withheld." in page
+    assert (
+        "<h1>What moved this model was measured, but some of the numbers were erased; denied everywhere: withheld."
+        in page
+    )
     assert "by entry 0 of the project" in page and "what was in them cannot be told" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
-    assert "Not looked at: numbers/open/mit: erased: entry 0 of the project" in page
+    assert "Not checked: numbers/open/mit: erased: entry 0 of the project" in page
 
 
 @record

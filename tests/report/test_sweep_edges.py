@@ -44,8 +44,8 @@ def test_a_hostile_name_is_there_and_does_nothing(hostile: dict[str, bytes]) -> 
 
 def test_one_run_says_what_is_not_known(hostile: dict[str, bytes]) -> None:
     text = hostile["md"].decode()
-    assert "### What is not known" in text
-    for words in ("no price for", "there is one seed", "no search for its settings"):
+    assert "### Unknowns" in text
+    for words in ("no price for", "there is only one seed", "no search for its settings"):
         assert words in text
 
 

@@ -1,1 +1,1 @@
-"""The sections of a run's governance report, a file each; `explorer.report.run_report` puts them together."""
+"""Sections of a run's governance report, one file each; `explorer.report.run_report` puts them together."""

@@ -1,10 +1,10 @@
-"""Answers from a run's record to the questions of forms: each names what it rests on, and where the record has none, it
-names the place where one would have to be.
+"""Answers from a run's record to the questions of forms. An answer names its evidence; where the record has no answer,
+it names the place where one would have to be recorded.
 
-Nothing is inferred. A field of a signed document is quoted under the name that it has there; a question that no field
-is for is "not recorded", however easily a person who knows the dataset could guess. Compute is given as steps, batches
-and hardware: nothing here counts floating-point operations, and none are estimated. Time comes from the run's result,
-which no entry binds, and the answer says so. Nothing measures energy.
+Nothing is inferred. A field of a signed document is quoted under its own name; a question that no field answers is "not
+recorded", however easily a person who knows the dataset could guess. Compute is given as steps, batches and hardware,
+because floating-point operations are neither counted nor estimated. Training time comes from the run's result, which no
+entry binds, and the answer says so. Energy is not measured.
 
 A form (`explorer/report/forms/*.toml`) names the function that answers a question; `of` are its arguments.
 """
@@ -32,28 +32,28 @@ from explorer.runlog.run_ledger import Missing
 
 MOST = 5  # layers that an answer names; the tables of the report have all
 
-NO_TAGS = "the tags' attestation, which is not here or not believed"
-NO_TAXONOMY = "the taxonomy, which is not here or not believed"
-NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are not here or not believed"
-NO_TRUST = "the trust file that the first entry binds, which is not here"
+NO_TAGS = "the tags' attestation, which is missing or not trusted"
+NO_TAXONOMY = "the taxonomy, which is missing or not trusted"
+NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are missing or not trusted"
+NO_TRUST = "the trust file that the first entry binds, which is missing"
 NO_RECIPE = "the recipe next to the ledger (run.json), as its first entry binds it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """An answer of the record."""
+    """An answer from the record."""
 
     text: str
     references: tuple[Reference, ...]
     documents: tuple[Document, ...] = ()
-    lacks: str = ""  # what was asked too and is not recorded; empty: nothing, or what the form says
+    lacks: str = ""  # the part of the question that is not recorded; empty: none, or as the form says
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotRecorded:
     """The absence of an answer."""
 
-    where: str  # it would have to be recorded
+    where: str  # the place where it would have to be recorded
 
 
 Resolver = Callable[..., Answer | NotRecorded]
@@ -62,13 +62,20 @@ RESOLVERS: dict[str, Resolver] = {}
 
 
 def resolver(function: Resolver) -> Resolver:
-    """Let forms name this function."""
+    """Register a function under its name, which forms use."""
     RESOLVERS[function.__name__] = function
     return function
 
 
 def bound(run: ReportedRun, text: str, *documents: str, steps: bool = False, lacks: str = "") -> Answer:
-    """Return an answer from documents that the first entry binds, each of which is here, and where asked the steps."""
+    """Return an answer that rests on documents bound by the first entry, and on the steps if `steps` is True.
+
+    run        the run under report
+    text       the answer
+    documents  names of documents, all of which `has` must have confirmed
+    steps      the answer also rests on the entries of the steps
+    lacks      the part of the question that is not recorded
+    """
     references = (GENESIS, run.steps) if steps else (GENESIS,)
     return Answer(
         text=text, references=references, documents=tuple(run.documents[name] for name in documents), lacks=lacks
@@ -76,21 +83,23 @@ def bound(run: ReportedRun, text: str, *documents: str, steps: bool = False, lac
 
 
 def has(run: ReportedRun, *documents: str) -> bool:
-    """Return whether all of these documents are here and believed."""
+    """Return True if all of these documents are present and trusted."""
     return all(name in run.documents for name in documents)
 
 
 # --- the dataset, as its attestation and the taxonomy describe it ---
+#
+# A resolver checks that its documents are trusted before it reads them: an untrusted document answers nothing.
 
 
 @resolver
 def described(run: ReportedRun, *names: str) -> Answer | NotRecorded:
-    """Quote fields of the description that the tags' attestation carries; those that it leaves out are left out."""
+    """Quote these fields of the description in the tags' attestation, without those that it leaves empty."""
     asked = " or ".join(f"'{name}'" for name in names)
     where = f"{asked} in the description of the dataset that the tags' attestation carries"
     description = run.of(TaxonomySection).dataset
     if description is None:
-        return NotRecorded(where=f"{where}; no attestation of this run is believed")
+        return NotRecorded(where=f"{where}; no attestation of this run is trusted")
     quoted = [f"{name}: {_said(value)}" for name in names if (value := getattr(description, name)) is not None]
     return bound(run, "; ".join(quoted), "tags") if quoted else NotRecorded(where=where)
 
@@ -129,9 +138,9 @@ def interface(run: ReportedRun) -> Answer | NotRecorded:
 @resolver
 def size(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
-        return NotRecorded(where="counts of tokens, bytes or hours: tags and entries only count examples")
+        return NotRecorded(where="counts of tokens, bytes or hours: tags and entries count only examples")
     trained = sum(line.examples for line in run.of(SharesSection).counts)
-    text = f"{_tagged(run):,} examples tagged with a class; {trained:,} stood in batches, counted with repetition"
+    text = f"{_tagged(run):,} examples tagged with a class; {trained:,} in batches, counted with repetition"
     return bound(run, text, "tags", steps=True)
 
 
@@ -140,7 +149,7 @@ def quantity(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
         return NotRecorded(where=NO_TAGS)
     read = sum(line.examples - line.denied for line in run.of(SharesSection).counts)
-    text = f"{_tagged(run):,} examples tagged with a class; in batches {read:,} were read, counted with repetition"
+    text = f"{_tagged(run):,} examples tagged with a class; {read:,} read in batches, counted with repetition"
     return bound(run, text, "tags", steps=True)
 
 
@@ -150,7 +159,7 @@ def _tagged(run: ReportedRun) -> int:
 
 @resolver
 def source(run: ReportedRun, category: str) -> Answer | NotRecorded:
-    """List the run's classes that the taxonomy puts into a category, with how many tagged examples."""
+    """List the run's classes that the taxonomy puts into a category, with the number of tagged examples."""
     if not has(run, "taxonomy", "tags"):
         return NotRecorded(where=NO_TAGS_OR_TAXONOMY)
     denied = {line.path for line in run.classes if line.first_admitted is None}
@@ -159,7 +168,8 @@ def source(run: ReportedRun, category: str) -> Answer | NotRecorded:
         for line in run.of(TaxonomySection).taxonomy
         if line.source == Source(category) and line.records
     ]
-    before = "; what the model that the run starts from had learned from is in that run's ledger"
+    # A category without examples in this run may still have shaped the model that the run starts from.
+    before = "; the training data of the model that the run starts from is in that model's own ledger"
     parents = before if run.ledger.genesis.parents else ""
     text = ", ".join(classes) or "no tagged example of this category"
     return bound(run, f"{text}{parents}", "taxonomy", "tags")
@@ -175,7 +185,7 @@ def scope(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def labelling(run: ReportedRun) -> Answer | NotRecorded:
-    """Count provenance tags. Labels of the task are another matter."""
+    """Count provenance tags. Labels of the task are not on record."""
     tags = [line for line in run.of(VouchersSection).vouchers if line.what == "tags"]
     if not tags or not has(run, "tags"):
         return NotRecorded(where=NO_TAGS)
@@ -197,20 +207,20 @@ def errors(run: ReportedRun) -> Answer | NotRecorded:
     if not has(run, "tags"):
         return NotRecorded(where=NO_TAGS)
     doubts = "; ".join(doubt for line in run.of(VouchersSection).vouchers for doubt in line.doubts)
-    text = f"tags that are not believed: {doubts or 'none'}; slots never read: {run.quarantined:,}"
+    text = f"tags that are not trusted: {doubts or 'none'}; slots never read: {run.quarantined:,}"
     return bound(run, text, "tags", steps=True)
 
 
 @resolver
 def personal_data(run: ReportedRun) -> Answer | NotRecorded:
-    """List the classes that may hold personal data, as the taxonomy says."""
+    """List the classes that may hold personal data according to the taxonomy."""
     if not has(run, "taxonomy"):
         return NotRecorded(where=NO_TAXONOMY)
     classes = _personal(run)
     if not classes:
         return bound(run, "no class of the run may hold personal data", "taxonomy")
     text = f"may hold personal data: {', '.join(classes)}"
-    return bound(run, text, "taxonomy", lacks="for what purpose it was first collected")
+    return bound(run, text, "taxonomy", lacks="the purpose for which it was first collected")
 
 
 def _personal(run: ReportedRun) -> list[str]:
@@ -224,7 +234,7 @@ def privacy(run: ReportedRun) -> Answer | NotRecorded:
     personal = _personal(run)
     classes = [
         f"{line.path}: {'denied everywhere' if line.first_admitted is None else 'trained'}, "
-        f"deletable {line.deletable.level or 'at no exact level that is established'}"
+        f"deletable at {line.deletable.level or 'no level that is established as exact'}"
         for line in run.classes
         if line.path in personal
     ]
@@ -237,17 +247,17 @@ def privacy(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def versions(run: ReportedRun) -> Answer:
-    """Name the model by what its record binds; what the provider calls it is for the provider to say."""
+    """Name the model by what its record binds. Its name on the market is for the provider to state."""
     facts = run.of(IntegritySection).facts
     return Answer(text=f"run {run.run_id}, ledger {facts['Ledger']}, root {facts['Root']}", references=(run.whole,))
 
 
 @resolver
 def design_choices(run: ReportedRun) -> Answer | NotRecorded:
-    """Name the policy and the recipe: they are the choices that are on record."""
+    """Name the policy and the recipe, which are the choices on record."""
     policy, record, choices = run.of(PolicySection).policy, run.pinned.record, []
     if policy:
-        choices.append(f"policy {policy.name}, {len(policy.rules)} rules, by default nothing is admitted")
+        choices.append(f"policy {policy.name}, {len(policy.rules)} rules, which admit nothing by default")
     if record is not None:
         choices.append(f"{record.model} on {record.dataset} with {', '.join(record.methods) or 'no methods'}")
     if not choices:
@@ -257,10 +267,11 @@ def design_choices(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def methods(run: ReportedRun) -> Answer | NotRecorded:
-    """Say how the run was trained, as its recipe says."""
+    """Describe the training by its recipe."""
     record = run.pinned.record
     if record is None:
         return NotRecorded(where=NO_RECIPE)
+    # The identity is plain JSON, whose form older versions may differ in.
     optimizer, recipe = "", record.identity.get("recipe")
     train = recipe.get("train") if isinstance(recipe, dict) else None
     if isinstance(train, dict) and isinstance(train.get("optimizer"), dict):
@@ -272,7 +283,7 @@ def methods(run: ReportedRun) -> Answer | NotRecorded:
 @resolver
 def pretrained_parts(run: ReportedRun) -> Answer:
     parents = "; ".join(parent.words for parent in run.ledger.genesis.parents)
-    return bound(run, parents or "none: the run names no model that it starts from")
+    return bound(run, parents or "none: the run names no parent model")
 
 
 @resolver
@@ -300,15 +311,15 @@ def training_time(run: ReportedRun) -> Answer | NotRecorded:
     try:
         result = run_files.read(ResultRecord, run.ledger.run / rundir.RESULT)
     except RunError:
-        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is not there or cannot be read")
+        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is missing or cannot be read")
     if result.run_id != run.run_id:
-        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is another run's")
+        return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which belongs to another run")
     shared = ", while other runs shared the machine" if result.contended else ""
     spent = result.timings
     text = (
         f"{words.seconds(spent.training())} for {result.timed_steps:,} optimiser steps, "
         f"{words.seconds(spent.warmup)} for the first ones, {words.seconds(spent.evaluation)} for evaluation, "
-        f"as {rundir.RESULT} has it{shared}"
+        f"according to {rundir.RESULT}{shared}"
     )
     return Answer(text=text, references=(run.steps,))
 
@@ -326,7 +337,7 @@ def evaluation(run: ReportedRun) -> Answer | NotRecorded:
 def validation(run: ReportedRun) -> Answer | NotRecorded:
     metrics, observations = run.of(IntegritySection).metrics, _history(run).observations
     if metrics.reference is None:
-        return NotRecorded(where="the last entry: the ledger has none, the run is unfinished")
+        return NotRecorded(where="the last entry, which the ledger of an unfinished run does not have")
     values = "; ".join(f"{name} {value}" for name, value in metrics.values.items()) or "no metric"
     observed = [f"{line.role} in {line.reference}" for line in observations]
     seen = f"; observed by {', '.join(observed)}" if observed else ""
@@ -336,7 +347,7 @@ def validation(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def update_mass(run: ReportedRun) -> Answer | NotRecorded:
-    where = "the sum of the lengths of each class's part of the updates, which no number of a step is"
+    where = "the sum of the lengths of each class's part of the updates, which steps do not record"
     shares = ", ".join(f"{line.path} {line.share:.2%}" for line in run.classes if line.share is not None)
     if not shares:
         return NotRecorded(where=where)
@@ -345,14 +356,14 @@ def update_mass(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def update_share(run: ReportedRun) -> Answer | NotRecorded:
-    """List the part of each class in the update itself, in the layers that the run split exactly."""
+    """List the share of each class in the update itself, in the layers whose updates the run split exactly."""
     layers = {
         line.layer: [f"{cell.class_} {cell.update_share:.1%}" for cell in line.cells if cell.update_share is not None]
         for line in run.of(SharesSection).layers
     }
     split = [f"{layer}: {', '.join(classes)}" for layer, classes in layers.items() if classes]
     if not split:
-        return NotRecorded(where="the numbers of a run whose recipe has exact contributions: this one's are not split")
+        return NotRecorded(where="the numbers of a run whose recipe measures exact contributions, unlike this one's")
     more = f"; and {words.count(len(split) - MOST, 'layer')} more" if len(split) > MOST else ""
     return Answer(text=f"{'; '.join(split[:MOST])}{more}", references=(run.steps,))
 
@@ -361,7 +372,7 @@ def update_share(run: ReportedRun) -> Answer | NotRecorded:
 def denied(run: ReportedRun) -> Answer:
     counts = run.of(SharesSection).counts
     classes = ", ".join(f"{line.class_} {line.denied:,} of {line.examples:,}" for line in counts if line.denied)
-    return Answer(text=f"examples in batches that no layer admitted: {classes or 'none'}", references=(run.steps,))
+    return Answer(text=f"examples in batches, admitted by no layer: {classes or 'none'}", references=(run.steps,))
 
 
 @resolver
@@ -374,7 +385,7 @@ def quarantined(run: ReportedRun) -> Answer:
 def entropy(run: ReportedRun) -> Answer | NotRecorded:
     profiles = run.of(EntropySection).profiles
     if profiles.reference is None:
-        return NotRecorded(where="profile entries: the recipe measures none")
+        return NotRecorded(where="profile entries, which the recipe does not ask for")
     measured = [line for line in profiles.layers if line.last.chi is not None and line.last.chi_null is not None]
     if not measured:
         return NotRecorded(where=f"their blobs, which are {Missing.SEALED}" if run.confidential else "their blobs")
@@ -384,15 +395,16 @@ def entropy(run: ReportedRun) -> Answer | NotRecorded:
         f"{line.first.entropy:.3g} to {line.last.entropy:.3g} nats, not centred"
         for line in measured[-MOST:]
     ]
+    # The layers nearest to the output are named; the report's table has all of them.
     more = f"the last {MOST} of {len(measured)} layers: " if len(measured) > MOST else ""
     return Answer(text=f"{more}{'; '.join(layers)}", references=(profiles.reference,))
 
 
 @resolver
 def explained(run: ReportedRun) -> Answer | NotRecorded:
-    """Say what is on record about how the model came to be; what it does with an input is not."""
+    """Describe how the model came to be. How it treats an input is not on record."""
     if all(line.share is None for line in run.classes):
-        return NotRecorded(where="numbers of the steps: they were not measured, are sealed, or are not here")
+        return NotRecorded(where="numbers of the steps, which were not measured, are sealed, or are missing")
     profiles = run.of(EntropySection).profiles
     depth = f"; entropy profiles of {len(profiles.layers)} layers" if profiles.layers else ""
     cited = [profiles.reference] if profiles.reference and profiles.layers else []
@@ -413,13 +425,13 @@ def logs(run: ReportedRun) -> Answer:
     """Describe the signed ledger; entries hold no time, cosignatures do."""
     cosigned, ledger = run.opened.badge.cosigned_by, run.of(IntegritySection).facts["Ledger"]
     text = f"{ledger}; {integrity_words(run).title.lower()}; cosigned: {', '.join(cosigned) or 'no'}"
-    lacks = "" if cosigned else "a date: entries hold none, and no cosignature gives the ledger a time"
+    lacks = "" if cosigned else "a date: entries hold none, and no trusted cosignature dates the ledger"
     return Answer(text=text, references=(run.whole,), lacks=lacks)
 
 
 @resolver
 def security(run: ReportedRun) -> Answer:
-    text = "an append-only Merkle log under signed checkpoints; blobs and documents by digest"
+    text = "an append-only Merkle log with signed checkpoints, which bind blobs and documents by digest"
     return Answer(text=f"{text}; {run.confidential}" if run.confidential else text, references=(run.whole,))
 
 
@@ -427,7 +439,7 @@ def security(run: ReportedRun) -> Answer:
 def record_keeping(run: ReportedRun) -> Answer:
     decisions = len(run.of(PolicySection).decisions)
     steps = f"{len(run.opened.recorded):,} steps, {decisions} decisions"
-    text = f"{steps} and the states between them, written as the run went on"
+    text = f"{steps} and the states between them, written during the run"
     return Answer(text=text, references=(run.whole,))
 
 
@@ -441,12 +453,13 @@ def accountability(run: ReportedRun) -> Answer:
 def known_limits(run: ReportedRun) -> Answer:
     conditions = run.conformance.conditions
     limits = [note for condition in conditions for note in condition.notes]
-    limits += [f"{each.name} cannot be told: {finding.message}" for each in conditions for finding in each.untold]
-    limits += [f"{each.name}: {finding.message}" for each in conditions for finding in each.contradictions]
-    text = "; ".join(limits) or "nothing that was looked at stayed unread"
-    return Answer(
-        text=f"{text}; and what no record of this kind shows, at the end of the report", references=(run.whole,)
-    )
+    for condition in conditions:
+        limits += [f"{condition.name} cannot be told: {finding.message}" for finding in condition.untold]
+    for condition in conditions:
+        limits += [f"{condition.name}: {finding.message}" for finding in condition.contradictions]
+    text = "; ".join(limits) or "everything that was checked could be read"
+    general = "the end of the report lists what no record of this kind shows"
+    return Answer(text=f"{text}; {general}", references=(run.whole,))
 
 
 @resolver
@@ -488,10 +501,10 @@ def key_rotations(run: ReportedRun) -> Answer | NotRecorded:
 
 @resolver
 def oversight(run: ReportedRun) -> Answer | NotRecorded:
-    """Say what people signed before the run could act on it, and what the run decided by itself."""
+    """Name the people who signed the policy before the run began, and count the run's own decisions."""
     record = run.of(PolicySection)
     if not record.policy:
-        return NotRecorded(where="a policy that people have signed: the run had none, or it is not believed")
+        return NotRecorded(where="a policy that people have signed: the run had none, or it is not trusted")
     signed = next((line.signed_by for line in run.of(VouchersSection).vouchers if line.what == "policy"), ())
     decisions = f"{len(record.decisions)} decisions on record"
     answer = bound(run, f"policy {record.policy.name}, signed by {'; '.join(signed)}; {decisions}", "policy")
@@ -502,7 +515,7 @@ def oversight(run: ReportedRun) -> Answer | NotRecorded:
 def policy_versions(run: ReportedRun) -> Answer | NotRecorded:
     policy = run.of(PolicySection).policy
     if not policy or not has(run, "policy"):
-        return NotRecorded(where="a policy: the run had none, or it is not believed")
+        return NotRecorded(where="a policy: the run had none, or it is not trusted")
     return bound(run, f"{policy.name}, throughout: a run has one policy from its first entry on", "policy")
 
 
@@ -536,16 +549,16 @@ def _unique(*references: Reference) -> tuple[Reference, ...]:
 def replay_coverage(run: ReportedRun) -> Answer | NotRecorded:
     replay = run.of(ReplaySection).replay
     if run.states is None:
-        return NotRecorded(where="state entries: there is none yet")
+        return NotRecorded(where="state entries, of which there is none yet")
     starts = ", ".join(f"{step:,}" for step in replay.starts) or "none"
     text = (
-        f"steps {replay.begins:,} to {replay.begins + replay.covered:,} are closed by {replay.states} recorded states; "
+        f"{replay.states} recorded states cover steps {replay.begins:,} to {replay.begins + replay.covered:,}; "
         f"a replay can begin after steps: {starts}"
     )
     return Answer(text=text, references=(run.states,))
 
 
-# --- after the run: deletions, one after the other, and observations ---
+# --- after the run: deletions, one by one, and observations ---
 
 
 def _history(run: ReportedRun) -> History:
@@ -553,15 +566,16 @@ def _history(run: ReportedRun) -> History:
 
 
 def _of_deletions(run: ReportedRun, say: Callable[[DeletionLine], str | None]) -> Answer | NotRecorded:
-    """Put together what `say` says of each deletion; None: nothing."""
+    """Join the answers of `say` about all deletions. It returns None where a deletion has no answer."""
     history = _history(run)
+    # Three different absences: the ledger is unknown, it has no deletion, or no certificate answers the question.
     if not history.deletions:
-        none = f"{history.unknown}: what was deleted is not known here" if history.unknown else ""
-        return NotRecorded(where=none or "the project's ledger: it has none of this run")
+        none = f"{history.unknown}; without it, deletions are unknown" if history.unknown else ""
+        return NotRecorded(where=none or "the project's ledger, which has no deletion from this run")
     said = [(line, text) for line in history.deletions if (text := say(line)) is not None]
     if not said:
         named = any(line.certificate for line in history.deletions)
-        why = "which does not name it" if named else "which is not here or not believed"
+        why = "which does not name it" if named else "which is missing or not trusted"
         return NotRecorded(where=f"the certificate of a deletion, {why}")
     return Answer(
         text="; ".join(f"{line.target}: {text}" for line, text in said),
@@ -584,7 +598,7 @@ DELETION: dict[str, Callable[[DeletionLine], str | None]] = {
     "evidence": lambda line: line.digest and f"certificate sha256:{line.digest}",
     "date": lambda line: line.certificate and f"certified {line.certificate.issued}, by the signer's own word",
 }
-"""What can be asked of a deletion, and the words for one; None: it has no answer."""
+"""Questions about a deletion, and the functions that answer them for one; None: it has no answer."""
 
 
 @resolver
@@ -607,7 +621,7 @@ def to_destroy(run: ReportedRun, *kinds: str) -> Answer | NotRecorded:
 
 @resolver
 def not_reached(run: ReportedRun, *phrases: str) -> Answer | NotRecorded:
-    """Quote what the signers say that a deletion did not reach, where it has one of these phrases."""
+    """Quote the signers on what a deletion did not reach, where a statement has one of these phrases."""
 
     def say(line: DeletionLine) -> str | None:
         listed = line.certificate.not_reached if line.certificate else ()

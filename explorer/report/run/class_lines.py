@@ -1,4 +1,4 @@
-"""What each class did in a run: how much of each band of the depth it moved, and what deleting it could come to."""
+"""Classes of a run, one line each: the class's share in every band of the depth, and how far it can be deleted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from explorer.views.ledger.open_run import Steps
 BANDS = ("input quarter", "second quarter", "third quarter", "output quarter")
 SEALED = "sealed regions"
 
-PARTS = 4  # of the training
+PARTS = 4  # of the training: enough to show a trend, few enough for a page
 
 Sums = dict[tuple[int, str, str], float]
 """Numerators of shares, by part of the training, class and band."""
@@ -30,13 +30,13 @@ Sums = dict[tuple[int, str, str], float]
 class Deletability:
     """What deleting a class could come to."""
 
-    level: Literal["G2", "G3"] | None  # None: no exact way is established, or there is nothing to delete
+    level: Literal["G2", "G3"] | None  # None: no exact level is established, or there is nothing to delete
     words: str
 
 
-UNESTABLISHED = Deletability(level=None, words="what was denied is not established by this record: see Integrity")
+UNESTABLISHED = Deletability(level=None, words="this record does not establish what was denied: see Integrity")
 UNTOLD = Deletability(level=None, words="what was denied cannot be told from this record: see Integrity")
-LEFT_OUT = Deletability(level=None, words="left out of this run: its slots were empty, and nothing is to be removed")
+LEFT_OUT = Deletability(level=None, words="left out of this run: its slots were empty, so there is nothing to remove")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,7 @@ class ClassLine:
 
     path: str
     examples: int  # in the batches, with repetition, read or not
-    tagged: int | None  # records of the tag table; None: the tags could not be read
+    tagged: int | None  # records of the tag table; None: the tags are not trusted
     share: float | None  # of the summed gradient over all layers; None: nothing was recorded
     bands: dict[str, float | None]  # the same by band
     over_time: tuple[float | None, ...]  # the same over all layers, by part of the training (see `parts`)
@@ -63,7 +63,16 @@ def class_lines(
     tagged: dict[str, int] | None,
     deletable: Mapping[str, Deletability],
 ) -> tuple[ClassLine, ...]:
-    """Describe each class of the run. Raises `StoreError` for a spool that is damaged or not this run's."""
+    """Return a line for every class of the run.
+
+    run        the run's ledger
+    recorded   its steps
+    routing    the weights of its policy; None: it had no policy, or an untrusted one
+    tagged     tagged records by class; None: the tags are not trusted
+    deletable  how far a class can be deleted, by class
+
+    Raises `StoreError` for a spool that is damaged or another run's.
+    """
     bands = band_of_layers(run, routing)
     shares = _sums(run, bands)
     stretches = range(len(parts(run.steps)))
@@ -72,7 +81,7 @@ def class_lines(
     lines = []
     for index, path in enumerate(run.genesis.classes):
         admitted = recorded.first_admitted(index, everywhere)
-        # A line rests on the steps from the first one on that the class might train in, and on the last state.
+        # A line rests on the steps from the first that admits the class, or all if none does, and on the last state.
         entries = [int(recorded.entries[admitted or 0]), int(recorded.entries[-1])]
         lines.append(
             ClassLine(
@@ -92,7 +101,7 @@ def class_lines(
 
 
 def parts(steps: int) -> tuple[range, ...]:
-    """Divide the training into at most four parts that are equally long."""
+    """Divide the training into at most four parts of equal length."""
     count = min(PARTS, steps)
     edges = [-(-part * steps // count) for part in range(count)] + [steps]
     return tuple(map(range, edges[:-1], edges[1:]))
@@ -102,6 +111,7 @@ def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
     """Return the band of each layer, in the order of the genesis: a quarter of the depth, or the sealed regions."""
     names = run.genesis.layers
     regions = () if routing is None else routing.policy.sealed
+    # An adapter has no depth of its own: it lies in a sealed region, which is shown apart.
     depths = {layer.name: layer.depth for layer in depths_of([name for name in names if ADAPTER not in name])}
     bands = {}
     for name in names:
@@ -111,7 +121,7 @@ def band_of_layers(run: RunLedger, routing: Routing | None) -> dict[str, str]:
 
 
 def _sums(run: RunLedger, bands: dict[str, str]) -> Sums:
-    """Add up the numerators; those of all classes add up to the denominator of a share."""
+    """Sum the numerators by part, class and band. The numerators of all classes sum to the denominator of a share."""
     numerators: Sums = {}
     columns = sums(run, range(run.begins, run.steps), bins=len(parts(run.steps))).columns
     for part, class_, layer in np.argwhere(columns[..., 0]).tolist():
@@ -125,19 +135,19 @@ def _share(shares: Sums, path: str, *, part: int | None = None, band: str | None
     wanted = {key: value for key, value in shares.items() if part in (None, key[0]) and band in (None, key[2])}
     mine = [value for (_, class_, _), value in wanted.items() if class_ == path]
     whole = sum(wanted.values())
+    # Gradients that overflowed, or vanished for all classes, have no shares: a 0% would be a claim.
     if not mine or not np.isfinite(whole) or whole == 0:
         return None
     return float(sum(mine) / whole)
 
 
 def deletability(run: RunLedger, *, denied: Outcome) -> dict[str, Deletability]:
-    """Say by class what deleting it could come to: the level is that of `explorer delete plan`, from the same reach.
+    """Return by class how far it can be deleted. The level is that of `explorer delete plan`, from the same analysis.
 
-    `denied` says whether the record of who was denied what holds. Obstacles on one machine and not on another
-    (a state that is gone, salts, a key) are not on the record: the plan names them.
-
-    Raises as `explorer.runlog.forecast` does.
+    `denied` is the outcome of the checks on what was denied. Obstacles of one machine (a state that is gone, salts, a
+    key) are not on record: the plan names them. Raises as `explorer.runlog.forecast` does.
     """
+    # A denial that is not established could hide what the class did, so no level is claimed.
     if denied is not Outcome.HOLDS:
         return dict.fromkeys(run.genesis.classes, UNTOLD if denied is Outcome.UNTOLD else UNESTABLISHED)
     presence = Presence(run)
@@ -155,14 +165,14 @@ def _deletability(presence: Presence, path: str) -> Deletability:
 
 def _deletion_words(reached: Reach) -> str:
     if reached.first is None:
-        return "denied everywhere: nothing that is kept has learned from it, and nothing is to be removed"
+        return "denied everywhere: nothing in the model has learned from it, so there is nothing to remove"
     if reached.structural:
-        return "only in its sealed region: dropping that region leaves what a run without it would have"
+        return "only in its sealed region: without that region, the model is that of a run without the class"
     reasons = ["reached shared layers"] if reached.shared else []
     reasons += [f"shares region {name} with {', '.join(others)}" for name, others in reached.regions.items() if others]
     if reached.channels:
-        reasons.append(f"decisions about others looked at it (entry {reached.channels[0].entry})")
+        reasons.append(f"decisions about other classes looked at it (entry {reached.channels[0].entry})")
     if reached.probed:
-        reasons.append("a method may have decided by it")
-    again = f"from a state before step {reached.first:,}" if reached.first else "which is all of the training"
+        reasons.append("a method may have based a decision on it")
+    again = f"from a state before step {reached.first:,}" if reached.first else "from the start"
     return f"{'; '.join(reasons)}: exact only by training again without it, {again}"

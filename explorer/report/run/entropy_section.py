@@ -1,5 +1,5 @@
-"""The section on entropy profiles: classes told apart, chi and entropy of each layer, the first and the last time that
-it was measured."""
+"""The section on entropy profiles: how far classes can be told apart, chi and entropy of every layer, at its first and
+its last measurement."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from explorer.store.spool_reader import ALL
 from explorer.views.ledger import depth
 
 TOLD_WORDS = (
-    "Told apart: balanced accuracy of a linear probe on probes that it was not fitted to, with a 95% interval; chance "
-    "is what guessing gives. "
+    "Told apart: balanced accuracy of a linear probe on held-out probes, with a 95% interval; chance is the accuracy "
+    "of guessing. "
 )
 PICTURES = {
-    "told_apart": "How far a linear probe tells the classes apart in the outputs",
+    "told_apart": "How well a linear probe tells the classes apart in the outputs",
     "chi": "How far the directions that the classes use differ in the outputs",
     "entropy": "The entropy of the outputs",
 }
@@ -34,11 +34,11 @@ class Measured:
     step: int
     examples: int  # probes
     entropy: float  # nats, of the outputs as they are
-    entropy_centred: float | None  # of the outputs less their mean; None: a record of earlier versions
-    told: Told | None  # how far a linear probe tells the classes apart; None: likewise
-    told_p_value: float | None  # of that under permuted labels
+    entropy_centred: float | None  # of the outputs minus their mean; None: a record of earlier versions
+    told: Told | None  # how well a linear probe tells the classes apart; None: a record of earlier versions
+    told_p_value: float | None  # of `told` under permuted labels
     chi: float | None
-    chi_null: float | None  # what chance alone gives
+    chi_null: float | None  # the mean under permuted labels
     p_value: float | None  # of chi under permuted labels
 
 
@@ -48,7 +48,7 @@ class DepthLine:
 
     layer: str
     first: Measured
-    last: Measured  # the same where it was measured once
+    last: Measured  # equal to `first` if it was measured once
 
 
 @record
@@ -86,15 +86,15 @@ class EntropySection(Section[ReportedRun, EntropyRecord]):
             blocks.append(Paragraph(depth.CAPTION, "note"))
         elif profiles.reference:
             sealed = "sealed, or " if run.confidential else ""
-            words = f"Profiles were measured and are on record; their numbers are {sealed}not next to the ledger."
+            words = f"Profiles are on record, but their numbers are {sealed}not next to the ledger."
             blocks.append(Paragraph(words))
         else:
-            blocks.append(Paragraph("No entropy profile is on record: the recipe measures none."))
+            blocks.append(Paragraph("No entropy profile is on record, because the recipe measures none."))
         return [*blocks, _table(profiles.layers)] if profiles.layers else blocks
 
 
 def depth_lines(profiles: Iterable[DepthProfile]) -> tuple[DepthLine, ...]:
-    """List the layers that were measured over all classes, from input to output; none where that is sealed."""
+    """Return the layers that were measured over all classes, from input to output; none if those numbers are sealed."""
     layers: dict[str, list[Measured]] = {}
     for profile in profiles:
         if profile.class_ == ALL:
@@ -115,13 +115,13 @@ def _picture(rows: tuple[DepthProfile, ...], measure: str) -> Picture:
     return Picture(
         name=measure.replace("_", "-"),
         draw=lambda width: depth.depth_profile(rows, measure=measure, width=inner(width, margin=100)),
-        description=f"{PICTURES[measure]} of each layer, the first and the last time that it was measured.",
+        description=f"{PICTURES[measure]} of every layer, at its first and its last measurement.",
     )
 
 
 def _table(lines: tuple[DepthLine, ...]) -> Table:
-    """Show the first and the last time, over all classes."""
-    # Records of earlier versions have neither: then the columns are those of earlier versions too.
+    """Show the first and the last measurement, over all classes."""
+    # Records of earlier versions lack both measures: their reports keep the columns of those versions.
     centred = all(line.first.entropy_centred is not None for line in lines)
     told = any(line.last.told is not None for line in lines)
     columns = (
@@ -152,11 +152,11 @@ def _table(lines: tuple[DepthLine, ...]) -> Table:
     first, last = lines[0].first, lines[0].last
     caption = (
         f"Over all classes, {amounts.count(last.examples, 'probe')}: first after {first.step:,} steps, last after "
-        f"{last.step:,}. {TOLD_WORDS if told else ''}Chi compares the directions that the classes use, in nats; 0 says "
-        "that they are shared, not that the classes cannot be told apart. By chance: the mean over permuted labels; p: "
-        "how often these come to as much. Entropy, in nats, is that of the outputs "
-        f"{'less their mean' if centred else 'as they are, not centred'}. That classes can be told apart is no proof "
-        "that training on them is why."
+        f"{last.step:,}. {TOLD_WORDS if told else ''}Chi compares the directions that the classes use, in nats; 0 "
+        "means that they share them, not that they cannot be told apart. By chance: the mean over permuted labels; p: "
+        "the fraction of permutations that reach the measured value. Entropy, in nats, is that of the outputs "
+        f"{'minus their mean' if centred else 'as they are, not centred'}. That classes can be told apart does not "
+        "prove that training on them is the cause."
     )
     return Table(columns, rows, caption=caption)
 
@@ -166,7 +166,7 @@ def _told(measured: Measured) -> str:
 
 
 def _chance(value: float | None) -> str:
-    """Format a p-value; one that is not zero does not look like it, and one that is looks like the others below."""
+    """Format a p-value, which is never shown as zero: permutations only bound it from above."""
     return "below 0.001" if value is not None and value < 0.001 else _number(value)
 
 

@@ -1,17 +1,17 @@
-"""The section on forms: what regulators and standards ask, field by field, and what the run's record answers.
+"""The section on forms: the questions of regulators and standards, field by field, with answers from the run's record.
 
-The forms are data, one file each (`explorer/report/forms/*.toml`), in the order of their names:
+Forms are data, one file each (`explorer/report/forms/*.toml`), in the order of their names:
 
-    name, says, verified    the form, what it is for, whether its title and sections were verified against the official
-                            text; without `verified` there is no such text
-    [[dates]]               days from which something of it holds
-    [places]                names of places where an answer would have to be recorded
+    name, says, verified    the form, its purpose, and whether its title and sections were verified against the official
+                            text; without `verified`, there is no such text
+    [[dates]]               days from which parts of it apply
+    [places]                places where an answer would have to be recorded, by name
     [[fields]]              questions: `name`, `reference`, `asks`, `verified` (the reference), and either
-                            `answer`, a function of `explorer.report.run.answers`, with its arguments `of`, and `lacks`,
-                            what of the question is not recorded; or `nowhere`, one of the places
+                            `answer`, a function of `explorer.report.run.answers`, with its arguments `of` and `lacks`,
+                            the part of the question that is not recorded; or `nowhere`, one of the places
 
-A mapping helps people who fill in such a form to find what is on record; it is no legal advice, and claims no
-conformity with anything. Each date, title and reference says whether it was verified against the official text.
+The mapping helps people who fill in such a form to find what is on record. It is no legal advice, and claims no
+conformity. Every date, title and reference says whether it was verified against the official text.
 """
 
 import inspect
@@ -37,10 +37,10 @@ from explorer.schema import from_json, record
 DIRECTORY = Path(__file__).parents[1] / "forms"
 NOT_RECORDED = "not recorded"
 DISCLAIMER = (
-    "This mapping helps people who fill in these forms to find what is on record. The questions are in our own words; "
-    "the forms' own text decides. It is no legal advice, and no claim that anything conforms to a law or a standard."
+    "This mapping helps people who fill in these forms to find what is on record. The questions are paraphrased; the "
+    "text of the form decides. This is no legal advice, and no claim of conformity with a law or a standard."
 )
-COLUMNS = (Column("Asked"), Column("Where"), Column("Answer"), Column("From"))
+COLUMNS = (Column("Question"), Column("Reference"), Column("Answer"), Column("Evidence"))
 
 ARGUMENTS: dict[str, Collection[str]] = {
     "described": Description.__dataclass_fields__,
@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, Collection[str]] = {
     "source": [category.value for category in Source],
     "to_destroy": get_args(What),
 }
-"""Arguments that functions of `explorer.report.run.answers` take, where not just any."""
+"""Allowed arguments of functions in `explorer.report.run.answers`, for those that do not take just any."""
 
 
 @record
@@ -61,8 +61,8 @@ class FormField:
     asks: str
     status: Literal["answered", "in part", "not recorded"]
     answer: str | None
-    lacks: str | None  # what of the question is not recorded
-    would_stand_in: str | None  # of what is not recorded: where it would have to be
+    lacks: str | None  # the part of the question that is not recorded
+    would_stand_in: str | None  # where an answer that is not recorded would have to be
     references: tuple[Reference, ...]
     documents: tuple[Document, ...]
 
@@ -94,16 +94,16 @@ class Form:
 
 @record
 class Question:
-    """A question as a form's file has it."""
+    """A question in a form's file."""
 
     name: str  # ours, unique in its form
-    reference: str  # where the form asks it: "Annex IV(2)(d)"
-    asks: str  # in our own words
+    reference: str  # the place in the form: "Annex IV(2)(d)"
+    asks: str  # paraphrased
     verified: bool = False  # the reference, against the official text
     answer: str | None = None  # a function of `explorer.report.run.answers`
     of: tuple[str, ...] = ()  # its arguments
-    lacks: str = ""  # what of the question is not recorded, where something is
-    nowhere: str | None = None  # one of the form's places: no record has an answer
+    lacks: str = ""  # the part of the question that is not recorded, where the rest is
+    nowhere: str | None = None  # one of the form's places, where no record has an answer
 
 
 @record
@@ -111,19 +111,20 @@ class Framework:
     """A form's file."""
 
     name: str
-    says: str  # what it is for
+    says: str  # its purpose
     verified: bool | None = None  # its title and sections, against the official text; None: there is no such text
     dates: tuple[FormDate, ...] = ()
     places: dict[str, str] = field(default_factory=dict)
     fields: tuple[Question, ...]
 
     def answer(self, question: Question, run: ReportedRun) -> FormField:
-        """Answer a question from the record and nothing else."""
+        """Answer a question from the record only."""
         if question.nowhere is None:
             answer = RESOLVERS[question.answer or ""](run, *question.of)
         else:
             answer = NotRecorded(where=self.places[question.nowhere])
         given = answer if isinstance(answer, Answer) else None
+        # The resolver knows better than the form what this run lacks.
         lacks = (given.lacks or question.lacks or None) if given else None
         return FormField(
             name=question.name,
@@ -140,12 +141,13 @@ class Framework:
 
 
 def read_forms(directory: Path) -> tuple[Framework, ...]:
-    """Read all forms, in the order of their files' names. Raises `ExplorerError` that names the file and the fault."""
+    """Read all forms, in the order of their file names. Raises `ExplorerError`, which names the file and the fault."""
     return tuple(map(read_form, sorted(directory.glob("*.toml"))))
 
 
 def read_form(path: Path) -> Framework:
-    """Read a form. Raises `ExplorerError` that names the file, the question and the fault."""
+    """Read a form. Raises `ExplorerError`, which names the file, the question and the fault."""
+    # The form of the file first, then every question: a fault must not wait until a report is made.
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as damaged:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
@@ -165,6 +167,7 @@ def read_form(path: Path) -> Framework:
         answer = question.answer or ""
         if answer not in RESOLVERS:
             raise ExplorerError(f"{where}: {unknown('answer', answer, RESOLVERS)}")
+        # Arguments that the function cannot take would otherwise raise in the middle of a report.
         try:
             inspect.signature(RESOLVERS[answer]).bind(None, *question.of)
         except TypeError as unfit:
@@ -199,11 +202,12 @@ class FormsSection(Section[ReportedRun, FormsRecord]):
             Heading(2, "What regulators ask, and what is on record", "forms"),
             Paragraph(record.disclaimer),
         ]
+        # Reasons to distrust the answers come before the answers.
         if run.simulated:
             words = "Provenance is simulated: answers about sources are about made-up classes."
             blocks.append(Paragraph(words, "warning"))
         if integrity_words(run).verdict == "broken":
-            blocks.append(Paragraph("The ledger is broken: nothing in these tables is to be relied on.", "bad"))
+            blocks.append(Paragraph("The ledger is broken: do not rely on anything in these tables.", "bad"))
         judged = run.of(HistorySection).history.judged
         if judged and judged.startswith(UNVERIFIED):
             rests = "answers that rest on its entries are not verified"
@@ -217,7 +221,7 @@ def fill_in(form: Framework, run: ReportedRun) -> Form:
     """Answer every question of a form."""
     answers = tuple(form.answer(question, run) for question in form.fields)
     statuses = [answer.status for answer in answers]
-    partly = f", {statuses.count('in part')} more in part" if "in part" in statuses else ""
+    partly = f", and {statuses.count('in part')} more in part" if "in part" in statuses else ""
     coverage = f"answered from the record: {statuses.count('answered')} of {len(statuses)}{partly}"
     return Form(
         name=form.name, says=form.says, verified=form.verified, dates=form.dates, coverage=coverage, fields=answers
@@ -225,7 +229,7 @@ def fill_in(form: Framework, run: ReportedRun) -> Form:
 
 
 def form_blocks(form: Form, run: ReportedRun) -> list[Block]:
-    """Show a form as a table, under what was verified of it."""
+    """Return the blocks of a form: what was verified about it, then its questions as a table."""
     blocks: list[Block] = [
         Heading(3, form.name),
         Paragraph(f"{form.says} {form.coverage[:1].upper()}{form.coverage[1:]}."),
@@ -239,7 +243,7 @@ def form_blocks(form: Form, run: ReportedRun) -> list[Block]:
 
 
 def verified_words(verified: bool) -> str:
-    """Say whether a date, a title or a reference was verified."""
+    """Return words for whether a date, a title or a reference was verified."""
     return "verified against the official text" if verified else "not verified against the official text"
 
 
@@ -247,7 +251,7 @@ def _row(question: FormField, run: ReportedRun) -> Row:
     where = with_note(question.reference, "" if question.verified else verified_words(False))
     asked = with_note(question.asks, question.name)
     if question.answer is None:
-        place = f"It would be found in: {question.would_stand_in}"
+        place = f"It would be in: {question.would_stand_in}"
         said: Text = (Span(NOT_RECORDED, "strong"), Span(place, "small"))
         return Row((asked, where, said, ""), quiet=True)
     lacks = f"{NOT_RECORDED}: {question.lacks}" if question.lacks else ""

@@ -1,5 +1,5 @@
-"""The frame of a run's report: at its head what has to be known before anything else is read, at its end what a record
-of this kind does not show, and the entries that the figures rest on."""
+"""The frame of a run's report: at its head the verdict and its warnings, at its end the limits of any such record and
+the entries that the figures rest on."""
 
 from typing import Literal
 
@@ -19,20 +19,21 @@ from explorer.views.ledger.open_run import SIGNS, Verdict
 FORMAT = 2
 MOST = 5  # classes that the sentence names
 SIMULATED = (
-    "Simulated provenance: this data has no real sources; the classes were cut for demonstration. Every figure below "
-    "is about these made-up classes."
+    "Simulated provenance: this data has no real sources; the classes were made up for demonstration. Every figure "
+    "below is about these made-up classes."
 )
 LIMITS = (
-    "The record says what this pipeline did with the tags it was given. Whether a tag is true, its authority vouches "
-    "for; whether the record is true, a replay shows.",
-    "A denied class has no direct part in a layer. Through layers that admit it, it reaches every later forward pass: "
-    "only a class that is sealed or denied everywhere leaves the rest untouched.",
-    "A share is a class's part in the summed gradient over these steps. It is neither what the class taught nor what "
-    "the model would be without it.",
-    "That classes can be told apart in a layer does not show that training on them is why.",
-    "Tokeniser, normalisation constants, chosen hyper-parameters and the order of work before the run are not on this "
-    "record.",
-    "A ledger that was rolled back to an earlier checkpoint looks like this too: only who holds a later one can tell.",
+    "The record says what this pipeline did with the tags it was given. The authority of a tag vouches for its truth; "
+    "a replay shows whether the record is true.",
+    "A class that is denied in a layer does not train that layer directly. Through layers that admit it, it affects "
+    "every later forward pass: only a class that is sealed or denied everywhere leaves the other layers untouched.",
+    "A share is a class's part of the summed gradient over these steps. It measures neither what the class taught nor "
+    "what the model would be without it.",
+    "That classes can be told apart in a layer does not prove that training on them is the cause.",
+    "This record does not cover the tokeniser, normalisation constants, the choice of hyper-parameters, or work that "
+    "was done before the run.",
+    "A ledger that was rolled back to an earlier checkpoint looks the same. Only someone who holds a later checkpoint "
+    "can detect it.",
 )
 TONES: dict[Verdict, Tone] = {"verified": "good", "unchecked": "warning", "broken": "bad"}
 
@@ -47,7 +48,7 @@ class HeadRecord:
     run: str
     simulated_provenance: bool
     answer: str  # what trained what, in one sentence
-    confidential: str | None  # what the reader of a run with confidential classes has to know
+    confidential: str | None  # a warning about confidential classes; None: the run has none
 
 
 class HeadSection(Section[ReportedRun, HeadRecord]):
@@ -84,14 +85,21 @@ class HeadSection(Section[ReportedRun, HeadRecord]):
 
 
 def sentence_of(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool, erased: bool = False) -> str:
-    """Say who moved the layers most, and who was kept out."""
+    """Return the headline: the classes that moved the layers most, and those that were denied everywhere.
+
+    lines     the classes
+    measured  numbers of the steps are on record
+    closed    those numbers are sealed, and the reader has no key to them
+    erased    some of those numbers were erased
+    """
     moved = sorted((line for line in lines if line.share is not None), key=lambda line: -(line.share or 0))
     kept = [line.path for line in lines if line.first_admitted is None]
+    # Numbers that exist and cannot be shown are never reported as unmeasured.
     words = "What moved this model was not measured"
     if measured:
-        gone = "numbers of it were erased" if erased else "the sums are not next to the ledger"
+        gone = "some of the numbers were erased" if erased else "the numbers are not next to the ledger"
         where = f"is {Missing.SEALED}" if closed else gone
-        words = f"What moved this model was measured, and {where}"
+        words = f"What moved this model was measured, but {where}"
     if moved:
         named = [f"{line.path} {_rounded(line.share or 0)}" for line in moved[:MOST]]
         named += [f"{len(moved) - MOST} more"] if len(moved) > MOST else []
@@ -100,7 +108,7 @@ def sentence_of(lines: tuple[ClassLine, ...], *, measured: bool, closed: bool, e
 
 
 def _rounded(share: float) -> str:
-    """Format a share for a headline: one that is not zero is never called zero."""
+    """Format a share for a headline, where a small share must not read as none."""
     return "under 1%" if 0 < abs(share) < 0.01 else f"{share:.0%}"
 
 
@@ -142,7 +150,7 @@ class EntriesSection(Section[ReportedRun, EntriesRecord]):
     def blocks(self, record: EntriesRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Entries that the figures rest on", "entries")]
         if record.entries_not_listed:
-            more = f"{record.entries_not_listed:,} more lie within the stretches that are named; "
+            more = f"{record.entries_not_listed:,} more entries lie within the ranges above; "
             blocks.append(Paragraph((Span(more), Span("explorer ledger show", "code"), Span(" prints them."))))
         columns = (Column("Entry"), Column("Kind"), Column("Step", number=True), Column("Leaf hash"))
         rows = [

@@ -1,8 +1,8 @@
-"""The section on deletion: what the structure allows, and what happened to the run after its ledger was closed.
+"""The section on deletion: how far classes can be deleted, and what happened to the run after its ledger was closed.
 
-Deletions, observations, grants and reads are in the project's ledger next to the run; certificates of its deletions lie
-in the run, in the runs that deletions made of it, or in a pack. A reader who has a run and not its project knows only
-of the certificates that came along; everything else is reported as unknown.
+Deletions, observations, grants and reads are in the project's ledger next to the run. Certificates of deletions lie in
+the run, in the runs that deletions made of it, or in a pack. A reader who has a run without its project knows only the
+certificates that came with it; everything else is reported as unknown.
 """
 
 from collections import Counter
@@ -31,8 +31,8 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import SWEEP
 from explorer.schema import record
 
-KEPT_COPIES = "deletions"  # where a pack has certificates, by run
-MAX_CERTIFICATES = 1_000
+KEPT_COPIES = "deletions"  # the folder of a pack that holds certificates, by run
+MAX_CERTIFICATES = 1_000  # a bound on signatures to verify: anybody can put files into a pack
 UNVERIFIED = "not verified"
 
 
@@ -40,7 +40,7 @@ UNVERIFIED = "not verified"
 class Certified:
     """A certificate of a deletion that is believed."""
 
-    digest: str  # of what was signed
+    digest: str  # of the signed statement
     old: str  # the run that had the target
     new: str  # the run without it
     target: str
@@ -51,8 +51,8 @@ class Certified:
     expires: str
     request: str | None  # a salted commitment
     model: str  # SHA-256 of the new model's file
-    not_reached: tuple[str, ...]  # as the signer says
-    to_destroy: Mapping[str, int]  # how many of what, as the signer says
+    not_reached: tuple[str, ...]  # according to the signer
+    to_destroy: Mapping[str, int]  # number of files by kind, according to the signer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +61,7 @@ class DeletionLine:
 
     target: str
     level: str
-    is_result: bool  # this run is what came out of it
+    is_result: bool  # this run is its result
     other: str  # the origin of the other run's ledger
     certificate: Certified | None
     digest: str | None  # of the certificate that the entry names
@@ -82,19 +82,19 @@ class ObservationLine:
 class History:
     """All of it."""
 
-    judged: str | None  # how far the project's ledger is to be believed; None: there is none that can be read
+    judged: str | None  # the verdict on the project's ledger; None: there is none that can be read
     fault: str | None  # why the one next to the run cannot be read; None: it can, or there is none
-    entries: int  # in it
+    entries: int  # of the project's ledger
     deletions: tuple[DeletionLine, ...]
     observations: tuple[ObservationLine, ...]
-    grants: int  # that keys of this run were wrapped for
+    grants: int  # of keys of this run, and their revocations
     reads: int  # through a grant
-    disclosed: Reference | None  # in these entries
-    unbelieved: tuple[str, ...]  # certificates that are not believed, and why
+    disclosed: Reference | None  # the entries of grants and reads
+    unbelieved: tuple[str, ...]  # certificates that are not trusted, and why
 
     @property
     def unknown(self) -> str:
-        """Why nothing is known from the project's ledger; empty: it can be read."""
+        """The reason why the project's ledger tells nothing; empty: it can be read."""
         if self.fault:
             return f"the project's ledger, which cannot be read: {self.fault}"
         return "the project's ledger, which is not next to this run" if self.judged is None else ""
@@ -108,7 +108,7 @@ class HistoryRecord:
 
 
 class HistorySection(Section[ReportedRun, HistoryRecord]):
-    """Deletability of each class, and the deletions that were made."""
+    """Deletability of every class, and the deletions that were made."""
 
     record = HistoryRecord
 
@@ -117,15 +117,15 @@ class HistorySection(Section[ReportedRun, HistoryRecord]):
         return HistoryRecord(history=history_of(run.ledger, trust=trust, own=own, now=run.opened.now))
 
     def blocks(self, record: HistoryRecord, run: ReportedRun) -> list[Block]:
-        never = f" of either: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} What it takes here and now, in time and money too, "
+        never = f", for either level: {NEVER_HAD[0].lower()}{NEVER_HAD[1:]} The time and money that a deletion takes: "
         said = (
             Span(f"G2 is exact by structure. {MEANS['G2']} G3 is exact by replay. {MEANS['G3']} With "),
             Span("explorer delete verify --counterfactual", "code"),
             Span(never),
             Span("explorer delete plan", "code"),
-            Span(" says."),
+            Span("."),
         )
-        columns = (Column("Class"), Column("Level"), Column("What the structure allows"), Column("From"))
+        columns = (Column("Class"), Column("Level"), Column("How it can be deleted"), Column("Evidence"))
         rows = []
         for line in run.classes:
             level = line.deletable.level or amounts.MISSING
@@ -142,15 +142,21 @@ class HistorySection(Section[ReportedRun, HistoryRecord]):
 
 
 def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: int) -> History:
-    """Read the project's ledger and the certificates. `own` is the run's trust file, for a reader who brought none."""
+    """Read the project's ledger and the certificates.
+
+    run    the run's ledger
+    trust  the reader's trust file; None: the reader brought none
+    own    the run's own trust file, which judges certificates in that case
+    now    seconds since 1970
+    """
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     recorded, fault = _read(runs)
-    believed, faults = certificates(run, origin, trust=trust or own, now=now)
+    trusted, faults = certificates(run, origin, trust=trust or own, now=now)
     mine = [(item.index, item.entry) for item in recorded if _is_about(item.entry, origin)]
-    # Deletions on record come first, then those that only a certificate tells of.
-    lines = [_recorded(index, entry, origin, believed) for index, entry in mine if isinstance(entry, Deletion)]
+    # Deletions on record come first, then those that only a certificate mentions.
+    lines = [_recorded(index, entry, origin, trusted) for index, entry in mine if isinstance(entry, Deletion)]
     named = {line.digest for line in lines}
-    lines += [_certified(value, run.genesis.run) for digest, value in believed.items() if digest not in named]
+    lines += [_certified(value, run.genesis.run) for digest, value in trusted.items() if digest not in named]
     disclosed = [index for index, entry in mine if isinstance(entry, GrantUse | Access)]
     return History(
         judged=_judged(runs / AUDIT, trust=trust, now=now) if recorded else None,
@@ -168,30 +174,31 @@ def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: i
 def certificates(
     run: RunLedger, origin: str, *, trust: Trust | None, now: int
 ) -> tuple[dict[str, Certified], list[str]]:
-    """Open the certificates about this run: return them by digest, and why others are not believed."""
-    believed: dict[str, Certified] = {}
+    """Open the certificates about this run: return the trusted ones by digest, and why others are not trusted."""
+    trusted: dict[str, Certified] = {}
     faults: list[str] = []
     for path in [*_places(run.run)][:MAX_CERTIFICATES]:
         try:
             if trust is None:
-                raise ProvenanceError(f"{path.name}: there is no trust file to judge it by")
+                raise ProvenanceError(f"{path.name}: no trust file to verify it with")
             content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ProvenanceError)
             opened = open_certificate(content, trust=trust, now=now, where=path.name)
         except ExplorerError as error:
             faults.append(str(error))
             continue
+        # A certificate of another run may lie in a pack too: it is valid, but about something else.
         if origin in (opened.value.old.ledger.origin, opened.value.new.ledger.origin):
-            believed[opened.digest] = _opened(opened)
-    return believed, faults
+            trusted[opened.digest] = _opened(opened)
+    return trusted, faults
 
 
 def _places(run: Path) -> Iterator[Path]:
-    """Find certificates: in the run, where a pack has them, and in the runs that deletions made."""
+    """Yield certificates: in the run, in the folder of a pack, and in the runs that deletions made."""
     places = [run / CERTIFICATE, *sorted((run / KEPT_COPIES).glob("*.json"))]
     places += [
         made / CERTIFICATE for made in rundir.run_directories(runs_of(run) / SWEEP, loops=True) if made != run.resolve()
     ]
-    return (path for path in places if path.is_file() and not path.is_symlink())
+    return (path for path in places if path.is_file() and not path.is_symlink())  # a link could lead anywhere
 
 
 def _opened(opened: Opened) -> Certified:
@@ -228,11 +235,12 @@ def _is_about(entry: object, origin: str) -> bool:
     return any(ledger is not None and ledger.origin == origin for ledger in ledgers)
 
 
-def _recorded(index: int, entry: Deletion, origin: str, believed: Mapping[str, Certified]) -> DeletionLine:
+def _recorded(index: int, entry: Deletion, origin: str, trusted: Mapping[str, Certified]) -> DeletionLine:
+    # The entry names two ledgers: this run is either the one that had the target, or the result.
     is_result = entry.result is not None and entry.result.origin == origin
     other = entry.ledger if is_result else entry.result
     asked = [", ".join(entry.classes)] if entry.classes else []
-    asked += [f"what {', '.join(entry.authorities)} vouches for"] if entry.authorities else []
+    asked += [f"everything that {', '.join(entry.authorities)} vouches for"] if entry.authorities else []
     asked += [f"{entry.records} single records"] if entry.records else []
     digest = entry.evidence.get("certificate")
     return DeletionLine(
@@ -240,7 +248,7 @@ def _recorded(index: int, entry: Deletion, origin: str, believed: Mapping[str, C
         level=entry.level,
         is_result=is_result,
         other=other.origin if other else "",
-        certificate=believed.get(digest or ""),
+        certificate=trusted.get(digest or ""),
         digest=digest,
         reference=refer([index], of="project"),
     )
@@ -267,7 +275,7 @@ def _observed(index: int, entry: Observation) -> ObservationLine:
 
 def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
     if trust is None:
-        return "not checked against anybody"  # as the run's own ledger is then, which the head of the report says
+        return "not checked: no trust file was given"  # as the head of the report says about the run's own ledger
     try:
         anchor = anchor_of_trust(trust, origin=LedgerDirectory(directory).checkpoint().origin)
         verification = verify(directory, anchor=anchor, now=now)
@@ -281,47 +289,47 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
     for line in history.deletions:
         blocks += [Heading(4, f"{line.level}: {line.target}"), Facts(_facts(line, cite))]
         if line.certificate:
-            blocks += [Paragraph("Not reached, as the signer says:"), Bullets(line.certificate.not_reached)]
+            blocks += [Paragraph("Not reached, according to the signer:"), Bullets(line.certificate.not_reached)]
     if not history.deletions and not history.unknown:
-        blocks.append(Paragraph("None from this run is on the project's record."))
+        blocks.append(Paragraph("The project's ledger has no deletion from this run."))
     if history.unknown:
-        words = f"What was deleted is not known here; it would be in {history.unknown}."
+        words = f"Deletions are unknown; they would be in {history.unknown}."
         blocks.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
         entries = amounts.count(history.entries, "entry", "entries")
         blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.", "note"))
     if history.unbelieved:
-        faults = [f"A certificate that is not believed: {fault}" for fault in history.unbelieved]
+        faults = [f"A certificate that is not trusted: {fault}" for fault in history.unbelieved]
         blocks.append(Bullets(faults, "warning"))
     return blocks
 
 
 def _facts(line: DeletionLine, cite: Citations) -> list[tuple[str, Text]]:
     pairs: list[tuple[str, Text]] = [
-        ("This run", "is what came out of it" if line.is_result else "had the target"),
+        ("This run", "is the result" if line.is_result else "had the target"),
         ("The other run", line.other or amounts.MISSING),
-        ("On record in", (cite(line.reference),) if line.reference else "no project's ledger that is here"),
+        ("On record in", (cite(line.reference),) if line.reference else "no ledger here"),
     ]
     certified = line.certificate
     if certified is None:
-        named = f"sha256:{line.digest}, which is not here or not believed" if line.digest else "none"
+        named = f"sha256:{line.digest}, which is missing or not trusted" if line.digest else "none"
         return [*pairs, ("Certificate", named)]
     destroy = ", ".join(f"{number} {what}" for what, number in certified.to_destroy.items())
     return [
         *pairs,
-        ("Means", certified.means),
+        ("Meaning", certified.means),
         ("Certificate", (Span(f"sha256:{certified.digest}", "code"),)),
         ("Signed by", ", ".join(certified.signed_by)),
-        ("Issued, by its signer's word", f"{certified.issued}, until {certified.expires}"),
-        ("Request", "none is named" if certified.request is None else f"commitment {certified.request}"),
+        ("Issued, according to the signer", f"{certified.issued}, valid until {certified.expires}"),
+        ("Request", "none" if certified.request is None else f"commitment {certified.request}"),
         ("New model", (Span(f"sha256:{certified.model}", "code"),)),
-        ("To be destroyed, as the signer lists", destroy or "nothing"),
+        ("Files to destroy, according to the signer", destroy or "none"),
     ]
 
 
 def _afterwards(history: History, cite: Citations) -> list[Block]:
     if history.unknown:
-        return [Paragraph(f"Not known here; they would be in {history.unknown}.", "note")]
+        return [Paragraph(f"Unknown; they would be in {history.unknown}.", "note")]
     listed = [
         (
             Span(f"{line.role}, statement {line.statement[:16]}, admits {line.admitted or 'no class by name'} "),
@@ -329,7 +337,7 @@ def _afterwards(history: History, cite: Citations) -> list[Block]:
         )
         for line in history.observations
     ]
-    grants = f"{amounts.count(history.grants, 'time')} that keys were granted or taken back"
+    grants = amounts.count(history.grants, "grant or revocation of keys", "grants or revocations of keys")
     words = f"{grants}, {amounts.count(history.reads, 'read')} through a grant"
-    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "No reader was granted keys of it."
+    cited = (Span(f"{words}. "), cite(history.disclosed)) if history.disclosed else "No reader was granted its keys."
     return [Bullets(listed) if listed else Paragraph("No observation of the model is on record."), Paragraph(cited)]

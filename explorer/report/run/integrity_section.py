@@ -1,4 +1,4 @@
-"""The section on integrity: the ledger, the conditions of a conforming pipeline, what the run was and what came out."""
+"""The section on integrity: the ledger, the conditions of a conforming pipeline, the run and its last evaluation."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
 from explorer.views.ledger.open_run import Words, badge_words
 
-DIGEST = 64  # digits
+DIGEST = 64  # hexadecimal digits of a SHA-256, which is shown as code
 CONFORMS = {
     Outcome.FAILS: "The run does not conform: see Integrity.",
     Outcome.UNTOLD: "Whether the run conforms cannot be told: see Integrity.",
@@ -44,7 +44,7 @@ class Judged:
     more: int
     notes: tuple[str, ...]
     outcome: Literal["holds", "does not hold", "cannot be told"] | None = None  # None: a report of earlier versions
-    not_looked_at: tuple[str, ...] = ()  # why it cannot be told
+    not_looked_at: tuple[str, ...] = ()  # what could not be checked, and why
 
 
 @record
@@ -61,7 +61,7 @@ class Integrity:
 
 @record
 class IntegrityRecord:
-    """The record itself, what it is of, and what came out."""
+    """The ledger itself, the run that it is about, and the last evaluation."""
 
     facts: dict[str, str]
     metrics: Metrics
@@ -71,7 +71,7 @@ class IntegrityRecord:
 
 
 class IntegritySection(Section[ReportedRun, IntegrityRecord]):
-    """The ledger, the conditions of a conforming pipeline, and what the run was."""
+    """The ledger, the conditions of a conforming pipeline, and facts about the run."""
 
     record = IntegrityRecord
 
@@ -106,19 +106,19 @@ class IntegritySection(Section[ReportedRun, IntegrityRecord]):
         if record.environment:
             blocks.append(Facts(list(record.environment.items())))
         if record.not_here:
-            blocks.append(Bullets([f"Not here: {file}" for file in record.not_here]))
+            blocks.append(Bullets([f"Missing: {file}" for file in record.not_here]))
         return blocks
 
 
 def integrity_words(run: ReportedRun) -> Words:
-    """Put the badge into words, with a sentence where the conditions do not all hold."""
+    """Return the badge in words, with one more sentence if the conditions do not all hold."""
     words = badge_words(run.opened.badge)
     said = CONFORMS.get(together(condition.outcome for condition in run.conformance.conditions))
     return words if said is None else replace(words, sentences=(*words.sentences, said))
 
 
 def facts_of(run: ReportedRun) -> dict[str, str]:
-    """Say what the run was."""
+    """Return facts about the run by name."""
     genesis, badge = run.ledger.genesis, run.opened.badge
     facts = {
         "Steps": f"{len(run.opened.recorded):,}, {badge.outcome}",
@@ -136,12 +136,13 @@ def facts_of(run: ReportedRun) -> dict[str, str]:
     record = run.pinned.record
     if record is None:
         return facts
+    # A reader looks for these three first; they come from a file that the first entry binds.
     task = {"Task": f"{record.model} on {record.dataset}", "Methods": ", ".join(record.methods) or "none"}
     return {**task, "Hardware": f"{record.hardware.name}, {record.precision}", **facts}
 
 
 def metrics_of(run: RunLedger) -> Metrics:
-    """Return what came out, as the last entry says."""
+    """Return the last evaluation, from the ledger's last entry."""
     if run.outline.end is None:
         return Metrics(values={}, reference=None)
     (end,) = run.read([run.outline.end], End)
@@ -169,7 +170,7 @@ def _judged(condition: Condition) -> Judged:
 def _condition(condition: Condition) -> Iterator[Block]:
     looked = ", ".join(f"{number:,} {what}" for what, number in condition.checked.items())
     notes = "".join(f" {note}." for note in condition.notes)
-    words = f"{condition.outcome.capitalize()}: {condition.says}.{f' Looked at: {looked}.' if looked else ''}{notes}"
+    words = f"{condition.outcome.capitalize()}: {condition.says}.{f' Checked: {looked}.' if looked else ''}{notes}"
     yield Heading(4, condition.name.capitalize())
     yield Paragraph(words, "plain" if condition.holds else "bad")
     if condition.contradictions:
@@ -177,9 +178,9 @@ def _condition(condition: Condition) -> Iterator[Block]:
     if condition.more:
         yield Paragraph(f"And {condition.more} more.", "bad")
     if condition.untold:
-        yield Bullets([f"Not looked at: {finding.message}" for finding in condition.untold], "bad")
+        yield Bullets([f"Not checked: {finding.message}" for finding in condition.untold], "bad")
     if condition.more_untold:
-        yield Paragraph(f"And {condition.more_untold} more not looked at.", "bad")
+        yield Paragraph(f"And {condition.more_untold} more not checked.", "bad")
 
 
 def _contradiction(finding: Contradiction) -> str:

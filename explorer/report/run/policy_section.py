@@ -1,7 +1,7 @@
-"""The section on the policy: its rules in words and the weights that were in force, what the run decided by itself, and
-the ways from one class to another besides a common layer.
+"""The section on the policy: its rules in words, the weights in force, the run's own decisions, and the channels by
+which one class may have influenced another other than through a common layer.
 
-Such a way is a decision that looked at several classes, which the ledger names, or something that was formed before the
+A channel is a decision that looked at several classes, which the ledger names, or something that was done before the
 run began, which no ledger of a run can name.
 """
 
@@ -27,14 +27,14 @@ from explorer.schema import record
 from explorer.views.ledger import timeline
 from explorer.views.ledger.timeline import about, decided_by
 
-MOST_DECISIONS = 40
+MOST_DECISIONS = 40  # rows of the table; the JSON report has all
 
 UNRECORDED = (
-    "hyper-parameters that people chose after they had seen results",
+    "hyper-parameters that people chose after seeing results",
     "deduplication, filtering and selection of examples before they were tagged",
     "the choice of this model among several",
 )
-"""What may have carried one class to another and is on no ledger: it happened outside the run."""
+"""Channels outside the run, which are on no ledger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ class DecisionLine:
     action: str
     about: str
     decided_by: str
-    superseded: bool
+    superseded: bool  # undone when the steps after a kept state were executed again
     reference: Reference
 
 
@@ -85,7 +85,7 @@ class DecisionLine:
 class Channel:
     """One such way."""
 
-    where: str  # "decision", "normalisation", "preparation" and whatever else the genesis names as fitted
+    where: str  # "decision", "normalisation", "preparation", or another name of something fitted in the genesis
     words: str
     reference: Reference
 
@@ -95,7 +95,7 @@ class Channels:
     """Ways from one class to another besides a layer."""
 
     recorded: tuple[Channel, ...]
-    on_no_record: tuple[str, ...]  # whether there were any
+    on_no_record: tuple[str, ...]  # channels that no ledger could name
 
 
 @record
@@ -127,26 +127,26 @@ class PolicySection(Section[ReportedRun, PolicyRecord]):
         if record.policy:
             blocks += _policy(record.policy, run)
         elif not run.not_vouched:
-            blocks.append(Paragraph("The run had no policy: everything might train everything."))
+            blocks.append(Paragraph("The run had no policy: every class could train every layer."))
         blocks.append(Heading(3, "Decisions of the run"))
         if record.decisions:
             blocks += _decisions(record.decisions, run)
         else:
-            blocks.append(Paragraph("The run decided nothing by itself: no decision is on record."))
+            blocks.append(Paragraph("No decision is on record: the run decided nothing by itself."))
         listed = [
             (Span(f"{sentence(f'{channel.where}: {channel.words}')} "), run.cite(channel.reference))
             for channel in record.channels.recorded
         ]
         return [
             *blocks,
-            Heading(3, "Ways from one class to another besides a layer", "channels"),
+            Heading(3, "Channels from one class to another, other than a layer", "channels"),
             Bullets(listed) if listed else Paragraph("None is on record."),
-            Paragraph(f"On no record, whether there were any: {'; '.join(UNRECORDED)}.", "note"),
+            Paragraph(f"Not recorded, if there were any: {'; '.join(UNRECORDED)}.", "note"),
         ]
 
 
 def policy_words(run: RunLedger, rules: Rules) -> PolicyWords:
-    """Put a run's policy into words. Raises `LedgerError` where a table in force is missing."""
+    """Return a run's policy in words. Raises `LedgerError` where a table in force is missing."""
     policy = rules.routing.policy
     return PolicyWords(
         name=f"{policy.name} version {policy.version}",
@@ -169,7 +169,7 @@ def _phase(run: RunLedger, table: InForce) -> PhaseTable:
 
 
 def _columns(layers: tuple[str, ...], weights: np.ndarray) -> Iterator[Column]:
-    """Go from input to output; neighbours that are treated alike share a column."""
+    """Yield columns from input to output; neighbouring layers that are treated alike share one."""
     cells = zip(layers, map(tuple, weights.T.tolist()), strict=True)
     for alike, group in itertools.groupby(cells, key=lambda pair: pair[1]):
         names = [name for name, _ in group]
@@ -177,7 +177,7 @@ def _columns(layers: tuple[str, ...], weights: np.ndarray) -> Iterator[Column]:
 
 
 def _weight(value: float) -> str:
-    """Format a weight: 0 and 1 are guarantees; what lies between is attenuation."""
+    """Format a weight: 0 and 1 are guarantees, a fraction is attenuation and marked as such."""
     return exact(value) if value in (0, 1) else f"{exact(value)}~"
 
 
@@ -193,17 +193,18 @@ def _decision(decided: Decided) -> DecisionLine:
 
 
 def channels(decisions: Sequence[Decided], genesis: Genesis) -> tuple[Channel, ...]:
-    """List the ways that the record shows. An empty list does not mean that there were none: see `UNRECORDED`."""
+    """Return the channels on record. There may have been others: see `UNRECORDED`."""
     ways = []
     for decided in decisions:
-        # A decision about one class is a way where it looked at another; one about all classes, where it looked at any.
+        # A decision about one class is a channel if it looked at another; one about all classes, if it looked at any.
+        # A decision that was undone had no effect on the model.
         others = [path for path in decided.evidence if set(decided.subjects) != {path}]
         if others and not decided.superseded:
             whose = f"{decided.action} of {', '.join(decided.subjects) or 'all classes'} at step {decided.step:,}"
             words = f"{whose} looked at numbers of {', '.join(others)}"
             ways.append(Channel(where="decision", words=words, reference=refer([decided.index])))
     fitted = genesis.fitted
-    if fitted == {}:
+    if fitted == {}:  # not None, which runs of earlier versions have: for them nothing is claimed
         fitted = {"preparation": "none: nothing was fitted on the training examples"}
     ways += [Channel(where=where, words=words, reference=GENESIS) for where, words in (fitted or {}).items()]
     return tuple(ways)
@@ -212,8 +213,8 @@ def channels(decisions: Sequence[Decided], genesis: Genesis) -> tuple[Channel, .
 def _policy(policy: PolicyWords, run: ReportedRun) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
-            f"{policy.name}: rules are read from the top, the first that matches decides, and where none matches the "
-            "weight is 0. 0 and 1 are guarantees; a fraction (~) is attenuation and guarantees nothing. In this run "
+            f"{policy.name}: rules are read from the top, the first match decides, and without a match the weight is "
+            "0. Weights 0 and 1 are guarantees; a fraction (~) is attenuation and guarantees nothing. In this run "
             f"{policy.quarantine}."
         ),
         Bullets(policy.rules, numbered=True),
@@ -221,7 +222,7 @@ def _policy(policy: PolicyWords, run: ReportedRun) -> list[Block]:
     blocks += [Paragraph(sentence(policy.confidential))] if policy.confidential else []
     blocks += [Bullets(policy.regions)] if policy.regions else []
     for phase in policy.phases:
-        # A row for each class; neighbouring layers that are treated alike are one column.
+        # A row for every class; neighbouring layers that are treated alike are one column.
         spans = [
             layers.first if layers.first == layers.last else f"{layers.first} to {layers.last}"
             for layers in phase.columns
@@ -239,7 +240,7 @@ def _policy(policy: PolicyWords, run: ReportedRun) -> list[Block]:
 
 
 def _decisions(decisions: tuple[DecisionLine, ...], run: ReportedRun) -> list[Block]:
-    opened, shown = run.opened, decisions[-MOST_DECISIONS:]
+    opened, shown = run.opened, decisions[-MOST_DECISIONS:]  # the latest ones, whose effect is still in the model
     left = len(decisions) - len(shown)
     columns = (
         document.Column("Entry"),
@@ -273,5 +274,5 @@ def _decisions(decisions: tuple[DecisionLine, ...], run: ReportedRun) -> list[Bl
             caption=timeline.CAPTION,
             description=f"{len(decisions)} decisions over {len(opened.recorded)} steps.",
         ),
-        Table(columns, rows, caption=f"And {left} before these: the JSON report has all." if left else ""),
+        Table(columns, rows, caption=f"{left} earlier ones are only in the JSON report." if left else ""),
     ]

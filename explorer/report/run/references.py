@@ -1,5 +1,5 @@
-"""References from the figures of a run's report to where they come from: entries of a ledger, or a signed document that
-the first entry names by its digest. And the list of entries at the end of the report, which the references link to."""
+"""References from the figures of a run's report to their evidence: entries of a ledger, or signed documents that the
+first entry names by digest. References link to the list of entries at the end of the report."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -10,8 +10,8 @@ from explorer.merkle import leaf_hash
 from explorer.page.document import Span
 from explorer.runlog.run_ledger import RunLedger
 
-MAX_LISTED = 300
-SHOWN = 16  # digits of a digest in a citation; the whole of it is under "Who vouched" or "The run"
+MAX_LISTED = 300  # entries; a long run has thousands, which would drown the report
+SHOWN = 16  # digits of a digest in a citation; all of it is under "Who vouched" or "The run"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +52,13 @@ class ListedEntry:
 
 
 def refer(indices: Iterable[int], *, of: Literal["run", "project"] = "run") -> Reference:
-    """Return the range that holds these entries, of which there is at least one."""
+    """Return the smallest range that holds these entries, of which there must be at least one."""
     ordered = sorted(indices)
     return Reference(first=ordered[0], last=ordered[-1], of=of)
 
 
 def references_in(value: Any) -> Iterator[Reference]:
-    """Find the references anywhere in a record."""
+    """Yield the references anywhere in a record."""
     if isinstance(value, Reference):
         yield value
     elif isinstance(value, Mapping):
@@ -72,11 +72,13 @@ def references_in(value: Any) -> Iterator[Reference]:
 
 
 def list_entries(run: RunLedger, references: Iterable[Reference]) -> tuple[tuple[ListedEntry, ...], int]:
-    """List the entries of the run's ledger that are referred to, at most `MAX_LISTED`; return how many are left out.
+    """List the entries of the run's ledger that are referred to, and return the number of those left out.
 
-    The first and the last entry of a range are always listed. Raises `LedgerError` for entries that are damaged.
+    At most `MAX_LISTED` are listed, or more if there are so many ends of ranges. Raises `LedgerError` for damaged
+    entries.
     """
     ranges = {reference for reference in references if reference.of == "run"}
+    # Both ends of a range are always listed, because citations link to them.
     ends = {end for reference in ranges for end in (reference.first, reference.last)}
     wanted = {index for reference in ranges for index in range(reference.first, reference.last + 1)}
     kept = ends | set(sorted(wanted - ends)[: max(0, MAX_LISTED - len(ends))])
@@ -96,22 +98,22 @@ class Citations:
     """The entries that a report lists, and links to them."""
 
     listed: tuple[ListedEntry, ...]
-    unlisted: int  # entries that are referred to and left out of the list
+    unlisted: int  # entries that are referred to, but left out of the list
 
     def __init__(self, run: RunLedger, references: Iterable[Reference]) -> None:
-        """Raises `LedgerError` for entries that are damaged."""
+        """Raises `LedgerError` for damaged entries."""
         self.listed, self.unlisted = list_entries(run, references)
         self._indices = {entry.index for entry in self.listed}
 
     def __call__(self, reference: Reference) -> Span:
-        """Return a link to the first of the entries; those of the project's ledger are not listed here."""
+        """Return a link to the first of the entries. Entries of the project's ledger are not listed, so not linked."""
         if reference.of == "project":
             return Span(str(reference))
         assert reference.first in self._indices, f"{reference} is cited and not listed"
         return Span(str(reference), "link", f"#entry-{reference.first}")
 
     def all(self, references: Iterable[Reference], documents: Iterable[Document] = ()) -> tuple[Span, ...]:
-        """Return links to all of these, with the documents beneath."""
+        """Return links to all of these references, with the documents below."""
         links: list[Span] = []
         for reference in references:
             links += [Span(", "), self(reference)] if links else [self(reference)]

@@ -1,7 +1,7 @@
-"""The section on checking a run and doing it again: commands, and which stretches can be executed again.
+"""The section on checking and repeating a run: commands, and the steps that a replay can cover.
 
-The initial state follows from the recipe, if that is here, and the seed. A later start needs a kept state of training,
-which lies among the run's private files and goes into no pack.
+The initial state follows from the seed and the recipe, if the recipe is present. A later start needs a kept state of
+training, which lies among the run's private files and is never packed.
 """
 
 import shlex
@@ -24,23 +24,23 @@ from explorer.schema import record
 class Replay:
     """Where a replay can begin, and how closely it is checked."""
 
-    begins: int  # steps of another run that this one goes on from: they are in that run's ledger
+    begins: int  # steps of the run that this one continues, which are in that run's ledger
     stop: int  # steps done
-    starts: tuple[int, ...]  # steps after which a state is there to begin with, ascending
+    starts: tuple[int, ...]  # steps after which a state to begin from is present, ascending
     states: int  # states on record: parameters, buffers, optimiser and random state, by digest
-    covered: int  # steps before the last of them: those after it are compared without one
+    covered: int  # steps before the last state; later steps are compared without one
 
 
 @record
 class ReplayRecord:
-    """Commands, and the reach of a replay."""
+    """Commands, and the steps that a replay can cover."""
 
     replay: Replay
     reproduce: tuple[str, ...]  # commands
 
 
 class ReplaySection(Section[ReportedRun, ReplayRecord]):
-    """Commands that check or repeat the run, and the reach of a replay."""
+    """Commands that check or repeat the run, and the steps that a replay can cover."""
 
     record = ReplayRecord
 
@@ -53,22 +53,22 @@ class ReplaySection(Section[ReportedRun, ReplayRecord]):
         states = amounts.count(replay.states, "state")
         words = [f"{states} on record, each of parameters, buffers, optimiser and random numbers"]
         words += [
-            f"a replay can begin after {starts} steps" if starts else "no state is here that a replay could begin with"
+            f"a replay can begin after {starts} steps" if starts else "no state to begin a replay from is present"
         ]
         if replay.covered < replay.stop - replay.begins:
-            words.append(f"the last {replay.stop - replay.begins - replay.covered:,} steps have no state behind them")
-        words += ["whether one was made leaves no entry"]
+            words.append(f"the last {replay.stop - replay.begins - replay.covered:,} steps have no state after them")
+        words += ["a replay leaves no entry, so the record does not show whether one was made"]
         cited = (run.cite(run.states),) if run.states else ()
         return [
-            Heading(2, "How to check it, and do it again", "again"),
+            Heading(2, "How to check and repeat it", "again"),
             Code("\n".join(f"{command}\n    # {what}" for command, what in run.commands)),
-            Heading(3, "What a replay can reach"),
+            Heading(3, "What a replay can cover"),
             Paragraph((Span(f"{sentence('; '.join(words))} "), *cited)),
         ]
 
 
 def replay_of(run: RunLedger) -> Replay:
-    """Look for kept states. Which of them are whole, a replay finds out."""
+    """List the states that a replay can begin from. Only a replay shows whether a kept state is intact."""
     private = (run.run / rundir.PRIVATE).is_dir()
     starts = {step for step in kept(run.run) if run.begins <= step < run.steps} if private else set[int]()
     if not run.begins and isinstance(recorded_plan(run), RunRecord):
@@ -84,16 +84,19 @@ def replay_of(run: RunLedger) -> Replay:
 
 
 def commands_of(directory: Path, steps: range) -> tuple[tuple[str, str], ...]:
-    """List what to type, and what it does."""
+    """Return commands to type, each with its purpose. Paths are quoted: they may hold spaces."""
     where = shlex.quote(directory.as_posix())
     ledger = shlex.quote((directory / rundir.LEDGER).as_posix())
     return (
-        (f"explorer ledger verify {ledger} --trust TRUST.json", "the tree, the signatures, every blob"),
-        (f"explorer conform {where} --trust TRUST.json", "the conditions of a conforming pipeline"),
+        (f"explorer ledger verify {ledger} --trust TRUST.json", "verify the tree, the signatures and every blob"),
+        (f"explorer conform {where} --trust TRUST.json", "check the conditions of a conforming pipeline"),
         (
             f"explorer replay {where} --steps {steps.start}:{steps.stop}",
             "execute it again and compare it entry by entry, bit for bit",
         ),
-        (f"explorer ledger show {ledger}", "every entry"),
-        (f"explorer ledger prove {ledger} INDEX --out FILE", "a proof of one entry, to be checked elsewhere"),
+        (f"explorer ledger show {ledger}", "print every entry"),
+        (
+            f"explorer ledger prove {ledger} INDEX --out FILE",
+            "write a proof of one entry, which can be checked anywhere",
+        ),
     )

@@ -1,7 +1,7 @@
-"""A governed run as its report reads it: what several sections need, computed once.
+"""A governed run under report: values that several sections need, computed once.
 
-Everything comes from the run directory and the project's ledger next to it, and every figure names the entries, or the
-documents that the first entry binds, that it rests on.
+Everything comes from the run directory and the project's ledger next to it. Every figure names its evidence: entries,
+or documents that the first entry binds.
 """
 
 import hashlib
@@ -39,19 +39,18 @@ MOST = 200  # characters of a value in the environment
 
 
 def opens(run: RunLedger) -> bool:
-    """Return whether the reader has keys to sealed numbers: then the report holds what is sealed for others."""
+    """Return True if the reader has keys to sealed numbers: the report then shows numbers that others cannot read."""
     return not isinstance(run.keys, NoKeys)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pinned:
-    """Unsigned files of a run that its first entry binds by their digests; `absent` says of the others why they are
-    not here."""
+    """Unsigned files of a run that its first entry binds by digest."""
 
     record: RunRecord | None
     environment: Mapping[str, str] | None  # flat: "packages.torch"
     trust: Trust | None  # the run's own copy
-    absent: tuple[str, ...]
+    absent: tuple[str, ...]  # files that are missing or not the bound ones, and why
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,7 +60,9 @@ class ReportedRun(Subject):
     cited: tuple[Section[Any, Any], ...]  # the sections whose references are listed at the end
     opened: OpenRun
     directory: Path  # as commands name it
-    commands: tuple[tuple[str, str], ...]  # what to type, and what it does
+    commands: tuple[tuple[str, str], ...]  # to type, each with its purpose
+
+    # --- signed documents ---
 
     @property
     def ledger(self) -> RunLedger:
@@ -82,7 +83,7 @@ class ReportedRun(Subject):
     @cached_property
     def _vouchers(self) -> tuple[Vouchers | None, str | None]:
         if self.ledger.genesis.taxonomy is None:
-            return None, "its first entry names no taxonomy and no tags: it was recorded, and not governed"
+            return None, "its first entry names no taxonomy and no tags, because the run was recorded but not governed"
         try:
             return vouchers(self.ledger, trust=self.opened.trust), None
         except ExplorerError as error:
@@ -90,12 +91,12 @@ class ReportedRun(Subject):
 
     @property
     def vouchers(self) -> Vouchers | None:
-        """The signed documents; None: they are not believed."""
+        """The signed documents; None: they are not trusted."""
         return self._vouchers[0]
 
     @property
     def not_vouched(self) -> str | None:
-        """The reason why the signed documents are not believed; None: they are."""
+        """The reason why the signed documents are not trusted; None: they are."""
         return self._vouchers[1]
 
     @property
@@ -104,12 +105,12 @@ class ReportedRun(Subject):
 
     @property
     def tagged(self) -> dict[str, int] | None:
-        """Tagged records by class; None: the tags are not believed."""
+        """Tagged records by class; None: the tags are not trusted."""
         return self.vouchers.tags.table.histogram if self.vouchers else None
 
     @cached_property
     def pinned(self) -> Pinned:
-        """Raises `RunError` or `ProvenanceError` for a file that is damaged."""
+        """The files that the first entry binds. Raises `RunError` for a damaged file."""
         absent: list[str] = []
         record, environment = _record(self.ledger, absent), _environment(self.ledger, absent)
         trust = _trust(self.ledger, absent)
@@ -117,7 +118,7 @@ class ReportedRun(Subject):
 
     @cached_property
     def documents(self) -> dict[str, Document]:
-        """The documents that the first entry binds and that are here and believed, by what they are."""
+        """The documents that the first entry binds and that are present and trusted, by kind."""
         digests = {}
         if self.vouchers:
             digests = {
@@ -134,6 +135,8 @@ class ReportedRun(Subject):
             digests["environment"] = self.ledger.genesis.environment
         return {what: Document(what=what, digest=digest) for what, digest in digests.items()}
 
+    # --- numbers ---
+
     @cached_property
     def sealed(self) -> bool:
         """True if numbers of some classes are encrypted."""
@@ -147,7 +150,8 @@ class ReportedRun(Subject):
         routing = self.routing
         whose = ", ".join(sorted(confidential(routing, self.ledger.genesis.classes))) if routing else "some classes"
         if opens(self.ledger):
-            return f"This report holds numbers of {whose}, which are confidential: sharing the report shares them."
+            return f"This report shows confidential numbers of {whose}: sharing the report discloses them."
+        # A sum over all classes would give away that of a single confidential one, so such numbers are sealed too.
         return f"Numbers of {whose}, and those over several classes at once, are {Missing.SEALED}."
 
     @cached_property
@@ -161,12 +165,12 @@ class ReportedRun(Subject):
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """The shares as the heat map has them."""
+        """The shares in the form that the heat map draws."""
         return matrices.cells(self.shares, self.opened.recorded)
 
     @cached_property
     def classes(self) -> tuple[ClassLine, ...]:
-        # What was denied is established only by a sound ledger that meets all conditions, whoever vouches for it.
+        # Only a sound ledger that meets all conditions establishes what was denied; valid signatures do not suffice.
         broken = badge_words(self.conformance.badge).verdict == "broken"
         outcomes = (condition.outcome for condition in self.conformance.conditions)
         denied = together((Outcome.FAILS if broken else Outcome.HOLDS, *outcomes))
@@ -179,6 +183,8 @@ class ReportedRun(Subject):
     def quarantined(self) -> int:
         """Slots of batches, over all steps, that were never read."""
         return int(self.opened.recorded.quarantined.sum())
+
+    # --- references ---
 
     @property
     def whole(self) -> Reference:
@@ -198,7 +204,7 @@ class ReportedRun(Subject):
 
     @cached_property
     def cite(self) -> Citations:
-        """Links to all entries that the records of the sections, or these of the whole run, refer to."""
+        """Links to all entries that the sections' records, or the references above, name."""
         states = [self.states] if self.states else []
         cited = references_in([self.of(type(section)) for section in self.cited])
         return Citations(self.ledger, {GENESIS, self.whole, self.steps, *states, *cited})

@@ -1,7 +1,7 @@
-"""The dataset that a run was trained on, as MLCommons Croissant: what its signed tags and their attestation say of it.
+"""The training dataset of a run as MLCommons Croissant, according to its signed tags and their attestation.
 
-The examples themselves are nowhere in a run's directory; what is described is the tag table, with a commitment, a class
-and a source for every example, and the classes as the taxonomy defines them.
+A run's directory never holds the examples themselves. The document describes the tag table, which has a commitment, a
+class and a source for every example, and the classes as the taxonomy defines them.
 """
 
 import hashlib
@@ -18,35 +18,36 @@ from explorer.runlog.documents import ATTESTATION_FILE, TABLE_FILE
 
 TAGS = Records(
     name="tags",
-    description="A row for each example: what it commits to, its class, where it came from, who vouches for that.",
+    description="A row for every example: its commitment, class and source, and the authority that vouches for it.",
     columns=(
         Column(name="commitment", type="sc:Text", description="SHA-256 of a salt and the example, 32 bytes."),
         Column(name="class", type="sc:Text", description="A class of the taxonomy."),
-        Column(name="source", type="sc:Text", description="Where the example came from; never a person."),
-        Column(name="authority", type="sc:Text", description="Who vouches for the row."),
+        Column(name="source", type="sc:Text", description="The source of the example; never a person."),
+        Column(name="authority", type="sc:Text", description="The authority that vouches for the row."),
     ),
     key="commitment",
     file=0,
 )
 CLASSES = (
     Column(name="path", type="sc:Text", description="The class's place in the taxonomy."),
-    Column(name="definition", type="sc:Text", description="What it means, as the signed taxonomy says."),
-    Column(name="personal_data", type="sc:Boolean", description="Whether examples of it may hold personal data."),
-    Column(name="source", type="sc:Text", description="Where it comes from, by the regulator's category."),
-    Column(name="examples", type="sc:Integer", description="Tagged examples."),
+    Column(name="definition", type="sc:Text", description="Its meaning, according to the signed taxonomy."),
+    Column(name="personal_data", type="sc:Boolean", description="True if its examples may hold personal data."),
+    Column(name="source", type="sc:Text", description="Its source, by the regulator's categories."),
+    Column(name="examples", type="sc:Integer", description="The number of examples that are tagged with it."),
 )
 
 
 def as_croissant(run: ReportedRun) -> str:
-    """Return the document. Raises `StoreError` for a run whose tags are not believed or were never signed."""
+    """Return the document. Raises `StoreError` for a run whose tags are not trusted or were never signed."""
     if run.vouchers is None:
-        raise StoreError(f"run {run.run_id}: there is no dataset to describe: {run.not_vouched}")
+        raise StoreError(f"run {run.run_id}: no dataset to describe: {run.not_vouched}")
     tags, classes = run.vouchers.tags, run.of(TaxonomySection).taxonomy
     described, attestation = tags.table.description, run.ledger.run / rundir.GOVERNANCE / ATTESTATION_FILE
     personal = [line.path for line in classes if line.personal_data and line.records]
     document = croissant(
         name=described.title,
         description=described.description,
+        # Names that Croissant defines; a fact that is None is left out.
         facts={
             "identifier": described.identifier,
             "url": described.location if described.location.startswith("https://") else None,
@@ -71,14 +72,14 @@ def as_croissant(run: ReportedRun) -> str:
                 path=f"{rundir.GOVERNANCE}/{ATTESTATION_FILE}",
                 sha256=hashlib.sha256(read_attestation(attestation)).hexdigest(),
                 encoding=DSSE,
-                description="The attestation of the tag table, signed by those who vouch for its tags.",
+                description="The attestation of the tag table, signed by the authorities that vouch for its tags.",
             ),
         ],
         records=[
             TAGS,
             Records(
                 name="classes",
-                description="The classes, with the number of examples that are tagged with each.",
+                description="The classes, with the number of tagged examples.",
                 columns=CLASSES,
                 key="path",
                 rows=[

@@ -1,4 +1,4 @@
-"""The section on what trained what: by class, over time, by layer."""
+"""The section on what trained what: shares by class, over time and by layer."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from explorer.views.ledger import matrices
 from explorer.views.ledger.open_run import Steps
 
 MOST_LAYERS = 120  # rows of the table by layer; the JSON report has all
-LEAST = 0.0005  # what would be shown as nothing
+LEAST = 0.0005  # smaller shares would be rounded to 0.0%
 STATES = {"denied": "denied", "absent": "none there", "unmeasured": "not measured"}
 
 
@@ -27,9 +27,9 @@ class Counts:
 
     class_: str
     examples: int  # in the batches
-    denied: int  # of these, in steps in which no layer admitted the class: no forward, no backward
-    steps: int  # with examples of it
-    steps_denied: int  # of these, in which no layer admitted it
+    denied: int  # of these, in steps in which no layer admitted the class: no forward and no backward pass
+    steps: int  # with examples of the class
+    steps_denied: int  # of these, steps in which no layer admitted the class
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,10 +39,10 @@ class LayerCell:
     class_: str
     state: str  # a key of `explorer.views.ledger.matrices.STATES`
     share: float | None  # of the summed gradient of the layer; exactly 0 where the class was denied throughout
-    update_share: float | None  # of the update itself, split by class; None: the run has no exact mode, or not here
-    weight: float  # the policy's greatest
-    examples: int  # in the batches of the steps in which it has numbers
-    steps: int  # in which it has numbers
+    update_share: float | None  # of the update itself, split by class; None: the layer's updates were not split
+    weight: float  # the greatest that the policy gave
+    examples: int  # in the batches of the steps with numbers
+    steps: int  # with numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ class LayerLine:
 
 @record
 class SharesRecord:
-    """The part of each class in the training."""
+    """The part of every class in the training."""
 
     classes: tuple[ClassLine, ...]
     counts: tuple[Counts, ...]
@@ -81,11 +81,11 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
         summed = f"Shares are summed from {whose}; {run.sums}."
         if record.quarantined_slots:
             slots = amounts.count(record.quarantined_slots, "slot")
-            summed += f" {slots} held examples that no trusted authority vouches for: they were never read."
+            summed += f" {slots} held examples that no trusted authority vouches for, which were never read."
         said = (
-            "The share of each class in the summed gradient, over the whole run: of all layers, and of each quarter of "
-            "the depth. A column adds up to 100%; the policy's fractions are in it. Denied: the weight was 0 in all of "
-            "its layers in all steps. "
+            "The share of each class in the summed gradient over the whole run: of all layers, and of each quarter of "
+            "the depth. A column adds up to 100%; fractional weights of the policy are included. Denied: the weight "
+            "was 0 in all layers of the column in all steps. "
         )
         return [
             Heading(2, "What trained what", "what"),
@@ -93,12 +93,12 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
             _classes(record, run),
             Heading(3, "Over training"),
             Paragraph(
-                "Steps with large gradients count for more in a sum, and these are the early ones as a rule. So here "
-                "is the same over all layers, part by part."
+                "Steps with large gradients, usually the early ones, dominate a sum over the run. This table has the "
+                "shares over all layers for each part of the training."
             ),
             _over_time(record, run),
             Paragraph(summed, "note" if run.sums.agrees else "warning"),
-            Heading(3, "Examples in batches, and those that were denied"),
+            Heading(3, "Examples in batches, and denied examples"),
             _counts(record),
             *_layers(record, run),
         ]
@@ -107,7 +107,7 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
 def counts(run: RunLedger, recorded: Steps) -> tuple[Counts, ...]:
     """Count the examples of each class in batches, and those that no layer admitted."""
     examples = recorded.examples[run.begins : run.steps]
-    admitted = np.ones(examples.shape, bool)
+    admitted = np.ones(examples.shape, bool)  # without a policy, there is no table and everything is admitted
     for table in recorded.tables:
         admitted[max(0, table.first - run.begins) : table.stop - run.begins] = (table.weights > 0).any(axis=1)
     there = examples > 0
@@ -124,8 +124,7 @@ def counts(run: RunLedger, recorded: Steps) -> tuple[Counts, ...]:
 
 
 def layer_lines(shares: Shares, cells: pd.DataFrame) -> tuple[LayerLine, ...]:
-    """List all layers, from input to output, with their shares over the whole run; `cells` are these as the heat map
-    has them."""
+    """Return all layers, from input to output, with their shares over the whole run. `cells` is the heat map's data."""
     lines = []
     for layer, rows in cells.groupby("layer", sort=False):
         at = shares.layers.index(str(layer))
@@ -157,7 +156,7 @@ def _classes(record: SharesRecord, run: ReportedRun) -> Table:
         Column("All layers", number=True),
         *(Column(band.capitalize(), number=True) for band in bands),
         Column("First admitted", number=True),
-        Column("From"),
+        Column("Evidence"),
     ]
     rows = [
         Row(
@@ -177,7 +176,7 @@ def _classes(record: SharesRecord, run: ReportedRun) -> Table:
 
 
 def _over_time(record: SharesRecord, run: ReportedRun) -> Table:
-    """Show the shares over all layers, by part of the training."""
+    """Return the shares over all layers as a table, by part of the training."""
     stretches = parts(run.ledger.steps)
     columns = [Column("Class")]
     columns += [Column(f"Steps {part.start:,} to {part.stop - 1:,}", number=True) for part in stretches]
@@ -198,7 +197,7 @@ def _counts(record: SharesRecord) -> Table:
         Column("Examples", number=True),
         Column("Denied by every layer", number=True),
         Column("Steps with examples", number=True),
-        Column("Of these denied", number=True),
+        Column("Steps that denied it", number=True),
     )
     rows = [
         Row((line.class_, f"{line.examples:,}", f"{line.denied:,}", f"{line.steps:,}", f"{line.steps_denied:,}"))
@@ -208,13 +207,13 @@ def _counts(record: SharesRecord) -> Table:
 
 
 def _layers(record: SharesRecord, run: ReportedRun) -> list[Block]:
-    """Show the heat map, and the same as a table; nothing where all of it is sealed."""
+    """Return the heat map, and the same as a table; nothing if all of it is sealed."""
     if run.confidential and all(line.share is None for line in record.classes):
         return []
-    # A page has room for so many rows: of more layers it shows every second, third, ...
+    # Of more layers than the page has room for, every second is shown, or every third, ...
     lines = record.layers[:: max(1, -(-len(record.layers) // MOST_LAYERS))]
     left = len(record.layers) - len(lines)
-    rest = f" {amounts.count(left, 'layer')} between these are only in the JSON report." if left else ""
+    rest = f" The JSON report has {amounts.count(left, 'more layer')} between these." if left else ""
     classes = [cell.class_ for cell in record.layers[0].cells]
     return [
         Heading(3, (Span("Class by layer "), run.cite(run.steps))),
@@ -245,7 +244,7 @@ def _cell(cell: LayerCell) -> str:
 
 
 def share_words(value: float | None) -> str:
-    """Format a share as a percentage; one that is not zero does not look like it.
+    """Format a share as a percentage. A small share must not look like none.
 
     >>> share_words(0.2494), share_words(0.0002), share_words(0.0), share_words(None)
     ('24.9%', 'below 0.1%', '0.0%', '-')

@@ -24,10 +24,10 @@ class VoucherLine:
 
     what: str
     name: str
-    signed_by: tuple[str, ...]  # name, role and key ids of each
+    signed_by: tuple[str, ...]  # name, role and key ids of every signer
     digest: str
-    counts: dict[str, int]  # how many tags of which class; empty for other documents
-    doubts: tuple[str, ...]  # why some of them are not believed
+    counts: dict[str, int]  # tags by class; empty for other documents
+    doubts: tuple[str, ...]  # reasons why some of the tags are not trusted
     reference: Reference
 
 
@@ -41,7 +41,7 @@ class KeyLine:
     not_before: str
     not_after: str
     revoked: str | None  # when, and why; None: it is not
-    rotated: bool  # the authority has an older key in the file: this one took over
+    rotated: bool  # True: the authority has an older key in the file, which this one replaced
 
 
 @record
@@ -59,7 +59,7 @@ class VouchersRecord:
 
     documents: tuple[Document, ...]
     vouchers: tuple[VoucherLine, ...]
-    not_vouched: str | None  # why the documents are not believed
+    not_vouched: str | None  # why the documents are not trusted; None: they are
     trust: Believed
 
 
@@ -84,29 +84,29 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
     def blocks(self, record: VouchersRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Who vouched", "who")]
         if record.not_vouched:
-            blocks.append(Paragraph(f"The documents of this run are not believed: {record.not_vouched}", "warning"))
+            blocks.append(Paragraph(f"The documents of this run are not trusted: {record.not_vouched}", "warning"))
         for line in record.vouchers:
             blocks += _voucher(line, run)
         if described := run.of(TaxonomySection).dataset:
             pairs = [(name, said) for name, said in _description(described) if said]
             blocks += [Heading(3, "The dataset, as its attestation describes it"), Facts(pairs)]
         if record.trust.keys:
-            said = f"By its trust file it takes, for {'; for '.join(record.trust.quorum)}. "
+            said = f"Signatures that its trust file requires, for {'; for '.join(record.trust.quorum)}. "
             blocks += [
-                Heading(3, "Whom the run believed"),
+                Heading(3, "Keys that the run trusted"),
                 Paragraph((Span(said), run.cite(GENESIS))),
                 _keys(record.trust.keys),
             ]
         if record.trust.since:
             blocks += [
-                Paragraph("The trust file that this report was made with differs for these keys:"),
+                Paragraph("The reader's trust file differs from the run's in these keys:"),
                 _keys(record.trust.since),
             ]
         return blocks
 
 
 def voucher_lines(signed: Vouchers) -> tuple[VoucherLine, ...]:
-    """List taxonomy, policy, and the tags of every authority that is named for any."""
+    """Return a line for the taxonomy, the policy, and the tags of every authority that the tag table names."""
     basis, tags = signed.basis, signed.tags
     taxonomy = f"{basis.taxonomy.name} version {basis.taxonomy.version}"
     lines = [_document("taxonomy", taxonomy, basis.by, basis.taxonomy.digest)]
@@ -148,7 +148,7 @@ def _document(
 
 
 def key_lines(trust: Trust) -> tuple[KeyLine, ...]:
-    """List all keys of a trust file with their spans, by authority and age."""
+    """Return all keys of a trust file with their spans, by authority and age."""
     lines = []
     for authority in sorted(trust.authorities, key=lambda authority: authority.name):
         for place, key in enumerate(sorted(authority.keys, key=lambda key: key.valid_from)):
@@ -167,14 +167,13 @@ def key_lines(trust: Trust) -> tuple[KeyLine, ...]:
 
 
 def keys_since(own: Trust | None, reader: Trust) -> tuple[KeyLine, ...]:
-    """List the keys of the reader's trust file that are not in the run's own, or are revoked or have another span
-    there."""
+    """Return the keys of the reader's trust file that are missing from the run's own, or that differ in any way."""
     before = set(key_lines(own)) if own else set[KeyLine]()
     return tuple(line for line in key_lines(reader) if line not in before)
 
 
 def quorum_words(trust: Trust) -> tuple[str, ...]:
-    """Say how many authorities of which role it takes, for documents and for checkpoints."""
+    """Return the required number of authorities by role, for documents and for checkpoints."""
     quorums = (("documents", trust.quorum.documents), ("checkpoints", trust.quorum.checkpoints))
     return tuple(
         f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(roles.items())) or 'no number is enough'}"
@@ -191,26 +190,26 @@ def _voucher(line: VoucherLine, run: ReportedRun) -> list[Block]:
         Facts([*pairs, ("Digest", (Span(f"sha256:{line.digest}", "code"),))]),
     ]
     if line.doubts:
-        blocks.append(Bullets([f"Not believed, and never trained on: {words}" for words in line.doubts], "warning"))
+        blocks.append(Bullets([f"Not trusted, and never trained on: {words}" for words in line.doubts], "warning"))
     return blocks
 
 
 def _description(description: Description) -> list[tuple[str, str]]:
-    """List the 22 fields under the names that they have there; what it leaves out is empty."""
+    """Return the 22 fields by name; a field that the description leaves out is empty."""
     answers = []
     for name in type(description).__dataclass_fields__:
         value = getattr(description, name)
-        first = getattr(value, "first", None)
+        first = getattr(value, "first", None)  # of a span of days
         said = f"{first} to {value.last}" if first else "" if value is None else str(value)
         answers.append((name.replace("_", " "), {"True": "yes", "False": "no"}.get(said, said)))
     return answers
 
 
 def _keys(lines: tuple[KeyLine, ...]) -> Table:
-    columns = (Column("Authority"), Column("Role"), Column("Key"), Column("Valid"), Column("Taken back"))
+    columns = (Column("Authority"), Column("Role"), Column("Key"), Column("Valid"), Column("Revoked"))
     rows = []
     for line in lines:
-        rotated = [Span("took over from an older key", "small")] if line.rotated else []
+        rotated = [Span("replaced an older key", "small")] if line.rotated else []
         span = f"{line.not_before} to {line.not_after}"
         key = (Span(line.key[:16], "code"), *rotated)
         rows.append(Row((line.authority, line.role, key, span, line.revoked or "no")))

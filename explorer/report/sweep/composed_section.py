@@ -1,23 +1,22 @@
-"""The section on how methods compose: what pairs do together, and the way from the baseline to a recipe."""
+"""The section on how methods compose: the joint effect of pairs, and the way from the baseline to a recipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from explorer.analysis.composition import Composition
 from explorer.analysis.sentences import composition_sentences
-from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span, Table, sentence
+from explorer.page.document import Block, Heading, Paragraph, Span, sentence
 from explorer.report.section import Section
-from explorer.report.sweep.metrics_section import NUMBERS
 from explorer.report.sweep.reported_sweep import ReportedSweep, picture
 from explorer.schema import record
-from explorer.views.explorer import composition_rows
 from explorer.views.explorer.composition_charts import CAPTION, interactions, waterfall
-from explorer.views.explorer.composition_rows import composed, composition_json
+from explorer.views.explorer.composition_rows import composed, composition_json, composition_tables
 
 COMPOSED = (
-    "Times are steps times profiled step times. Intervals of times come from the spread of a profile's windows on this "
-    "machine and cover no other day; intervals of qualities come from seeds, paired."
+    "A time is the number of steps times the profiled time of a step. Intervals of times come from the spread of a "
+    "profile's windows on this machine and do not cover differences between days; intervals of qualities come from "
+    "paired seeds."
 )
 
 
@@ -29,7 +28,7 @@ class ComposedRecord:
 
 
 class ComposedSection(Section[ReportedSweep, ComposedRecord]):
-    """The composition of methods on each hardware, in the sweep's own metric; only where methods were combined."""
+    """The composition of methods on every hardware, in the sweep's own metric, where methods were combined."""
 
     record = ComposedRecord
 
@@ -55,25 +54,16 @@ def _compositions(sweep: ReportedSweep) -> dict[str, Composition]:
 def _composition(composition: Composition, hardware: str, number: int) -> Iterator[Block]:
     title = (Span("How methods compose"), Span(f" budget {composition.ssr:g} \N{MIDDLE DOT} {hardware}", "small"))
     yield Heading(2, title, f"composition-{number}")
+    # The first sentences are about recipes, which the table below has in full.
     for words in composition_sentences(composition)[len(composition.recipes) :]:
         yield Paragraph(sentence(words, names=composition.methods))
     if composition.measured_pairs:
-        yield Heading(3, "Pairs: what they do together beyond what both do alone")
+        yield Heading(3, "Pairs: joint effect beyond the single effects of both")
         yield picture(f"pairs-{number}", partial(interactions, composition), CAPTION)
     together = [recipe for recipe in composition.recipes if recipe.by_parts is not None]
-    if together:  # the waterfall is that of the recipe with most methods
+    if together:  # one waterfall, of the recipe with most methods
         recipe = max(together, key=lambda recipe: len(recipe.methods))
         yield Heading(3, f"From the baseline to {recipe.label}")
         yield picture(f"way-{number}", partial(waterfall, recipe, baseline=composition.baseline))
-    if composition.recipes:
-        caption = "Predicted from what each method does alone to each part of a step"
-        yield _table(composition_rows.RECIPES, composition_rows.recipe_rows(composition), caption)
-    if composition.measured_pairs:
-        caption = "What pairs do together beyond what both do alone"
-        yield _table(composition_rows.PAIRS, composition_rows.pair_rows(composition), caption)
+    yield from composition_tables(composition)
     yield Paragraph(COMPOSED, "note")
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Table:
-    columns = [Column(title, number=title in NUMBERS) for title in titles]
-    return Table(columns, [Row(cells) for cells in rows], caption=caption)

@@ -1,5 +1,5 @@
-"""The section on how a sweep was measured: what it ran on, whether its runs are what their results say, what is not
-known, and where the time of a step goes."""
+"""The section on how a sweep was measured: its hardware and software, the integrity of its runs, unknowns, and step
+times."""
 
 import math
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from explorer.views.explorer.composition_charts import step_times
 MOST_BARS = 30  # more are too small to be read on a page
 
 MEASURED = (
-    "Training time counts optimiser steps only; evaluation, checkpoints and the first steps are kept apart. A hollow "
-    "mark is a profiled time: steps times the time of a step, measured recipe by recipe while nothing else is trained; "
-    "where the machine was busy all the same, a warning says so. Nothing is extrapolated: what was not reached within "
-    "the tested budgets is not reached here."
+    "Training time counts only optimiser steps, without evaluation, checkpoints and the first steps. A hollow mark is "
+    "a profiled time: the number of steps times the time of a step, measured recipe by recipe while nothing else "
+    "trains; if the machine was busy, a warning says so. Nothing is extrapolated: a target that no tested budget "
+    "reached counts as not reached."
 )
 
 
@@ -79,7 +79,7 @@ class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
             blocks.append(Bullets(checked.findings, "warning"))
         blocks.append(Paragraph(MEASURED, "note"))
         if unknown := _unknown(sweep):
-            blocks += [Heading(3, "What is not known"), Bullets(unknown)]
+            blocks += [Heading(3, "Unknowns"), Bullets(unknown)]
         if record.ledgers:
             blocks += [Heading(3, "Ledgers"), _ledgers(record.ledgers)]
         times = _step_times(sweep.profiles)
@@ -108,10 +108,11 @@ def _facts(sweep: ReportedSweep) -> dict[str, str]:
     results, profiles, first = sweep.results, sweep.profiles, sweep.metrics[0].answer
     sources = sorted(results["time_source"].dropna().unique())
     predicted = int((results["time_source"] == "predicted").sum())
+    # Predicted times are estimates for another machine, so their runs are counted apart.
     times = [" and ".join(sources) or "unknown", amounts.count(len(results) - predicted, "finished run")]
     times += [f"{predicted:,} predicted for other hardware"] if predicted else []
     known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
-    tuning = f'tuning, in the author\'s words: "{known[0]}"' if known else "not tuned"
+    tuning = f'tuning, according to its author: "{known[0]}"' if known else "not tuned"
     return {
         "Task": f"{_values(results['model'])} on {_values(results['dataset'])}",
         "Hardware": "; ".join(dict.fromkeys(hardware_labels(results))),
@@ -132,21 +133,21 @@ def _values(column: pd.Series) -> str:
 def _unknown(sweep: ReportedSweep) -> list[str]:
     """List what a reader would want to know and is not recorded."""
     unknown = []
-    # Hardware by hardware, judged by the first of its metrics.
+    # Hardware by hardware, by the first of its metrics: times and prices do not depend on the metric.
     for hardware, results in {results.hardware: results for results in reversed(sweep.metrics)}.items():
         rows, ratios = results.answer.rows, [comparison.inference_ratio for comparison in results.answer.comparisons]
         untimed = int(rows["train_seconds"].isna().sum())
         if untimed:
             runs = f"{amounts.count(untimed, 'run')} of {len(rows)}"
-            unknown.append(f"The training time of {runs} on {hardware}: no profile.")
+            unknown.append(f"Training time of {runs} on {hardware}: no profile.")
         if rows["usd_per_hour"].isna().all():
-            unknown.append(f"What a run costs on {hardware}: {results.answer.price}.")
+            unknown.append(f"Cost of a run on {hardware}: {results.answer.price}.")
         if not any(map(tuning_words, rows["tuning"])):
-            unknown.append("Whether the baseline could be better: no search for its settings is recorded.")
+            unknown.append("Quality of a tuned baseline: no search for its settings is recorded.")
         if any(ratio is None or math.isnan(ratio) for ratio in ratios):
-            unknown.append(f"What some recipes cost at inference on {hardware}: their profiles do not have it.")
+            unknown.append(f"Inference time of some recipes on {hardware}: their profiles do not have it.")
         if rows["seed"].nunique() == 1:
-            unknown.append(f"How far noise alone moves a quality on {hardware}: there is one seed.")
+            unknown.append(f"Effect of noise on a quality on {hardware}: there is only one seed.")
     if sweep.plan is None:
         unknown.append("The specification: the sweep's plan is not kept with its runs.")
     return list(dict.fromkeys(unknown))
@@ -155,12 +156,14 @@ def _unknown(sweep: ReportedSweep) -> list[str]:
 def _ledgers(heads: tuple[LedgerHead, ...]) -> Table:
     rows = [Row((head.run, head.origin, f"{head.size:,}", (Span(head.root, "code"),))) for head in heads]
     columns = [Column("Run"), Column("Origin"), Column("Entries", number=True), Column("Root")]
-    return Table(columns, rows, caption="The ledger of each governed run, as it was read. It was not verified here.")
+    return Table(columns, rows, caption="The ledgers of governed runs, as they were read. They were not verified here.")
 
 
 def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
-    """Split the profiled step of every recipe (and phase, where it has several) by what it is spent on, in seconds: the
-    slowest recipe first, phase by phase."""
+    """Split the profiled step of every recipe by what it is spent on, in seconds, with the slowest recipe first.
+
+    A recipe with several phases has a step for every phase.
+    """
     columns = ["recipe", "part", "seconds"]
     if profiles.empty:
         return pd.DataFrame(columns=columns)

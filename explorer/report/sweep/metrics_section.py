@@ -1,4 +1,4 @@
-"""The section on the metrics: whether the answer is confirmed, and on each hardware the curves, the recipes at equal
+"""The section on the metrics: the confirmation of the answer, and on every hardware the curves, the recipes at equal
 quality and at equal budget, and the controls."""
 
 import shlex
@@ -42,8 +42,7 @@ from explorer.views.explorer.comparison_tables import comparison_table, control_
 from explorer.views.explorer.payments import amount
 from explorer.views.explorer.tradeoff import describe, tradeoff
 
-HEIGHT = 400
-NUMBERS = ("Budget", "Its budget", "n", "Speedup", "Predicted", "Quality beyond both", "Time beyond both")
+HEIGHT = 400  # pixels of a chart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,12 +63,12 @@ class ComparedQuality:
 
     result: EqualQuality
     call: Call
-    words: str  # the verdict as the tables have it
-    seeds_to_decide: int | None  # of an inconclusive one
-    claims: bool  # it is shown to need less
+    words: str  # the verdict, as tables word it
+    seeds_to_decide: int | None  # of an inconclusive verdict
+    claims: bool  # True: the recipe is significantly cheaper
     asks_confirmation: bool
-    confirmed: FreshSeeds | None  # what they say
-    vanishes_against: str | None  # the control that takes its gain away
+    confirmed: FreshSeeds | None  # the verdict of fresh seeds
+    vanishes_against: str | None  # the control that explains its gain
 
 
 @record
@@ -94,7 +93,7 @@ class PricePaid:
     """What an hour of the hardware costs."""
 
     usd_per_hour: float | None
-    words: str  # which price that is, and as of when
+    words: str  # the kind of price, and its date
 
 
 @record
@@ -193,36 +192,36 @@ def _recipes(results: MetricResults) -> tuple[RecipeLine, ...]:
 
 
 def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
-    """Show what fresh seeds say of the recipes, in the sweep's own metric."""
+    """Yield the verdicts of fresh seeds on the recipes, in the sweep's own metric."""
     asking = [verdict.comparison for verdict in first.answer.verdicts if verdict.asks]
     yield Heading(2, "Is it confirmed?", "confirmed")
     if first.confirmations:
         yield _confirmations(first.confirmations)
     for comparison in asking:
-        words = f"{comparison.label} is not confirmed: the seeds that chose it are the seeds that it is judged by."
+        words = f"{comparison.label} is not confirmed: it was chosen on the same seeds that it is judged by."
         yield Paragraph(words, "warning")
     if asking:
         yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(comparison.recipe)}" for comparison in asking))
     elif not first.confirmations:
-        yield Paragraph("No recipe is shown to need less than the baseline, so there is nothing to confirm.", "note")
+        yield Paragraph("No recipe beats the baseline yet, so there is nothing to confirm.", "note")
 
 
 def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int) -> Iterator[Block]:
-    # The chart comes first, with what weakens it; then who needs how much, what is in it, and its controls.
+    # The chart comes first, after its warnings; then the comparison, the recipes' methods, and the controls.
     better = "higher is better" if results.kind.higher_is_better else "lower is better"
     title = (Span(results.metric), Span(f" {better} \N{MIDDLE DOT} {results.hardware}", "small"))
     yield Heading(2, title, f"section-{number}")
     yield from (Paragraph(words, "warning") for words in warnings(results.answer))
     scene = results.answer.scene
     if scene is None:
-        yield Paragraph("No curve: no run on this hardware has a known training time.")
+        yield Paragraph("No curves, because no run on this hardware has a known training time.")
     else:
         yield Picture(
             name=f"curves-{number}",
             draw=lambda width: tradeoff(scene, width=width, height=HEIGHT),
             description=describe(scene),
-            caption="A small mark is a run, a large one the mean of seeds at a budget, a band its interval. The step "
-            "line is the frontier; what is dominated is dimmed.",
+            caption="A small mark is a run, a large one the mean over seeds at a budget, a band its interval. The step "
+            "line is the Pareto frontier; dominated results are dimmed.",
             interactive=True,
         )
     if results.answer.comparisons:
@@ -237,7 +236,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         )
         yield from (Paragraph(words, "note") for words in facts(results.answer))
     if recipes:
-        yield Heading(3, "Recipes and their methods, and quality at equal budget")
+        yield Heading(3, "Methods of the recipes, and quality at equal budget")
         yield _recipe_table(recipes, results)
     if results.controls:
         yield Heading(3, "Controls")
@@ -246,7 +245,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
 
 
 def _named(recipe: str, results: MetricResults) -> Text:
-    """Return a recipe's name behind its shape in its colour, as in the chart, if it is drawn there."""
+    """Return a recipe's name, after its mark in the chart if it is drawn there."""
     look = results.answer.look
     if recipe not in look.recipes:
         return recipe
@@ -274,7 +273,7 @@ def _recipe_table(recipes: tuple[RecipeLine, ...], results: MetricResults) -> Ta
 
 
 def _at_equal_budget(line: RecipeLine, results: MetricResults) -> Text:
-    """Format the quality at the baseline's time, with the difference to it."""
+    """Format the quality at the baseline's time, with the difference from the baseline."""
     compared = line.equal_budget
     if compared is None:
         baseline = line.label == results.answer.question.baseline
@@ -297,7 +296,7 @@ def _difference(compared: EqualBudget, kind: Metric) -> str:
 
 
 def _confirmations(confirmations: Iterable[Confirmation]) -> Table:
-    columns = [Column("Recipe"), Column("Fresh seeds"), Column("What they say"), Column("Run as")]
+    columns = [Column("Recipe"), Column("Fresh seeds"), Column("Result"), Column("Sweep")]
     rows = [
         Row((fresh.recipe, ", ".join(map(str, fresh.seeds)), fresh.sentence, ", ".join(fresh.sweeps)))
         for fresh in confirmations
@@ -306,5 +305,5 @@ def _confirmations(confirmations: Iterable[Confirmation]) -> Table:
 
 
 def quoted(name: str) -> str:
-    """Return a name as one word of a command, on one line."""
+    """Return a name as a single word of a command."""
     return shlex.quote(" ".join(name.split()))

@@ -1,4 +1,4 @@
-"""The section on negative results: what did not work, cannot be told, or was never finished."""
+"""The section on negative results: recipes that did not help, inconclusive comparisons, and runs without a result."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -71,35 +71,35 @@ class NegativesSection(Section[ReportedSweep, NegativesRecord]):
     def blocks(self, record: NegativesRecord, sweep: ReportedSweep) -> list[Block]:
         heading = Heading(2, "Negative results", "negative")
         if not record.negatives:
-            words = "None on record: no recipe that was compared fell short, and every run has a result."
+            words = "None on record: no compared recipe fell short, and every run has a result."
             return [heading, Paragraph(words)]
-        columns = [Column("Recipe or run"), Column("What"), Column("In numbers"), Column("Where")]
+        columns = [Column("Recipe or run"), Column("Result"), Column("Details"), Column("Where")]
         rows = [Row((result.subject, result.topic, result.words, result.where)) for result in record.negatives]
         return [heading, Table(columns, rows)]
 
 
 def of_verdicts(verdicts: Iterable[Verdict], *, where: str) -> Iterator[Negative]:
-    """List what verdicts say against a recipe."""
+    """Yield the negative results in verdicts."""
     for verdict in verdicts:
         label = verdict.comparison.label
         yield from (Negative(topic=topic, subject=label, where=where, words=words) for topic, words in _of(verdict))
 
 
 def of_controls(controls: Iterable[Controlled], *, where: str) -> Iterator[Negative]:
-    """List gains that a control has too: one result for each recipe and control, at the largest of these budgets."""
+    """Yield gains that a control has too: one result for every recipe and control, at the largest of their budgets."""
     vanishing: dict[tuple[str, str], list[Controlled]] = {}
     for control in controls:
         if control.gain_vanishes:
             vanishing.setdefault((control.label, control.control), []).append(control)
     for (label, _), budgets in vanishing.items():
         largest = max(budgets, key=lambda control: control.ssr)
-        also = f"; so it is at {len(budgets)} budgets, of which this is the largest" if len(budgets) > 1 else ""
+        also = f"; the same at {len(budgets)} budgets, of which this is the largest" if len(budgets) > 1 else ""
         words = f"at budget {largest.ssr:g} {control_sentence(largest)}{also}"
         yield Negative(topic="no better than its control", subject=label, where=where, words=words)
 
 
 def of_runs(runs: pd.DataFrame, *, where: str) -> Iterator[Negative]:
-    """List the runs, rows of `frames.runs`, that have no result."""
+    """Yield the runs without a result, from rows of `frames.runs`."""
     for row in runs[runs["state"] != "finished"].itertuples():
         recipe = f"{row.recipe} at budget {row.ssr:g}, seed {row.seed:g}: " if _known(row.recipe) else ""
         why = next((str(message) for message in (row.failure_message, row.problem) if _known(message)), "")
@@ -115,7 +115,7 @@ def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
         case Call.UNKNOWN:
             yield "cannot be compared", comparison.reason or "there is no target"
         case Call.NOT_REACHED:
-            yield "does not reach the baseline", f"within the budgets that were run, {seeds}"
+            yield "does not reach the baseline", f"within the tested budgets, {seeds}"
         case Call.MORE:
             yield "needs more than the baseline", words
         case Call.EQUIVALENT:
@@ -130,7 +130,7 @@ def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
         yield "costs more at inference", inference_words(comparison)
     if comparison.left_out:
         budgets = ", ".join(f"{budget:g}" for budget in comparison.left_out)
-        yield "budgets left out", f"{budgets}: some seeds are missing there, so they took no part"
+        yield "budgets left out", f"{budgets}: excluded, because some of their seeds are missing"
 
 
 def _interval(comparison: EqualQuality) -> str:

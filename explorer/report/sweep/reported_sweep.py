@@ -1,4 +1,4 @@
-"""A sweep as its report reads it: what several sections need, computed once from the published database and the run
+"""A sweep under report: values that several sections need, computed once from the published database and the run
 directories."""
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
 
-NOT_QUALITIES = ("lr", "train_loss")  # measured on the way, not what a recipe is judged by
+NOT_QUALITIES = ("lr", "train_loss")  # metrics of the training itself, by which no recipe is judged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +56,13 @@ class MetricResults:
 
     @property
     def runs(self) -> pd.DataFrame:
-        """The runs with their quality as `y`, paid in time where a time is known."""
+        """The runs with their quality as `y`, and their time as `x` where a time is known."""
         scene = self.answer.scene
         return self.answer.rows.rename(columns={"quality": "y"}) if scene is None else scene.runs
 
     @property
     def labels(self) -> list[str]:
-        """The recipes in the order of the legend; where nothing is drawn, for no time is known, in that of the results.
+        """The recipes in the order of the legend; without a chart, because no time is known, in that of the results.
 
         Sentences may begin with these names.
         """
@@ -83,7 +83,7 @@ class ReportedSweep(Subject):
 
     @property
     def states(self) -> pd.DataFrame:
-        """Runs of the present specification, finished or not."""
+        """Runs of the current specification, finished or not."""
         return self.every[~self.every["superseded"]]
 
     @cached_property
@@ -135,7 +135,7 @@ class ReportedSweep(Subject):
 
 
 def picture(name: str, draw: "partial[alt.LayerChart]", caption: str = "") -> Picture:
-    """Return a picture whose chart itself says what there is to see."""
+    """Return a picture that takes its description, for screen readers, from its chart."""
     description = str(draw(width=100).to_dict().get("description", caption))
     return Picture(
         name=name, draw=lambda width: draw(width=width), caption=caption, description=description, interactive=True
