@@ -23,9 +23,9 @@ from explorer.provenance.trust import (
     Revocation,
     Role,
     Trust,
-    alone,
     cosigner,
     find,
+    locked,
     new_trust,
     read_trust,
     trust_content,
@@ -101,7 +101,7 @@ def new(
     public = AuthorityKey(public_key=keys.public_text(private), not_before=begins, not_after=ends)
     if os.path.realpath(key_file) == os.path.realpath(trust):
         raise ProvenanceError(f"{key_file}: found one path for the key and the trust file; expected two")
-    with alone(trust):
+    with locked(trust):
         changed = with_key(_read_or_new(trust), name, public, role=role, branches=tuple(branch or ()))
         content = trust_content(changed, where=str(trust))
         if not in_agent:
@@ -207,7 +207,7 @@ def revoke(
     start of its validity (`from` in `explorer authority list`).
     """
     moment = format_time(options.clock() if at is None else parse_time(at))
-    with alone(trust):
+    with locked(trust):
         before = read_trust(trust)
         revocation = Revocation(at=moment, reason=reason)
         after = with_revocation(before, name, key=key, revocation=revocation)
@@ -230,7 +230,7 @@ def quorum(
     ] = None,
 ) -> Answer:
     """Set how many authorities of a role must sign. Without a quorum, signatures of a role never suffice."""
-    with alone(trust):
+    with locked(trust):
         before = read_trust(trust)
         after = with_quorum(before, role, documents=documents, checkpoints=checkpoints)
         write_trust(trust, after)

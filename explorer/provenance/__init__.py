@@ -1,6 +1,6 @@
 """Provenance: classes of data, who may vouch for them, and which of them may train which layer.
 
-A trust file says whom to believe; the checker brings it along. Everything else is signed:
+A trust file lists the authorities to believe; each checker has its own. Everything else is signed:
 
     keys, agent              private keys, in files that only their owner can read, or in an SSH agent
     spellings                how records spell moments, digests, text and class paths
@@ -21,5 +21,5 @@ A trust file says whom to believe; the checker brings it along. Everything else 
     deletion_certificate, usage, levels    signed claims about deletions and use
     provenance_schemas       the JSON Schemas of all these records
 
-Nothing is believed by default: what a trust file or a policy does not say is refused.
+Nothing is believed by default: whatever a trust file or a policy does not allow is refused.
 """

@@ -1,19 +1,19 @@
-"""Keys that stay in an SSH agent: this process asks it to sign, over the socket in SSH_AUTH_SOCK, and never has them.
+"""Keys in an SSH agent: this process asks the agent to sign, over the socket in SSH_AUTH_SOCK, and never sees a key.
 
 The protocol is draft-ietf-sshm-ssh-agent: a message is its length as u32, a type, and fields; a string in it is its
-length as u32 and its bytes, all big-endian. Two questions are enough,
+length as u32 and its bytes, all big-endian. Two requests are enough,
 
-    11  which identities are there?   12  u32 number, then for each: string key blob, string comment
+    11  request identities            12  u32 number, then for each: string key blob, string comment
     13  sign: string key blob,        14  string signature: string "ssh-ed25519", string of 64 bytes
-        string data, u32 flags         5  it will not
+        string data, u32 flags         5  failure
 
-and what comes back is RFC 8032's signature over the data as they are (RFC 8709), so that a verifier sees no difference.
-A key is named by its fingerprint as `ssh-add -l` prints it, by its comment, or not at all where the agent has just one:
+and the answer holds RFC 8032's signature over the data (RFC 8709), so that verifiers see no difference. A key is named
+by its fingerprint as `ssh-add -l` prints it, by its comment, or not at all if the agent has only one:
 
     ssh-agent:SHA256:cyrQ8tUwqEUlxkJ6fyONeGKdJ3TdyIu3Ux5bkSLNOkw    ssh-agent:trainer@example.com    ssh-agent:
 
-A path loses one of two slashes that follow each other, so they are taken for one. Replies are bounded, and a signature
-is checked before it is handed on.
+In names, repeated slashes count as one, since a path may have lost some. Replies are bounded, and a signature is
+checked before it is used.
 """
 
 import base64
@@ -44,7 +44,7 @@ class Identity(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-add -l` prints it."""
+        """The fingerprint as `ssh-add -l` prints it."""
         return f"SHA256:{base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip('=')}"
 
     @property
@@ -54,7 +54,7 @@ class Identity(NamedTuple):
 
 
 class AgentKey(Ed25519PrivateKey):
-    """A private key that signs as others do and cannot leave its agent."""
+    """A private key that signs like others but cannot leave its agent."""
 
     def __init__(self, identity: Identity, path: str) -> None:
         self._identity, self._path = identity, path
@@ -64,13 +64,14 @@ class AgentKey(Ed25519PrivateKey):
         return self._public
 
     def sign(self, data: object) -> bytes:
-        """Sign. Raises `ProvenanceError` where the agent will not, or answers with what is no signature of the key."""
+        """Sign. Raises `ProvenanceError` if the agent refuses, or answers with anything but a signature by the key."""
         content = bytes(memoryview(data))  # pyright: ignore[reportArgumentType]
         question = b"\x0d" + _string(self._identity.blob) + _string(content) + bytes(4)
         kind, body = _asked(self._path, question)
         if kind != 14:
-            raise ProvenanceError(f"{self}: the agent did not sign: it is locked, lost the key, or somebody refused")
+            raise ProvenanceError(f"{self}: the agent did not sign: it is locked, lost the key, or its user refused")
         algorithm, signature = _strings(_strings(body, 1)[0], 2)
+        # An agent is another program, perhaps on another machine: what it returns is verified like any signature.
         try:
             self._public.verify(signature, content)
         except InvalidSignature as error:
@@ -94,9 +95,9 @@ class AgentKey(Ed25519PrivateKey):
 
 
 def agent_key(name: str) -> AgentKey:
-    """Return the key that is named, with or without `PREFIX`.
+    """Return the agent's key of this name, with or without `PREFIX`.
 
-    Raises `ProvenanceError` that says which keys there are.
+    Raises `ProvenanceError` that lists the agent's keys if not exactly one fits.
     """
     path, wanted = _socket(), _plain(name.removeprefix(PREFIX))
     identities = _identities(path)
@@ -124,9 +125,9 @@ def agent_key(name: str) -> AgentKey:
 
 
 def agent_public_keys() -> list[bytes]:
-    """Return the public halves, 32 bytes each, of the Ed25519 keys in the agent; none where no agent is named.
+    """Return the public keys, 32 bytes each, of the Ed25519 keys in the agent; none if no agent is configured.
 
-    Raises `ProvenanceError` for an agent that does not answer as one does.
+    Raises `ProvenanceError` for an agent whose answer does not follow the protocol.
     """
     if not os.environ.get(SOCKET):
         return []
@@ -146,7 +147,7 @@ def _identities(path: str) -> list[Identity]:
 
 
 def _asked(path: str, question: bytes) -> tuple[int, bytes]:
-    """Return the type and the fields of the answer to one question."""
+    """Return the type and the fields of the answer to one request."""
     try:
         with socket.socket(socket.AF_UNIX) as agent:
             agent.settimeout(PATIENCE)
@@ -179,9 +180,10 @@ def _socket() -> str:
 
 
 def _strings(content: bytes, number: int | None = None) -> list[bytes]:
-    """Return the strings of a message, one after the other. Raises `ProvenanceError` for what is cut short."""
+    """Return the strings of a message, in order. Raises `ProvenanceError` for a truncated message or another number."""
     strings, at = [], 0
     while at < len(content):
+        # A length that does not fit, or is not there, ends behind the message, and so is refused.
         end = at + 4 + (struct.unpack_from(">I", content, at)[0] if at + 4 <= len(content) else len(content))
         if end > len(content):
             raise ProvenanceError("the SSH agent's answer is cut short")
@@ -197,5 +199,5 @@ def _string(content: bytes) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """Return a name as it comes out of a path."""
+    """Return a name with single slashes, as it comes out of a path."""
     return re.sub("/+", "/", name.strip())

@@ -1,22 +1,22 @@
-"""Salted commitments: they take the place of content that must not be shown.
+"""Salted commitments, which represent content that must not be shown.
 
     commitment = SHA-256(salt || content), 32 bytes          the salt is 32 bytes and is kept elsewhere
 
-A holder of salt and content can show that they belong to the commitment. Without the salt a commitment says nothing:
-guesses of the content cannot be tried, and nothing links two commitments to the same content under two salts. To
-erase content is to destroy it together with its salt; whatever the commitment is part of stays as it was.
+A holder of salt and content can prove that they belong to the commitment. Without the salt a commitment reveals
+nothing: guesses of the content cannot be tried, and commitments to equal content under two salts cannot be linked.
+Erasing content means destroying it together with its salt; everything that contains the commitment stays unchanged.
 
-A record has a salt of its own, from the system's randomness. The numbers of a class in a training step have one that
-follows from a secret of that class (`explorer.provenance.encryption`), so that a replay arrives at the same
-commitment and destroying one secret erases the class.
+A record has a random salt of its own. The salt for the numbers of a class in a training step follows from a secret of
+that class (`explorer.provenance.encryption`), so that a replay arrives at the same commitment, and destroying one
+secret erases the class.
 
-Salts are kept in a file that its owner alone can read and in which each one can be destroyed for good.
+Salts are kept in a file that only its owner can read, and in which each salt can be destroyed for good.
 
     24 bytes "explorer/salts/v1" and zeros || number of salts as u64, big-endian || 32 bytes for each slot
 
-The salts of a tag table stand by slot; the secrets of a run's classes stand in the order of the run's genesis. To
-destroy one is to write zeros over it in place. A disk that never writes over its blocks (some file systems, most
-flash), a backup and a copy keep what they have: see to them too.
+The salts of a tag table are in the order of slots, the secrets of a run's classes in the order of the run's genesis. A
+salt is destroyed by overwriting it in place with zeros. Disks that never overwrite blocks (some file systems, most
+flash), backups and copies keep it; they have to be erased by other means.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from explorer.provenance.keys import open_private, write_private
 
 SALT_BYTES = 32
 COMMITMENT_BYTES = 32
-DESTROYED = bytes(SALT_BYTES)  # what takes the place of a salt or a secret; no generator returns it
+DESTROYED = bytes(SALT_BYTES)  # overwrites a salt or a secret; a random salt is zero with probability 2^-256
 
 
 def new_salt() -> bytes:
@@ -42,7 +42,8 @@ def new_salt() -> bytes:
 
 
 def commit(salt: bytes, content: bytes) -> bytes:
-    """Return the commitment to `content`, 32 bytes. Raises `ProvenanceError` for what is no salt."""
+    """Return the commitment to `content`, 32 bytes. Raises `ProvenanceError` for an invalid salt."""
+    # The salt has a fixed length, so no other split of salt and content gives the same bytes.
     return hashlib.sha256(sound_salt(salt) + content).digest()
 
 
@@ -57,7 +58,8 @@ def check_commitment(commitment: bytes, *, salt: bytes, content: bytes, where: s
 
 
 def sound_salt(salt: bytes) -> bytes:
-    """Return the salt or secret itself. Raises `ProvenanceError` for what is none, or none any more."""
+    """Return the salt or secret itself. Raises `ProvenanceError` for one of another length or a destroyed one."""
+    # A destroyed salt is refused, not used: a commitment under zeros could be guessed.
     if len(salt) != SALT_BYTES:
         raise ProvenanceError(f"a salt has {SALT_BYTES} bytes, found {len(salt)}")
     if salt == DESTROYED:
@@ -89,7 +91,7 @@ class Salts:
 
 
 def new_salts(number: int) -> Salts:
-    """Return so many salts, from the system's randomness."""
+    """Return this many random salts."""
     return Salts(content=secrets.token_bytes(number * SALT_BYTES))
 
 
@@ -99,20 +101,20 @@ def write_salts(path: Path, salts: Salts) -> None:
 
 
 def read_salts(path: Path) -> Salts:
-    """Read a salt file. Raises `ProvenanceError` if others can read it or it is not one."""
+    """Read a salt file. Raises `ProvenanceError` for a file that others can read, and for any other file."""
     with open_private(path, max_bytes=_MAX_BYTES) as file:
         number = _number(file, path)
         return Salts(content=file.read(number * SALT_BYTES))
 
 
 def destroy_salt(path: Path, slot: int) -> None:
-    """Destroy the salt of a slot; that is on the disk when this returns. To do it again changes nothing."""
+    """Destroy the salt of a slot, on disk when this returns. Repeating it changes nothing."""
     with open_private(path, max_bytes=_MAX_BYTES, write=True) as file:
         number = _number(file, path)
         if not 0 <= slot < number:
             raise ProvenanceError(f"{path}: no slot {slot}; it holds {number} salts, counted from 0")
         try:
-            # Past Python's buffer, which would be written once more when the file is closed.
+            # Bypasses Python's buffer, which would write the old bytes back when the file is closed.
             written = os.pwrite(file.fileno(), DESTROYED, _HEADER.size + slot * SALT_BYTES)
             os.fsync(file.fileno())
         except OSError as error:
@@ -122,7 +124,7 @@ def destroy_salt(path: Path, slot: int) -> None:
 
 
 def _number(file: BinaryIO, path: Path) -> int:
-    """Return how many salts the file holds, by its header and by its size."""
+    """Return the number of salts in the file, on which header and size have to agree."""
     header = file.read(_HEADER.size)
     size = os.fstat(file.fileno()).st_size
     if len(header) == _HEADER.size:

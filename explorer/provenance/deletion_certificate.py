@@ -1,15 +1,15 @@
-"""The certificate of a deletion: one in-toto statement in a DSSE envelope, signed by who trained both models.
+"""The certificate of a deletion: one in-toto statement in a DSSE envelope, signed by the trainer of both models.
 
     subject    the new model's safetensors file, by its SHA-256
-    predicate  the level, both runs and their ledgers, the target, and what the level rests on (below)
+    predicate  the level, both runs and their ledgers, the target, and the evidence for the level (below)
 
-There are two levels, and no certificate can be made of less. G2, exact by structure: the target's sealed regions are
-dropped, `structure` names their tensors and the roots over all others. G3, exact by replay: `replay` names the state
-that training continued from and the first step in which the target could have moved anything. The target is named by
+There are two levels, and nothing less gets a certificate. G2, exact by structure: the target's sealed regions are
+dropped; `structure` names their tensors and the roots over all others. G3, exact by replay: `replay` names the state
+from which training continued, and the first step in which the target could have moved anything. The target is named by
 class or authority; single records by a salted commitment to their list and by their number.
 
-A reader of both ledgers and the new run derives all of that again (`explorer.deletion.verify_deletion`), but for
-the fields that are the signer's word.
+A reader of both ledgers and the new run derives all of this again (`explorer.deletion.verify_deletion`), except for the
+fields that are the signer's word.
 """
 
 from collections.abc import Collection
@@ -58,10 +58,10 @@ MEANS: dict[Level, str] = {
     "G3": "Trained again without the target from a recorded state that it had not moved; that each step was done as "
     f"the ledgers say is the trainer's word. {_SAME}",
 }
-"""What a certificate of each level says, in a sentence that is the same everywhere: what both ledgers show, no more."""
+"""The sentence of each level, the same in every certificate. It claims only what both ledgers show."""
 
 NEVER_HAD = f"Bit for bit that of a run that never had the target, which was trained here from its first step. {_SAME}"
-"""What may be said beyond that where the counterfactual was trained and compared."""
+"""The stronger claim that is allowed where the counterfactual was trained and compared."""
 
 FORMER: dict[Level, str] = {
     "G2": "Same plan, the target's slots empty; how many there were remains known. The regions that belonged to the "
@@ -69,8 +69,8 @@ FORMER: dict[Level, str] = {
     "G3": "Same plan, the target's slots empty; how many there were remains known. Trained again without the target "
     "from a state that it had not moved; the result is bit for bit that of never having had it.",
 }
-"""What certificates of before say. They are read, and shown with the sentence of today: theirs is wider than what is
-computed."""
+"""The sentences of certificates by earlier versions. These are read, but shown with today's sentence, since theirs
+claims more than what is computed."""
 
 UNREACHED: dict[Unreached, str] = {
     "number": "how many examples of the target there were, and in which slots",
@@ -85,10 +85,10 @@ UNREACHED: dict[Unreached, str] = {
     "normalisation": "constants of normalisation, if they were computed over the target too",
     "architecture": "the shape of the model, if it was chosen for the target",
 }
-"""What a deletion may not have reached: all words that a certificate has for it, and what they mean."""
+"""Everything that a deletion may not reach: the words of certificates, and their meanings."""
 
 ALWAYS: tuple[Unreached, ...] = ("number", "hyper-parameters", "published-copies", "backups")
-"""What no deletion reaches: a certificate that leaves one of them out says too much."""
+"""The items that no deletion reaches: a certificate that omits one of them claims too much."""
 
 _MOST = 50_000  # of a list
 Text = Annotated[Line, Field(max_length=500)]
@@ -208,7 +208,8 @@ SUBJECT = "model.safetensors"
 
 
 def check(value: Certificate, *, where: str) -> None:
-    """Check what a certificate says within itself. Raises `ProvenanceError` that begins with `where`."""
+    """Check that a certificate is consistent in itself. Raises `ProvenanceError` that begins with `where`."""
+    # A fixed sentence: otherwise a signed certificate could promise in words what its evidence does not show.
     if value.means not in (MEANS[value.level], FORMER[value.level]):
         raise ProvenanceError(f"{where}: means: not what {value.level} means; expected {MEANS[value.level]!r}")
     parts = {"G2": value.structure, "G3": value.replay}
@@ -223,6 +224,7 @@ def check(value: Certificate, *, where: str) -> None:
         raise ProvenanceError(f"{where}: target: {target.words:.200}: one of them twice")
     if missing := [what for what in ALWAYS if what not in {one.what for one in value.not_reached}]:
         raise ProvenanceError(f"{where}: not_reached: leaves out what no deletion reaches: {', '.join(missing)}")
+    # People delete by this list, so no path may lead out of the run's directory.
     for index, artefact in enumerate(value.to_destroy):
         path = PurePosixPath(artefact.path)
         if path.is_absolute() or ".." in path.parts or str(path) != artefact.path:
@@ -239,7 +241,7 @@ CERTIFICATE = Kind(
 )
 PREDICATE_TYPE = CERTIFICATE.predicate_type
 Opened = Signed[Certificate]
-"""A certificate that trainers have signed; none of its claims is checked yet."""
+"""A certificate with checked signatures; none of its claims is checked yet."""
 
 
 def sign_certificate(
@@ -247,7 +249,7 @@ def sign_certificate(
 ) -> Envelope:
     """Sign a certificate for the model with this SHA-256; its claims are the caller's (`explorer.deletion.certify`).
 
-    The keys are those of trainers, and of others who vouch for it too. Raises `ProvenanceError` for a certificate that
+    The keys are those of trainers, and of others who vouch for it. Raises `ProvenanceError` for a certificate that
     could not be read again, and for a key that may not sign now.
     """
     return sign_document(value, CERTIFICATE, keys, about=(model,), trust=trust, now=now, where="the certificate")

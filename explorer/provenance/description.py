@@ -1,14 +1,11 @@
-"""Descriptions of a dataset, in the 22 fields of the Data Provenance Standards 1.0.0 (Data & Trust Alliance).
+"""Descriptions of datasets: the Data Provenance Standards 1.0.0 (Data & Trust Alliance), and MLCommons Croissant 1.0.
 
-People write it as YAML, as in `notebooks/policies/news.description.yaml`; the attestation of a tag table carries it
-(tag_attestation.py). The fields that the standards ask for only where they apply may be left out.
+The 22 fields of the standards are written as YAML, as in `notebooks/policies/news.description.yaml`; the attestation of
+a tag table carries them (tag_attestation.py). Fields that the standards require only where they apply may be left out.
 
-What a dataset is, as MLCommons Croissant 1.0 (docs.mlcommons.org/croissant/docs/croissant-spec.html): JSON-LD that
-dataset search engines and `mlcroissant` read, with the fields of its vocabulary for responsible AI where there are
-facts for them.
-
-The context is in the document, as the specification gives it: a reader fetches nothing. What is not known
-is left out; a field without a fact is none.
+Croissant (docs.mlcommons.org/croissant/docs/croissant-spec.html) is JSON-LD that dataset search engines and
+`mlcroissant` read, here with the fields of its vocabulary for responsible AI that have known values. The context is
+part of the document, as in the specification, so that a reader fetches nothing. Unknown facts are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,7 +80,7 @@ class Description:
 
 
 def read_description(document: Document) -> Description:
-    """Return the description that a document says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the description in a document. Raises `SpecError` that names file, line, key and fault."""
     try:
         return from_json(Description, document.value, where=document.where, error=SpecError)
     except SpecError as fault:
@@ -140,7 +137,7 @@ CONTEXT: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
-    """A file of the dataset. Its name in the document is `file-<n>`: a path may hold what no name can."""
+    """A file of the dataset. Its id in the document is `file-<n>`: a path may have characters that an id may not."""
 
     path: str
     sha256: str
@@ -159,14 +156,14 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Records:
-    """Records that stand in the document, or in the columns of one of its files that have their names."""
+    """Records within the document, or in the columns of the same names in one of its files."""
 
     name: str  # a word
     description: str
     columns: Sequence[Column]
-    key: str  # the column that no two records have in common
+    key: str  # the column whose values are unique
     rows: Sequence[Mapping[str, Any]] = ()
-    file: int | None = None  # the place of the file that holds them
+    file: int | None = None  # the index of the file that holds them
 
 
 def croissant(
@@ -177,10 +174,15 @@ def croissant(
     files: Sequence[File],
     records: Sequence[Records],
 ) -> dict[str, Any]:
-    """Return the document.
+    """Return the Croissant document.
 
-    `facts` are further properties by their names in schema.org, or behind `rai:`; those that are None or empty are left
-    out.
+    Args:
+        name: the name of the dataset.
+        description: the description of the dataset.
+        facts: further properties by their names in schema.org, or after `rai:`; those that are None or empty are left
+            out.
+        files: the files of the dataset.
+        records: sets of records; one with neither rows nor a file is left out.
     """
     return {
         "@context": CONTEXT,

@@ -1,32 +1,32 @@
 """Encryption of the numbers of confidential classes: reading keys, and the blobs that only a reading key opens.
 
-Reading keys: what a class's secret gives for one stretch of its numbers, and what a grant hands on.
+Reading keys follow from a class's secret, one for each stretch of its numbers; grants hand them on.
 
     R = HKDF-Expand(secret, "explorer/reading-key/v1" 00 kind 00 class 00 first as u64, 32)    RFC 5869, SHA-256
 
-big-endian. `kind` says which entries the numbers are of; `first` is the first step of the segment for "step" (its
-numbers and sketches stand in the blobs of the state that closes it), and the entry's own step for "profile" and
+big-endian. `kind` is the kind of the entries of these numbers; `first` is the first step of the segment for "step" (its
+numbers and sketches are in the blobs of the state that closes it), and the entry's own step for "profile" and
 "decision". `class` is * for numbers over several classes. From one reading key follow
 
     the salt of a commitment to the numbers of a step    HKDF-Expand(R, "explorer/salt/v1" 00 step as u64, 32)
     the keys that seal a blob                            below
 
-so that a holder of R can read those numbers and check them against their commitments, and learns nothing of another
-class, kind or stretch: none follows from another, and the secret follows from none. A replay arrives at the same keys.
-To destroy the secret of a class is to destroy all of its keys that were never handed on.
+so that a holder of R can read these numbers and check them against their commitments, but learns nothing about another
+class, kind or stretch: no key follows from another, and the secret follows from none. A replay arrives at the same
+keys. Destroying the secret of a class destroys all of its keys that were never handed on.
 
-Sealed blobs: the numbers of a confidential class, as only those who have the reading key can read them.
+Sealed blobs hold the numbers of a confidential class.
 
     sealed   = "explorer/sealed/v1\n" || iv, 32 bytes || AES-256-GCM(key, nonce 0, plaintext, aad)
     iv       = HMAC-SHA256(HKDF-Expand(R, "explorer/iv/v1", 32), name 00 plaintext)
     key      = HKDF-Expand(HKDF-Expand(R, "explorer/data-key/v1", 32), "explorer/blob/v1" 00 iv, 32)
     aad      = "explorer/sealed/v1\n" || kind 00 name 00 first as u64, big-endian
 
-where R is a reading key, `name` the blob's name in its entry, and AES-256-GCM's output is the ciphertext with its tag
-of 16 bytes behind it. Nothing here is random, so a replay writes the same bytes. The key follows from name and
-plaintext through the iv: another plaintext, as when history is executed again and comes out differently, has another
-key, and no key meets the same nonce twice. What is equal is seen to be equal, and only under one R: two sealings of the
-same numbers of the same segment. The length of the plaintext is visible.
+where R is a reading key, `name` the blob's name in its entry, and AES-256-GCM's output is the ciphertext followed by
+its tag of 16 bytes. Nothing here is random, so a replay writes the same bytes. The key follows from name and plaintext
+through the iv (a synthetic iv, as in RFC 5297): another plaintext, as when steps are executed again with another
+result, has another key, so no key uses its nonce for two plaintexts. Only equality under one R is visible: that two
+blobs of a segment hold the same numbers. So is the length of the plaintext.
 """
 
 import hmac
@@ -50,7 +50,7 @@ _READING, _SALT = b"explorer/reading-key/v1", b"explorer/salt/v1"
 def reading_key(secret: bytes, *, kind: str, class_path: str, first: int) -> bytes:
     """Return the key to a class's numbers of this kind from this step on.
 
-    Raises `ProvenanceError` for what is no secret.
+    Raises `ProvenanceError` for an invalid secret.
     """
     if kind not in KINDS:
         raise ProvenanceError(f"no reading key: {unknown('kind', kind, KINDS)}")
@@ -58,17 +58,18 @@ def reading_key(secret: bytes, *, kind: str, class_path: str, first: int) -> byt
 
 
 def salt_of(key: bytes, step: int) -> bytes:
-    """Return the salt of the commitment that the entry of this step makes to the numbers."""
+    """Return the salt of this step's commitment to its numbers."""
     return expand(key, _SALT, step_bytes(step))
 
 
 def expand(key: bytes, *parts: bytes) -> bytes:
-    """HKDF-Expand with SHA-256 to 32 bytes; the parts are set apart by a zero byte each."""
+    """Return 32 bytes of HKDF-Expand with SHA-256 (RFC 5869, section 2.3) over the parts, joined by zero bytes."""
+    # Unambiguous: labels and names hold no zero byte, and a part of free bytes is the last and of fixed length.
     return HKDFExpand(algorithm=SHA256(), length=KEY_BYTES, info=b"\x00".join(parts)).derive(key)
 
 
 def step_bytes(step: int) -> bytes:
-    """Return a step as 8 bytes, big-endian. Raises `ProvenanceError` for a number that no step has."""
+    """Return a step as 8 bytes, big-endian. Raises `ProvenanceError` for an invalid step."""
     if not 0 <= step < 2**63:
         raise ProvenanceError(f"no key for step {step}: steps are counted from 0")
     return struct.pack(">Q", step)
@@ -80,7 +81,7 @@ MAGIC = b"explorer/sealed/v1\n"
 IV_BYTES, TAG_BYTES = 32, 16
 OVERHEAD = len(MAGIC) + IV_BYTES + TAG_BYTES  # bytes that sealing adds
 _DATA, _IV, _BLOB = b"explorer/data-key/v1", b"explorer/iv/v1", b"explorer/blob/v1"
-_NONCE = bytes(12)  # every key seals one plaintext
+_NONCE = bytes(12)  # constant: every key seals only one plaintext
 
 
 def seal(key: bytes, plaintext: bytes, *, kind: str, name: str, first: int) -> bytes:
@@ -92,8 +93,8 @@ def seal(key: bytes, plaintext: bytes, *, kind: str, name: str, first: int) -> b
 def open_sealed(key: bytes, content: bytes, *, kind: str, name: str, first: int) -> bytes:
     """Return the plaintext.
 
-    Raises `ProvenanceError` for what is not sealed, was cut short, and for content that is not what was sealed with
-    this key under this name.
+    Raises `ProvenanceError` for content that is not sealed, is truncated, or was not sealed with this key under this
+    name.
     """
     if not is_sealed(content):
         raise ProvenanceError(f"{name}: not sealed: it does not begin with {MAGIC.decode().strip()}")
@@ -107,13 +108,14 @@ def open_sealed(key: bytes, content: bytes, *, kind: str, name: str, first: int)
             f"{name}: the seal is broken: it was changed, or sealed with another key or as another blob than "
             f"{name} of a {kind} from step {first} on"
         ) from error
+    # A holder of R could seal one plaintext under another's iv. That opens, but no honest replay would write it.
     if not hmac.compare_digest(_iv(key, name, plaintext), iv):
         raise ProvenanceError(f"{name}: the seal is broken: its iv does not follow from what it seals")
     return plaintext
 
 
 def is_sealed(content: bytes) -> bool:
-    """Return whether this claims to be a sealed blob."""
+    """Return whether the content claims to be a sealed blob."""
     return content.startswith(MAGIC)
 
 

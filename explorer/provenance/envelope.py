@@ -8,12 +8,12 @@ and is written in JSON:
 
     {"payload": base64, "payloadType": text, "signatures": [{"keyid": text, "sig": base64}]}
 
-Base64 is read in its standard and its URL-safe alphabet. What is verified is what is used: the payload is decoded once
-and never encoded again. A key id is a hint without proof; every signature is tried with every key. Names that
-DSSE does not know are passed over, as its specification asks: no signature covers them, and nothing here uses them.
+Base64 is read in its standard and its URL-safe alphabet. The verified bytes are the bytes in use: the payload is
+decoded once and never encoded again. A key id is a hint without proof; every signature is tried with every key. Names
+that DSSE does not know are ignored, as its specification requires: no signature covers them, and nothing uses them.
 
-The library's own `Envelope.verify` counts key ids, so that one key under two ids meets a threshold of two; it cannot
-read a signature without id, nor two under one. Here the answer to "who signed" is a set of public keys.
+The library's own `Envelope.verify` counts key ids, so that one key under two ids would meet a threshold of two; it
+cannot read a signature without an id, nor two with the same. Here the signers are a set of public keys.
 """
 
 import base64
@@ -51,7 +51,7 @@ class EnvelopeSignature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Envelope:
-    """A payload, what kind of payload it says it is, and signatures, none of them checked."""
+    """A payload with its claimed type and with signatures, none of them checked."""
 
     payload: bytes
     payload_type: str
@@ -78,7 +78,7 @@ class Envelope:
 
 
 def parse_envelope(content: bytes, *, where: str) -> Envelope:
-    """Read an envelope without checking any signature. Raises `ProvenanceError` for what is not one."""
+    """Read an envelope without checking any signature. Raises `ProvenanceError` for anything else."""
     if not content.strip():
         raise ProvenanceError(f"{where}: empty; expected a signed envelope")
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
@@ -100,16 +100,16 @@ def parse_envelope(content: bytes, *, where: str) -> Envelope:
 
 
 def sign_envelope(payload: bytes, payload_type: str, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
-    """Return an envelope that each of the keys has signed."""
+    """Return an envelope signed with each of the keys."""
     return add_signatures(Envelope(payload=payload, payload_type=payload_type, signatures=()), keys)
 
 
 def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
-    """Return the same payload with more signatures; a key that has signed already adds nothing, for Ed25519 repeats
-    itself.
+    """Return the same payload with more signatures.
 
     Raises `ProvenanceError` for more signatures than are read.
     """
+    # Ed25519 is deterministic (RFC 8032), so a key that has signed already produces a signature that is there.
     added = []
     for key in keys:
         made = CryptoSigner(key).sign(envelope.signed)
@@ -121,10 +121,11 @@ def add_signatures(envelope: Envelope, keys: Iterable[Ed25519PrivateKey]) -> Env
 
 
 def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes]:
-    """Return those of the public keys (32 bytes each) that have signed this payload as this type.
+    """Return the public keys among these (32 bytes each) that have signed this payload as this type.
 
-    Signatures of weak keys do not count, since anyone could have made them.
+    Signatures by weak keys do not count, since anyone could have made them.
     """
+    # By key, whatever the key ids say: an id could name another key, or one key could appear under two.
     signed = envelope.signed
     return frozenset(
         key for key in frozenset(public_keys) if any(_matches(signed, one.sig, key) for one in envelope.signatures)
@@ -132,9 +133,9 @@ def signers(envelope: Envelope, public_keys: Iterable[bytes]) -> frozenset[bytes
 
 
 def write_envelope(path: Path, envelope: Envelope) -> None:
-    """Write an envelope whole or not at all. It replaces one of the same type and nothing else, such as a key.
+    """Write an envelope whole or not at all. It replaces only an envelope of the same type.
 
-    Raises `ProvenanceError` for another file that is there already, `RunError` if the disk refuses.
+    Raises `ProvenanceError` for any other existing file, such as a key, and `RunError` if the disk refuses.
     """
     if os.path.lexists(path) and _type_at(path) != envelope.payload_type:
         raise ProvenanceError(
@@ -165,7 +166,9 @@ def _library_key(public_key: bytes) -> SSlibKey:
 
 
 def _matches(signed: bytes, sig: bytes, public_key: bytes) -> bool:
-    if is_weak(public_key) or is_weak(sig[:32]):  # R comes before S
+    # Points of small order: under such a key, or with such an R (the first half of a signature, RFC 8032, section
+    # 5.1.6), one signature can fit many messages.
+    if is_weak(public_key) or is_weak(sig[:32]):
         return False
     key = _library_key(public_key)
     try:
@@ -193,7 +196,8 @@ def _text(value: dict[str, Any], name: str, where: str) -> str:
 
 
 def _decode(value: dict[str, Any], name: str, where: str) -> bytes:
-    """Base64 in the standard or the URL-safe alphabet, padded, in the one spelling that its bytes have there."""
+    """Return the bytes of padded base64 in the standard or the URL-safe alphabet, in its canonical spelling."""
+    # Canonical, since unused bits of the last digit would let one payload be written in several ways.
     text = _text(value, name, where)
     try:
         standard = text.replace("-", "+").replace("_", "/") if not ("+" in text or "/" in text) else text

@@ -1,6 +1,6 @@
-"""Findings: what is allowed in a policy and probably not meant, each with the key that it is about.
+"""Findings: parts of a policy that are allowed but probably mistakes, each with the key that it is about.
 
-Two kinds of question: `of_policy` needs no model, `of_matrix` asks what the rules do to the layers of one.
+`of_policy` needs no model; `of_matrix` looks at what the rules do to the layers of a model.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from explorer.provenance.routing_weights import Matrix, Routing
 from explorer.provenance.spellings import covers, lineage
 from explorer.yaml_document import Key, spell
 
-INSIDE = f".{WILDCARD}"
+INSIDE = f".{WILDCARD}"  # ends a pattern for everything inside a module
 NEAREST = 3  # names of layers that a message shows
 
 
@@ -29,12 +29,13 @@ class Finding:
 
 
 def of_policy(routing: Routing) -> tuple[Finding, ...]:
-    """Fractions, conditions that no rule asks for, and classes that no rule names."""
+    """Return fractional weights, conditions that no rule uses, and classes that no rule names."""
     return (*_fractions(routing), *_idle_conditions(routing), *_classes_without_rule(routing))
 
 
 def of_matrix(matrix: Matrix) -> tuple[Finding, ...]:
-    """Return what is void, rules that never decide, and sealed classes that train shared layers too."""
+    """Return void rules and regions, rules that never decide, and sealed classes that train shared layers too."""
+    # A void rule never decides either: it is reported once, for the graver fault.
     void_findings = void(matrix.routing, matrix.layers)
     return (
         *void_findings,
@@ -44,8 +45,10 @@ def of_matrix(matrix: Matrix) -> tuple[Finding, ...]:
 
 
 def void(routing: Routing, layers: Sequence[Layer]) -> tuple[Finding, ...]:
-    """Return the rules and sealed regions that say less than they seem to: a pattern that fits no layer of the model, a
-    rule that fits none in any phase, a rule for sealed layers alone. With such a policy no run of that model starts."""
+    """Return the rules and sealed regions with less effect than they seem to have: patterns that fit no layer of the
+    model, rules that fit none in any phase, rules for sealed layers only. With such a policy no run of the model
+    starts, since a denial that matches nothing denies nothing."""
+    # Adapters are not layers of the model: no pattern reaches them.
     own = [layer for layer in layers if ADAPTER not in layer.name]
     policy = routing.policy
     return (
@@ -97,7 +100,8 @@ def _void_region(region: SealedRegion, at: int, layers: Sequence[Layer]) -> Iter
 
 
 def _patterns_without_layer(key: Key, patterns: Sequence[str], layers: Sequence[Layer]) -> Iterator[Finding]:
-    """`x` and `x.*` together are `x` and whatever is in it: one of the two is enough."""
+    """Yield the patterns that fit no layer."""
+    # `x` and `x.*` together mean `x` and everything in it: it is enough if one of them fits.
     names = [name for layer in layers for name in layer.names]
     fitting = {pattern for pattern in patterns if any(matches(pattern, name) for name in names)}
     for index, pattern in enumerate(patterns):
@@ -108,7 +112,8 @@ def _patterns_without_layer(key: Key, patterns: Sequence[str], layers: Sequence[
 
 
 def _nearest(pattern: str, layers: Sequence[Layer]) -> str:
-    """Return the names of layers that are most like a pattern: by its beginning, and as a whole."""
+    """Return the layer names most similar to a pattern, in words."""
+    # By beginning first, since patterns mostly name the start of a path; then by the whole name.
     names = [name for layer in layers for name in layer.names]
     stem = pattern.strip(f"{WILDCARD}.")
     cut = {name[: len(stem) + 1].rstrip("."): name for name in reversed(names)}
@@ -125,7 +130,7 @@ def _shown(layers: Sequence[Layer]) -> str:
 
 
 def _rules_that_never_decide(matrix: Matrix, known: Container[Key]) -> Iterator[Finding]:
-    """`known`: the keys of which worse has been said."""
+    """Yield the rules that decide no cell, except those with a finding already (`known`)."""
     deciding = {cell.rule for table in matrix.tables for row in table.rows for cell in row}
     for index in range(len(matrix.routing.policy.rules)):
         if index not in deciding and ("rules", index) not in known:
@@ -135,7 +140,7 @@ def _rules_that_never_decide(matrix: Matrix, known: Container[Key]) -> Iterator[
 
 
 def _decided_instead(matrix: Matrix, index: int) -> set[str]:
-    """Return what decides the cells that this rule matches."""
+    """Return the reasons that decide the cells that this rule matches."""
     rule, reasons = matrix.routing.policy.rules[index], set[str]()
     layers = [place for place, layer in enumerate(matrix.layers) if rule.holds_layer(layer)]
     for table in matrix.tables:
@@ -146,7 +151,7 @@ def _decided_instead(matrix: Matrix, index: int) -> set[str]:
 
 
 def _sealed_and_shared(matrix: Matrix) -> Iterator[Finding]:
-    """Yield sealed classes that train shared layers too, and so take part in every later forward pass."""
+    """Yield sealed classes that train shared layers too, from where their influence spreads to every later pass."""
     for at, region in enumerate(matrix.routing.policy.sealed):
         admitted = {
             cell.reason

@@ -5,10 +5,10 @@
      "runs": ["resnet8-digits-fast-ssr0.5-s1-3f9c2a7d"], "classes": ["licensed/news"], "entries": ["step", "profile"],
      "issued": "2026-01-01T00:00:00Z", "expires": "2026-07-01T00:00:00Z"}
 
-It opens what it names and nothing else: no list may be empty, and none has a word for "all". It holds if data
-governance has signed it: as many authorities as the trust file asks for, the owner among them, each of them entitled to
-every class that is granted. An owner gives every grant an id of its own; of two with one id the later one counts. The
-grantee's key is an X25519 key (RFC 7748), to which the reading keys are wrapped; it signs nothing.
+It opens only what it names: no list may be empty, and none has a wildcard. It is valid if data governance has signed
+it: as many authorities as the trust file requires, the owner among them, each entitled to every granted class. An owner
+gives every grant an id of its own; of two grants with the same id the later one counts. The grantee's key is an X25519
+key (RFC 7748), to which the reading keys are wrapped; it signs nothing.
 """
 
 import hashlib
@@ -64,17 +64,16 @@ class Grant:
 
     @property
     def words(self) -> str:
-        """Return what it covers, for people."""
+        """Return the coverage in words."""
         covered = f"classes {', '.join(self.classes)}; entries {', '.join(self.entries)}; runs {', '.join(self.runs)}"
         return f"grant {self.id} of {self.owner} covers {covered}; until {self.expires}"
 
 
 def check_grant(grant: Grant, where: str) -> None:
-    """Check that it ends after it began, and that not everybody could open what is wrapped to its key.
-
-    Raises `ProvenanceError` that begins with `where`.
-    """
+    """Check the span of time and the grantee's key. Raises `ProvenanceError` that begins with `where`."""
     check_span(grant, where)
+    # A point of small order gives the same shared secret with every key, so anyone could unwrap (RFC 7748, section
+    # 6.1).
     if is_weak_reader(grant.grantee.public_key):
         raise ProvenanceError(f"{where}: grantee.public_key: weak: everybody could open what is wrapped to it")
 
@@ -87,10 +86,11 @@ GRANT = Kind(name="grant", record=Grant, role=Role.DATA_GOVERNANCE, check=check_
 
 
 def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int) -> Envelope:
-    """Sign a draft, its owner first, or add a signature to a signed grant.
+    """Sign a draft, the owner first, or add a signature to a signed grant.
 
     Raises `ProvenanceError` or `SpecError` for a faulty grant and for keys that may not sign it.
     """
+    # The owner first: a grant with other signatures only would look as if it were on its way to being valid.
     envelope, where = sign_file(path, GRANT, keys, trust=trust, now=now), str(path)
     grant = claimed_grant(envelope, where=where)
     if not signers(envelope, [key.raw for key in find(trust, grant.owner).keys]):
@@ -99,7 +99,7 @@ def sign_grant(path: Path, keys: Collection[Ed25519PrivateKey], *, trust: Trust,
 
 
 def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[Grant]:
-    """Return a signed grant that holds now. Raises `ProvenanceError` that says why it does not."""
+    """Return a signed grant that is valid now. Raises `ProvenanceError` with the reason if it is not."""
     signed = open_document(content, GRANT, trust=trust, now=now, where=where)
     names = [authority.name for authority in signed.authorities]
     if signed.value.owner not in names:
@@ -108,7 +108,7 @@ def open_grant(content: bytes, *, trust: Trust, now: int, where: str) -> Signed[
 
 
 def claimed_grant(envelope: Envelope, *, where: str) -> Grant:
-    """Return what an envelope says, whether anybody signed it or not. Raises `ProvenanceError` for what is no grant."""
+    """Return the grant in an envelope without checking signatures. Raises `ProvenanceError` for anything else."""
     if envelope.payload_type != GRANT.payload_type:
         raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {GRANT.payload_type!r}")
     value = parse_json(envelope.payload, where=where, error=ProvenanceError, max_bytes=MAX_PAYLOAD)
@@ -116,5 +116,5 @@ def claimed_grant(envelope: Envelope, *, where: str) -> Grant:
 
 
 def grant_digest(envelope: Envelope) -> str:
-    """Return the digest under which a ledger names a grant: of its payload."""
+    """Return the digest by which a ledger names a grant: that of its payload."""
     return hashlib.sha256(envelope.payload).hexdigest()

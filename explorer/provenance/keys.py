@@ -1,29 +1,29 @@
 """Key files: a private key as PKCS#8 PEM, encrypted with a passphrase by default.
 
-Those that sign are Ed25519 keys (RFC 8032); those of readers open too (below).
-A key file can be read by its owner alone, from the moment it exists. It is written once and never over another.
+Keys that sign are Ed25519 keys (RFC 8032); readers' keys also decrypt (below). From the moment it exists, a key file is
+readable only by its owner. It is never written over another file.
 
 A passphrase is stretched with PBKDF2-HMAC-SHA256 (PBES2, RFC 8018) and encrypts with AES-256-CBC: 600,000 rounds, as
-OWASP's Password Storage Cheat Sheet asks of this function. `cryptography` writes 2,048 and has no setting for it, so
-the bytes are put together here; it reads them, and so does OpenSSL. Files with fewer rounds, of earlier versions, are
+OWASP's Password Storage Cheat Sheet recommends for this function. `cryptography` writes 2,048 without a setting for it,
+so the bytes are assembled here; it reads them, and so does OpenSSL. Files of earlier versions, with fewer rounds, are
 read; `encrypt_again` writes them with more.
 
-A key that signs may also stay in an SSH agent: then a name such as `ssh-agent:trainer` takes the place of a path, or
-alone in a key file, for verbs that look for `trainer.pem` (`explorer.provenance.agent`).
+A signing key may also stay in an SSH agent. A name such as `ssh-agent:trainer` is then given instead of a path, or is
+the whole content of a key file, for verbs that look for `trainer.pem` (`explorer.provenance.agent`).
 
-Readers' keys: one Ed25519 key, which signs what its holder asks for, and the X25519 key that follows from it, to
-which a secret is wrapped so that only its holder can open it.
+A reader's key is one Ed25519 key, which signs requests, and the X25519 key derived from it, to which secrets are
+wrapped so that only its holder can open them.
 
-The X25519 key (RFC 7748) has the scalar that Ed25519 itself takes from the same seed, SHA-512(seed)[:32], so that
-its public key u follows from the Ed25519 public key y: u = (1 + y) / (1 - y) mod 2^255 - 19. A grant names u alone;
-a check of a signature computes u from the key that signed. age and libsodium convert keys this way; that
-signing and this kind of wrapping may share a key is shown in Thormarker, "On using the same key pair for Ed25519 and an
-X25519 based KEM", 2021, IACR ePrint 2021/509. Files of earlier versions hold an X25519 key alone: it opens what was
-wrapped to it, and signs nothing.
+The X25519 key (RFC 7748) has the scalar that Ed25519 itself derives from the same seed, SHA-512(seed)[:32], so that
+its public key u follows from the Ed25519 public key y: u = (1 + y) / (1 - y) mod 2^255 - 19. A grant names only u; a
+check of a signature computes u from the key that signed. age and libsodium convert keys in this way. Thormarker, "On
+using the same key pair for Ed25519 and an X25519 based KEM", 2021, IACR ePrint 2021/509, shows that signing and this
+kind of wrapping may share a key. Files of earlier versions hold only an X25519 key, which opens what was wrapped to it
+but signs nothing.
 
-Wrapping is HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM; what is wrapped
-is 32 bytes of encapsulated key and the ciphertext with its tag. `info` says what the secret is for: opened with any
-other, it is refused. Wrapping proves no sender: a public key is enough to wrap anything to it.
+Wrapping is HPKE (RFC 9180) in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-256-GCM; the result is 32
+bytes of encapsulated key, then the ciphertext with its tag. `info` names the purpose of the secret, and only the same
+`info` opens it. Wrapping proves no sender: anyone with the public key can wrap anything to it.
 """
 
 import base64
@@ -59,18 +59,20 @@ from explorer.rundir import flush_directory
 
 # --------------------------------------------------------------------------------- files that only their owner can read
 
-# The environment variables that hold passphrases. Who audits and who trains are two parties: a process that opens both
-# kinds of key never takes both passphrases from one place.
+# The environment variables that hold passphrases. Trainers and auditors are different parties: a process that opens
+# keys of both never takes both passphrases from one place.
 PASSPHRASE = "EXPLORER_PASSPHRASE"  # of a key that signs
 READER_PASSPHRASE = "EXPLORER_READER_PASSPHRASE"  # of a reader's key
-NEW_PASSPHRASE = "EXPLORER_NEW_PASSPHRASE"  # that a key file gets in place of its own
+NEW_PASSPHRASE = "EXPLORER_NEW_PASSPHRASE"  # the new one, for a key file whose passphrase changes
 
 
 def write_private(path: Path, *content: bytes) -> None:
-    """Write a new file of mode 0600 from these pieces; it is on the disk when this returns.
+    """Write a new file of mode 0600 from these pieces; it is on disk when this returns.
 
     Raises `ProvenanceError` if there is a file already or the disk refuses; then nothing is left behind.
     """
+    # The mode is set at creation: a later chmod would leave a moment in which others could open the file. O_EXCL and
+    # O_NOFOLLOW: neither another file nor the target of a link planted at this path is overwritten.
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -91,8 +93,10 @@ def write_private(path: Path, *content: bytes) -> None:
 
 
 def replace_private(path: Path, *content: bytes) -> None:
-    """Write a file of mode 0600 whole or not at all, in the place of one that may be there; it is on the disk when this
-    returns. A link in its place is replaced, and not followed. Raises `ProvenanceError` if the disk refuses."""
+    """Write a file of mode 0600 whole or not at all, replacing any that is there; it is on disk when this returns.
+
+    A link is replaced, not followed. Raises `ProvenanceError` if the disk refuses.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +112,9 @@ def replace_private(path: Path, *content: bytes) -> None:
 
 
 def open_private(path: Path, *, max_bytes: int, write: bool = False) -> BinaryIO:
-    """Open such a file. Raises `ProvenanceError` for links, for what others can open, and for what is too large."""
+    """Open a private file. Raises `ProvenanceError` for links, for files that others can open, and for large ones."""
+    # O_NONBLOCK: opening a pipe would otherwise wait for its writer. The opened file is checked, not its path, which
+    # could be exchanged in between.
     mode = os.O_RDWR if write else os.O_RDONLY
     try:
         descriptor = os.open(path, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -117,7 +123,7 @@ def open_private(path: Path, *, max_bytes: int, write: bool = False) -> BinaryIO
             raise ProvenanceError(f"{path}: a link; name the file itself") from error
         raise ProvenanceError(f"cannot open {path}: {error.strerror or error}") from error
     try:
-        _check(path, os.fstat(descriptor), max_bytes)  # first: a directory cannot become a file object
+        _check(path, os.fstat(descriptor), max_bytes)  # before `fdopen`, which a directory would fail
     except ProvenanceError:
         os.close(descriptor)
         raise
@@ -140,7 +146,7 @@ PUBLIC_BYTES = 32
 MAX_FILE = 10_000
 MAX_PASSPHRASE = 1_000  # bytes
 ROUNDS = 600_000  # of PBKDF2; an unlock takes 0.12 s of one core
-MAX_ROUNDS = 10_000_000  # that are computed for a file from outside
+MAX_ROUNDS = 10_000_000  # the most that a file from elsewhere may demand
 
 PrivateKey = TypeVar("PrivateKey", Ed25519PrivateKey, X25519PrivateKey)
 
@@ -156,7 +162,7 @@ _AFTER_PBKDF2 = re.compile(re.escape(_PBKDF2) + rb"\x30[\x00-\x7f]\x04([\x00-\x7
 
 
 def new_key() -> Ed25519PrivateKey:
-    """Return a new key from the system's randomness."""
+    """Return a new random key."""
     return Ed25519PrivateKey.generate()
 
 
@@ -166,12 +172,12 @@ def public_bytes(key: Ed25519PrivateKey) -> bytes:
 
 
 def public_text(key: Ed25519PrivateKey) -> str:
-    """Its public key as base64, as a trust file has it."""
+    """Return its public key in base64, as in a trust file."""
     return base64.b64encode(public_bytes(key)).decode()
 
 
 def parse_public(text: str) -> bytes:
-    """Return the 32 bytes of a public key in base64. Raises `ProvenanceError` for any other length or spelling."""
+    """Return the 32 bytes of a public key in base64. Raises `ProvenanceError` for another length or spelling."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -182,56 +188,51 @@ def parse_public(text: str) -> bytes:
 
 
 def write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> None:
-    """Write a new key file, readable by its owner alone; without encryption only where `passphrase` is None.
+    """Write a new key file, readable only by its owner, and unencrypted only if `passphrase` is None.
 
-    It is on the disk when this returns. Raises `ProvenanceError` if there is a file already or the disk refuses;
-    then nothing is left behind.
+    It is on disk when this returns. Raises `ProvenanceError` if there is a file already or the disk refuses; then
+    nothing is left behind.
     """
     write_private(path, _content(key, passphrase))
 
 
 def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
-    """Write a key file again under another passphrase, or the same one: with as many rounds as are asked for today.
+    """Write a key file again under another passphrase, or the same one, with today's number of rounds.
 
-    Raises what `read_private` raises, and `ProvenanceError` if the disk refuses; then the file is as it was.
+    Raises what `read_private` raises, and `ProvenanceError` if the disk refuses; then the file is unchanged.
     """
-    content = _content(read_any(path, passphrase), new)
-    replace_private(path, content)
+    replace_private(path, _content(read_any(path, passphrase), new))
 
 
 def rounds(path: Path) -> int | None:
-    """Return how many rounds of PBKDF2 protect a key file; None for one that is not encrypted, or in another way."""
+    """Return the rounds of PBKDF2 that protect a key file; None if it is not encrypted, or in another way."""
     return None if is_in_agent(path) else _rounds(_read(path))
 
 
 def is_encrypted(path: Path) -> bool:
-    """Return whether a key file needs a passphrase.
-
-    Raises `ProvenanceError` for what is not a key file of ours to read.
-    """
+    """Return whether a key file needs a passphrase. Raises `ProvenanceError` for any other file."""
     return not is_in_agent(path) and _ENCRYPTED in _read(path)
 
 
 def is_in_agent(path: Path) -> bool:
-    """Return whether a path is the name of a key in an SSH agent, and no file."""
+    """Return whether a path is the name of a key in an SSH agent rather than of a file."""
     return str(path).startswith(PREFIX)
 
 
 def agent_name(path: Path) -> str | None:
-    """Return the key in an SSH agent that a path is the name of, or that its file names; None for a file with a key in
-    it."""
+    """Return the name of a key in an SSH agent: the path itself, or the content of its file. None for a key file."""
     name = str(path) if is_in_agent(path) else _read(path).decode(errors="replace")
     return name.strip() if name.startswith(PREFIX) else None
 
 
 def read_key(path: Path, passphrase: str | None) -> Ed25519PrivateKey:
-    """Return a key that signs: from its file (`read_private`), or in the SSH agent that the path or the file names."""
+    """Return a signing key: from its file (`read_private`), or from the SSH agent if the path or the file names it."""
     name = agent_name(path)
     return read_private(path, passphrase, Ed25519PrivateKey) if name is None else agent_key(name)
 
 
 def read_private(path: Path, passphrase: str | None, kind: type[PrivateKey]) -> PrivateKey:
-    """Read a key file. Raises `ProvenanceError` if others can read it, it is a link, or it holds another kind of key,
+    """Read a key file. Raises `ProvenanceError` if others can read it, if it is a link or holds another kind of key,
     and if the passphrase is wrong, missing, or not needed."""
     key = read_any(path, passphrase)
     if not isinstance(key, kind):
@@ -249,14 +250,14 @@ def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519Pr
         raise ProvenanceError(f"{path}: the key is encrypted; its passphrase is needed")
     if not encrypted and passphrase is not None:
         raise ProvenanceError(f"{path}: the key is not encrypted, yet a passphrase was given")
-    # Before the file is opened: the number of rounds is the writer's choice, and each costs time.
+    # Before decryption: the number of rounds is the writer's choice, and each costs time.
     rounds = _rounds(content)
     if rounds is not None and rounds > MAX_ROUNDS:
         raise ProvenanceError(f"{path}: asks for {rounds} rounds of PBKDF2; at most {MAX_ROUNDS} are computed")
     secret = None if passphrase is None else _checked_passphrase(passphrase)
     try:
         key = _unlocked(content, secret)
-    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:  # the last from OpenSSL, for X448
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:  # the last is OpenSSL's, for X448
         fault = "wrong passphrase, or a damaged file" if encrypted else "damaged: no private key can be read from it"
         raise ProvenanceError(f"{path}: {fault}") from error
     if not isinstance(key, Ed25519PrivateKey | X25519PrivateKey):
@@ -267,18 +268,20 @@ def read_any(path: Path, passphrase: str | None) -> Ed25519PrivateKey | X25519Pr
 
 @functools.lru_cache(maxsize=8)
 def _unlocked(content: bytes, secret: bytes | None) -> PrivateKeyTypes:
-    """Return the key in a file. Kept while the process lives: many verbs open one key several times."""
+    """Return the key in a file. Cached, since many verbs open a key several times, and each time takes 0.12 s."""
     return load_pem_private_key(content, secret)
 
 
 def _content(key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> bytes:
-    """Return a key file."""
+    """Return the content of a key file."""
     if passphrase is None:
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     salt, start = secrets.token_bytes(16), secrets.token_bytes(16)
     stretched = PBKDF2HMAC(algorithm=SHA256(), length=32, salt=salt, iterations=ROUNDS).derive(
         _checked_passphrase(passphrase)
     )
+    # EncryptedPrivateKeyInfo (RFC 5958, section 3) with PBES2 (RFC 8018, section 6.2). The start value is new for every
+    # file; CBC needs no tag here, since a wrong passphrase shows in the padding or in the key's own structure.
     padder, cipher = PKCS7(128).padder(), Cipher(AES256(stretched), CBC(start)).encryptor()
     plain = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     sealed = cipher.update(padder.update(plain) + padder.finalize()) + cipher.finalize()
@@ -301,13 +304,13 @@ def _rounds(content: bytes) -> int | None:
     salt_head = _AFTER_PBKDF2.search(raw)
     if salt_head is None:
         return None
-    # Behind the salt: the tag of a whole number, its length, its bytes.
+    # After the salt: the tag of an integer, its length, its bytes.
     number = raw[salt_head.end() + salt_head[1][0] :]
     return int.from_bytes(number[2 : 2 + number[1]], "big") if number[:1] == b"\x02" and len(number) > 1 else None
 
 
 def _der(tag: int, *parts: bytes) -> bytes:
-    """Return a value in the distinguished encoding of ASN.1 (X.690), shorter than 256 bytes."""
+    """Return a value in the distinguished encoding of ASN.1 (X.690)."""
     content = b"".join(parts)
     size = len(content)
     length = (
@@ -368,12 +371,12 @@ class ReaderKey:
 
 
 def new_reader_key() -> Ed25519PrivateKey:
-    """Return a new key from the system's randomness, as it is written to a file."""
+    """Return a new random key, in the form in which it is written to a file."""
     return Ed25519PrivateKey.generate()
 
 
 def reader_key(key: Ed25519PrivateKey | X25519PrivateKey) -> ReaderKey:
-    """Return the two keys of a reader, from the one in the file."""
+    """Return the two keys of a reader from the key in the file."""
     if isinstance(key, X25519PrivateKey):
         return ReaderKey(opens=key, signs=None)
     scalar = hashlib.sha512(key.private_bytes_raw()).digest()[:32]  # X25519 clamps it, as Ed25519 does
@@ -386,7 +389,9 @@ def read_reader_key(path: Path, passphrase: str | None) -> ReaderKey:
 
 
 def reader_of(signing_key: bytes) -> str:
-    """Return the X25519 public key, as a grant has it, of the reader who signs with this Ed25519 public key."""
+    """Return the X25519 public key of the reader who signs with this Ed25519 public key, as in a grant."""
+    # The birational map of RFC 7748, section 4.1. The top bit of an Ed25519 key is the sign of x, which u does not
+    # need; y = 1 is the neutral element, at which the map has a pole.
     y = int.from_bytes(signing_key, "little") & (2**255 - 1)
     if not 1 < y < _PRIME:
         raise ProvenanceError("not the public key of a reader: a point that has no counterpart for X25519")
@@ -394,14 +399,14 @@ def reader_of(signing_key: bytes) -> str:
 
 
 def reader_public_text(key: X25519PrivateKey) -> str:
-    """Its public key as base64, as a grant has it."""
+    """Return its public key in base64, as in a grant."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
 def is_weak_reader(public_key: str) -> bool:
-    """Return whether anyone could open what is wrapped to this key (a point of small order), or it is not canonical."""
+    """Return whether a key is not canonical, or of small order, so that anyone could open what is wrapped to it."""
     raw = parse_public(public_key)
-    if int.from_bytes(raw, "little") >= 2**255 - 19:  # the same point has a smaller name (RFC 7748, 5)
+    if int.from_bytes(raw, "little") >= _PRIME:  # the same point has a smaller spelling (RFC 7748, section 5)
         return True
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
@@ -411,10 +416,7 @@ def is_weak_reader(public_key: str) -> bool:
 
 
 def wrap(secret: bytes, public_key: str, *, info: bytes) -> bytes:
-    """Wrap a secret to a reader's public key. Two wrappings of one secret differ.
-
-    Raises `ProvenanceError` for a weak key.
-    """
+    """Wrap a secret to a reader's public key; every wrapping is different. Raises `ProvenanceError` for a weak key."""
     if is_weak_reader(public_key):
         raise ProvenanceError(f"the reader's key {public_key} is weak: everybody could open what is wrapped to it")
     return _SUITE.encrypt(secret, X25519PublicKey.from_public_bytes(parse_public(public_key)), info)
@@ -423,8 +425,8 @@ def wrap(secret: bytes, public_key: str, *, info: bytes) -> bytes:
 def unwrap(wrapped: bytes, key: X25519PrivateKey, *, info: bytes, where: str) -> bytes:
     """Return the secret.
 
-    Raises `ProvenanceError` for what was changed, cut short, or wrapped to another key or with another `info`; which of
-    these it was cannot be told.
+    Raises `ProvenanceError` if it was changed, truncated, or wrapped to another key or with another `info`; these
+    cannot be distinguished.
     """
     try:
         return _SUITE.decrypt(wrapped, key, info)

@@ -1,15 +1,15 @@
-"""The levels of a deletion in their one order, and the limit on what a deletion may take.
+"""Levels of deletion and their order, and limits on the training that a deletion may repeat.
 
     G0  inactive
     G1  localised and ablated, by experiment only
     G2  exact by structure: a sealed region is dropped
     G3  exact by replay: training is repeated without the class
 
-The order is that of what may be said afterwards. G2 and G3 allow the same: what is left follows from a record in which
-the class moved nothing that stays, and a run that never had the class, trained to compare, comes out bit for bit alike.
-Only from there on is anything called deleted. So neither is above the other, and `at least G2` is met by both. What
-tells them apart is the cost, which has a limit of its own: the steps that are trained again. By structure that is none;
-by replay it is anything up to the whole training.
+The order is that of the claims they support. G2 and G3 support the same claim: the remaining model follows from a
+record in which the class changed nothing that remains, and a run that never had the class, trained for comparison, is
+equal bit for bit. Only these two are called deletion. So neither is above the other, and both satisfy `at least G2`.
+They differ in cost, which has a limit of its own: the steps to train again. By structure there are none; by replay
+there may be any number up to the whole training.
 
     at most 1% of training        at most 500 steps        at most 0 steps
 """
@@ -21,7 +21,7 @@ from typing import Literal
 
 from explorer.errors import ProvenanceError
 
-Level = Literal["G2", "G3"]  # what is less is no deletion
+Level = Literal["G2", "G3"]  # anything less is no deletion
 AnyLevel = Literal["G0", "G1", "G2", "G3"]
 
 STRENGTH: dict[str, int] = {"G0": 0, "G1": 1, "G2": 2, "G3": 2}
@@ -32,7 +32,7 @@ _COST = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(%|steps?)( of training)?")
 
 
 def reaches(level: str, asked: str) -> bool:
-    """Return whether a deletion at one level is as strong as another level asks.
+    """Return whether a deletion at `level` is at least as strong as the level `asked`.
 
     >>> reaches("G3", "G2"), reaches("G2", "G3"), reaches("G1", "G2")
     (True, True, False)
@@ -42,13 +42,13 @@ def reaches(level: str, asked: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """At most so much of a training may be repeated: a share of its steps, or a number of them."""
+    """A limit on the training that may be repeated: a share of its steps, or a number of steps."""
 
     share: float | None = None
     steps: int | None = None
 
     def allows(self, steps: float, *, of: float) -> bool:
-        """Return whether so many steps `of` a training are within the limit."""
+        """Return whether `steps`, out of the `of` steps of a training, are within the limit."""
         if self.steps is not None:
             return steps <= self.steps
         assert self.share is not None
@@ -63,7 +63,7 @@ class Cost:
 
 
 def read_cost(written: str, *, where: str) -> Cost:
-    """Return the limit that is written. Raises `ProvenanceError` that names `where` and what is expected.
+    """Read a limit. Raises `ProvenanceError` that names `where` and the expected form.
 
     >>> read_cost("1% of training", where="at_most")
     Cost(share=0.01, steps=None)
@@ -82,7 +82,7 @@ def read_cost(written: str, *, where: str) -> Cost:
 
 
 def replay_words(steps: float, *, of: float) -> str:
-    """Return what a deletion repeats.
+    """Return the cost of a replay in words.
 
     >>> replay_words(800, of=800), replay_words(0, of=800)
     ('800 of 800 steps to replay, 100% of training', 'nothing to replay')

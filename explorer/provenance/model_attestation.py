@@ -1,9 +1,9 @@
-"""The attestation of a finished model: an in-toto statement that says what went into it, signed by its trainer.
+"""Attestations of finished models: in-toto statements about what went into a model, signed by its trainer.
 
     subject    model.safetensors and model.json, by their SHA-256
-    predicate  the run and its ledger, with the signed checkpoint verbatim, cosignatures included; what determined the
-               run, by digest; which class trained which layer how often; what deleting each class would take; what was
-               deleted already; the models that it continues; issued and expires
+    predicate  the run and its ledger, with the signed checkpoint verbatim, cosignatures included; the inputs of the run
+               by digest; which class trained which layer how often; the cost of deleting each class; earlier deletions;
+               the models that it continues; issued and expires
 
     {"run": "resnet8-digits-fast-ssr1-s0-3f9c2a7d",
      "ledger": {"origin": "example.com/trainer/resnet8-...", "size": 1204, "root": "5f..."},
@@ -15,10 +15,10 @@
                   "deletable": {"level": "G3", "steps": 800}}, ...],
      "deletions": [], "parents": [], "issued": ..., "expires": ...}
 
-"Trained" means: in so many steps the class had examples, the policy admitted it to the layer, and the layer was
-updated. A class without such a step in a layer did not train it; one that has them trained it at most so often, since
-what decides during a run can only hold back. Every claim follows from the run's ledger, so that a reader of the ledger
-can compute it again (`explorer.release.model_claims`).
+"Trained" counts the steps in which the class had examples, the policy admitted it to the layer, and the layer was
+updated. A class without such a step in a layer did not train it; otherwise the number is an upper bound, since
+decisions during a run can only hold back. Every claim follows from the run's ledger, so that a reader of the ledger can
+compute it again (`explorer.release.model_claims`).
 
 An observation is what an evaluator, a fine-tuner or a deployer signs about a model, as an in-toto statement too:
 
@@ -164,15 +164,23 @@ def sign_model(
     now: int,
     where: str,
 ) -> Envelope:
-    """Sign for the model with these digests of its files, with keys of trainers and of others who vouch for it too.
+    """Sign the attestation of a model.
 
-    Raises `ProvenanceError` for a key that may not sign now, and where none is a trainer's.
+    Args:
+        value: the attestation.
+        model, card: SHA-256 of the model's two files.
+        keys: keys of trainers, at least one, and of others who vouch for it.
+        trust: the trust file that says which keys may sign.
+        now: seconds since 1970.
+        where: the attestation's name in messages.
+
+    Raises `ProvenanceError` for a key that may not sign now, and if none is a trainer's.
     """
     return sign_document(value, ATTESTATION, keys, about=(model, card), trust=trust, now=now, where=where)
 
 
 def open_model(content: bytes, *, trust: Trust, now: int, where: str) -> Attested:
-    """Read an attestation. Raises `ProvenanceError` unless the trust file says that it is believed."""
+    """Read an attestation. Raises `ProvenanceError` unless it is valid under the trust file."""
     return open_document(content, ATTESTATION, trust=trust, now=now, where=where)
 
 
@@ -225,10 +233,11 @@ Observed = Signed[Observation]
 def sign_observation(
     value: Observation, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str
 ) -> Envelope:
-    """Sign what was observed. Raises `ProvenanceError` for a key whose role may not say so now."""
+    """Sign an observation of the model with this SHA-256. Raises `ProvenanceError` for a key whose role may not
+    sign."""
     return sign_document(value, OBSERVATION, keys, about=(model,), trust=trust, now=now, where=where)
 
 
 def open_observation(content: bytes, *, trust: Trust, now: int, where: str) -> Observed:
-    """Read an observation. Raises `ProvenanceError` unless the trust file says that its signers may make it."""
+    """Read an observation. Raises `ProvenanceError` unless its signers may make it under the trust file."""
     return open_document(content, OBSERVATION, trust=trust, now=now, where=where)

@@ -1,7 +1,7 @@
 """The routing policy: which class of data may train which layer, when, and how strongly.
 
 A policy is a list of rules, read from the top: THE FIRST RULE THAT MATCHES DECIDES, AND WHERE NONE MATCHES THE WEIGHT
-IS 0. A rule matches where everything it says is so; what it does not say does not constrain.
+IS 0. A rule matches if all of its keys match; a key that it does not have is no constraint.
 
     format: explorer/policy/v1
     name: half-depth
@@ -9,8 +9,8 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     issued: 2026-01-01T00:00:00Z
     expires: 2031-01-01T00:00:00Z
     taxonomy: {name: licences, version: 1, digest: 3b1f...}   # `explorer taxonomy show` prints it
-    quarantine: refuse            # what the loader does with examples without valid tags; weight-zero keeps them in
-    conditions: [settled]         # what recorded decisions can switch on later
+    quarantine: refuse            # examples without valid tags stop the loader; weight-zero keeps them in
+    conditions: [settled]         # recorded decisions can switch these on later
     sealed: []                    # see `explorer.provenance.regions`
     confidential: [personal]      # branches whose numbers a run's ledger keeps encrypted
     rules:
@@ -23,21 +23,21 @@ IS 0. A rule matches where everything it says is so; what it does not say does n
     layers      name patterns; `*` is any run of characters (see `explorer.provenance.regions`)
     depth       [from, to) of relative depth: 0 is the input, 1 the output; an interval that ends in 1 holds 1
     progress    [from, to) of training: the share of its steps that is done when a step begins
-    condition   one of `conditions`, while it is switched on
+    condition   one of `conditions`, as long as it is switched on
     examples    [from, to) of a class's examples in a step, ranked by a score (see `explorer.provenance.regions`)
-    weight      0 and 1 are guarantees; what lies between attenuates and guarantees nothing
+    weight      0 and 1 are guarantees; anything between attenuates and guarantees nothing
 
 Parameters and buffers of a layer have the same weight. A tensor that a model holds under several names (a head that is
-tied to the embedding, a module that is used as two) belongs to the layer that uses it first. The rules are asked for
-each of its names, at the depth of the first use, and the least weight holds: a denial under any name denies.
+tied to the embedding, a module that is used as two) belongs to the layer that uses it first. The rules apply to each of
+its names, at the depth of the first use, and the least weight counts: a denial under any name denies.
 
-A rule is written for a model. A run does not start when a pattern of a rule fits no layer of its model (of `x` and
-`x.*` in one rule, one has to), when a rule fits no layer at all, or when all that it fits lies in sealed regions: such
-a rule denies nothing. Branches of the taxonomy without examples in the run are normal, and rules may name them.
+A rule is written for a model. A run does not start if a pattern of a rule fits no layer of its model (of `x` and `x.*`
+in one rule, one has to), if a rule fits no layer at all, or if it fits only layers in sealed regions: such a rule
+denies nothing. Branches of the taxonomy without examples in the run are normal, and rules may name them.
 
-Where a run has a class of a confidential branch, the class's numbers leave the training process encrypted under keys of
-their own, and so do the numbers that come from several classes at once, whose differences would give the class away
-(`explorer.provenance.encryption`). How many of its examples there were in each step stays readable. "*" is every class.
+If a run has a class of a confidential branch, the class's numbers leave the training process encrypted under keys of
+their own. So do numbers over several classes, since differences of these would reveal the class
+(`explorer.provenance.encryption`). The number of its examples in each step stays readable. "*" is every class.
 """
 
 from collections.abc import Iterable, Sequence
@@ -101,7 +101,7 @@ class TaxonomyReference:
 
 
 def _unsaid(value: object) -> bool:
-    """Policies that were signed before the key existed keep their digests."""
+    # Left out of the canonical form, so that policies signed before the key existed keep their digests.
     return value is None
 
 
@@ -121,12 +121,12 @@ class Rule:
         return _holds(self.classes, path)
 
     def holds_layer(self, layer: Layer) -> bool:
-        """Return whether the rule is about the layer, under any of its names."""
+        """Return whether the rule applies to the layer, under any of its names."""
         named = self.layers is None or any(matches(pattern, name) for pattern in self.layers for name in layer.names)
         return named and (self.depth is None or inside(layer.depth, self.depth))
 
     def holds_band(self, band: Band) -> bool:
-        """Return whether the rule is about these examples. The band is one of those of the class."""
+        """Return whether the rule applies to a band of the class's examples."""
         return self.examples is None or self.examples.holds(band)
 
     def holds_phase(self, progress: float, conditions: frozenset[str]) -> bool:
@@ -156,27 +156,27 @@ class RoutingPolicy:
         return digest(to_json(self))
 
     def bands(self, path: str) -> tuple[Band, ...]:
-        """Return the bands into which the rules divide the examples of a class; one of all of them where none does."""
+        """Return the bands into which the rules divide the examples of a class; one of all if no rule divides them."""
         return bands_of(rule.examples for rule in self.rules if rule.examples is not None and rule.holds_class(path))
 
     def is_confidential(self, path: str) -> bool:
-        """Return whether the numbers of a class are to be encrypted."""
+        """Return whether the numbers of a class are encrypted."""
         return _holds(self.confidential, path)
 
 
 def check_policy(policy: RoutingPolicy, where: str) -> None:
-    """Check what can be checked without a taxonomy. Raises `ProvenanceError` that begins with `where`."""
+    """Check a policy without its taxonomy. Raises `ProvenanceError` that begins with `where`."""
     check_span(policy, where)
     for index, name in enumerate(policy.conditions):
         if name in policy.conditions[:index]:
-            raise ProvenanceError(f"{where}: conditions[{index}]: {name!r} stands twice")
+            raise ProvenanceError(f"{where}: conditions[{index}]: {name!r} is given twice")
     check_regions(policy.sealed, where)
     for index, region in enumerate(policy.sealed):
         _check_not_quarantine(region.branch, f"{where}: sealed[{index}].branch")
     for index, branch in enumerate(policy.confidential):
         _check_not_quarantine(branch, f"{where}: confidential[{index}]")
         if branch in policy.confidential[:index]:
-            raise ProvenanceError(f"{where}: confidential[{index}]: {branch!r} stands twice")
+            raise ProvenanceError(f"{where}: confidential[{index}]: {branch!r} is given twice")
     check_bands((rule.examples for rule in policy.rules), f"{where}: rules")
     for index, rule in enumerate(policy.rules):
         _check_rule(rule, policy.conditions, f"{where}: rules[{index}]")
@@ -205,20 +205,20 @@ POLICY = Kind(name="policy", record=RoutingPolicy, role=Role.MODEL_RISK, check=c
 
 
 def read_policy(document: Document) -> RoutingPolicy:
-    """Return the policy that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the policy in a draft. Raises `SpecError` that names file, line, key and fault."""
     return read_draft(POLICY, document)
 
 
 # ---------------------------------------------------------------------------- rules and regions in words, one line each
 
 QUARANTINE_WORDS = {
-    Quarantine.REFUSE: "an example that nobody vouches for stops the loader",
-    Quarantine.WEIGHT_ZERO: "an example that nobody vouches for keeps its slot with weight 0",
+    Quarantine.REFUSE: "an example without a valid tag stops the loader",
+    Quarantine.WEIGHT_ZERO: "an example without a valid tag keeps its slot with weight 0",
 }
 
 
 def rule_words(rule: Rule) -> str:
-    """Whom a rule is about, where and when, and its weight; `~` marks attenuation, which guarantees nothing."""
+    """Return a rule in words: classes, place, time and weight; `~` marks attenuation, which guarantees nothing."""
     parts = [", ".join(rule.classes)]
     parts += [f"layers {', '.join(rule.layers)}"] if rule.layers else []
     parts += [f"depth {written(rule.depth)}"] if rule.depth else []
@@ -229,13 +229,13 @@ def rule_words(rule: Rule) -> str:
 
 
 def region_words(region: SealedRegion) -> str:
-    """Return whose a region is, and what is in it."""
+    """Return a region in words: its branch and its content."""
     held = f"module {region.module}" if region.module else f"adapters of rank {region.rank} on {_list(region.layers)}"
     return f"sealed for {region.branch}: {held}"
 
 
 def confidential_words(branches: Sequence[str]) -> str:
-    """Return whose numbers are encrypted."""
+    """Return in words whose numbers are encrypted."""
     whose = "every class" if WILDCARD in branches else ", ".join(branches)
     return f"the numbers of {whose} are encrypted, and with them those over several classes at once"
 

@@ -1,7 +1,6 @@
-"""The published JSON Schemas of provenance: `schemas/<name>.v1.json`, made from the records.
+"""Published JSON Schemas of provenance, `schemas/<name>.v1.json`, generated from the records.
 
-After a record has changed, `python -m explorer.provenance.provenance_schemas` writes them again; a test compares the
-two.
+`python -m explorer.provenance.provenance_schemas` writes them after a change of a record; a test compares the two.
 """
 
 import json
@@ -37,12 +36,12 @@ SCHEMAS: dict[str, type[Any]] = {
 
 
 def file_of(name: str) -> Path:
-    """Return where a schema is published."""
+    """Return the path of a published schema."""
     return DIRECTORY / f"{name}.v1.json"
 
 
 def content_of(name: str) -> bytes:
-    """Return a schema as it is published."""
+    """Return the published bytes of a schema."""
     schema = json_schema(SCHEMAS[name], name=f"provenance/{name}.v1.json")
     return (json.dumps(schema, indent=1, ensure_ascii=False) + "\n").encode()
 

@@ -1,30 +1,29 @@
 """The parts of a model, of a training and of a ranking that policies name: intervals, layers, sealed regions.
 
-Intervals of [0, 1], for training progress and for depth: half-open, and closed at 1 so that nothing is left out.
+**Intervals** of [0, 1], for training progress, depth and ranks, are half-open, but closed at 1 so that nothing is left
+out: `[0, 0.5]` holds 0 but not 0.5, `[0.5, 1]` holds both ends, and together they cover everything once.
 
-`[0, 0.5]` holds 0 and not 0.5, `[0.5, 1]` holds both its ends: written side by side they cover everything once.
-
-Layers as a policy sees them: a dotted name, a relative depth, and the patterns that pick them.
+**Layers** as policies see them have a dotted name and a relative depth, and are picked by patterns.
 
 A layer has parameters and buffers; both follow the same weight. Names are those that the model gives its modules
-(`layer3.0.conv2`). A layer whose tensors have several names, as a head that is tied to the embedding, is one layer, at
-the depth of its first use, and every rule for one of its names is about it: the strictest name decides. The adapter
-that a sealed region adds to a layer is a layer of its own, at the same depth, named `layer3.0.conv2@region`; no pattern
-reaches it, because only its owner does.
+(`layer3.0.conv2`). A layer whose tensors have several names, such as a head that is tied to the embedding, is one
+layer, at the depth of its first use, and every rule for one of its names applies to it: the strictest name decides. The
+adapter that a sealed region adds to a layer is a layer of its own, at the same depth, named `layer3.0.conv2@region`; no
+pattern matches it, since only its owner trains it.
 
-Sealed regions: parameters that belong to one branch of the taxonomy and are absent for everybody else.
+**Sealed regions** are parameters that belong to one branch of the taxonomy and are absent for all other classes.
 
-A region is either low-rank adapters on shared linear and convolution layers, picked by name pattern, or a module that
-the model has with a path around it:
+A region is either low-rank adapters on shared linear and convolution layers, picked by name pattern, or a module of the
+model that has a path around it:
 
     sealed:
       - {name: customer, branch: personal/customer, layers: ["layer4.*"], rank: 8}
       - {name: news, branch: licensed/news, module: side.news}
 
-In its own region the owner's weight is 1 and everybody else's is 0, in every phase and before any rule is looked at. A
-class lives in one region at most, so branches of two regions do not overlap, and neither do their modules.
+In a region the weight of its owner is 1 and that of every other class is 0, in every phase and before any rule. A class
+has at most one region, so the branches of two regions do not overlap, and neither do their modules.
 
-Examples of one class, divided by a score, so that a rule of a policy can be about some of them.
+**Examples** of one class can be divided by a score, so that a rule of a policy applies to some of them.
 
 In each step the examples of a class that are read are ranked by their score, without numbers of other classes:
 
@@ -32,12 +31,12 @@ In each step the examples of a class that are read are ranked by their score, wi
     entropy     the entropy of the model's prediction, in nats, mean over places or tokens
 
 The example of rank r among n, from 0, is at (r + 1/2) / n: an interval of [0, 1] is a band of the class's examples in
-this step. `loss: [0.5, 1]` is the harder half, and of a single example, which is at 1/2, the whole. Of equal scores the
-one in the earlier slot is ranked lower, and a score that is not a number highest, so that how many examples are in a
-band depends on their number alone.
+this step. `loss: [0.5, 1]` is the harder half; a single example is at 1/2, and so in it. Of equal scores the one in the
+earlier slot ranks lower, and NaN ranks highest, so that the number of examples in a band depends only on how many there
+are.
 
-A band here is a box: an interval for each score. The bands of a class divide its examples at every end that a rule
-about the class names, so that each rule holds for all of a band or for none of it.
+A band is a box: an interval for each score. The bands of a class divide its examples at every end that a rule for the
+class names, so that each rule applies to all of a band or to none of it.
 
 Shapes: N examples of the class in the step.
 """
@@ -69,7 +68,7 @@ WHOLE: Interval = (0.0, 1.0)
 
 
 def inside(value: float, interval: Interval) -> bool:
-    """Return whether the interval holds the value; NaN and what lies outside [0, 1] are in none.
+    """Return whether the interval holds the value. NaN and values outside [0, 1] are in no interval.
 
     >>> inside(0.5, (0, 0.5)), inside(0.5, (0.5, 1)), inside(1, (0.5, 1))
     (False, True, True)
@@ -89,7 +88,7 @@ def partition(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def written(interval: Interval) -> str:
-    """Return the interval as mathematicians write it.
+    """Return the interval in mathematical notation.
 
     >>> written((0, 0.5)), written((0.5, 1))
     ('[0, 0.5)', '[0.5, 1]')
@@ -99,7 +98,7 @@ def written(interval: Interval) -> str:
 
 
 def exact(value: float) -> str:
-    """Return the shortest text that is this number and no other: 0.9999999 is not 1, which would be a guarantee.
+    """Return the shortest text for exactly this number: 0.9999999 must not read as 1, which would be a guarantee.
 
     >>> exact(1.0), exact(0.9999999), exact(0.25)
     ('1', '0.9999999', '0.25')
@@ -108,7 +107,7 @@ def exact(value: float) -> str:
 
 
 def check_interval(interval: Interval | None, where: str) -> None:
-    """Check that an interval holds something. Raises `ProvenanceError` that begins with `where`."""
+    """Check that an interval is not empty. Raises `ProvenanceError` that begins with `where`."""
     if interval is not None and not interval[0] < interval[1]:
         raise ProvenanceError(f"{where}: {list(interval)} holds nothing; expected [from, to] with from below to")
 
@@ -140,8 +139,8 @@ class Layer(NamedTuple):
 
 
 def depths_of(names: Sequence[str], shared: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> tuple[Layer, ...]:
-    """Layers at evenly spaced depths, for names in the order from input to output. A lone layer is at the input.
-    `shared`: the other names of a layer, by its name.
+    """Return layers at evenly spaced depths, for names in order from input to output. A single layer is at the input.
+    `shared` has the other names of a layer, by its name.
 
     >>> [(layer.name, layer.depth) for layer in depths_of(["embed", "body", "head"])]
     [('embed', 0.0), ('body', 0.5), ('head', 1.0)]
@@ -151,9 +150,9 @@ def depths_of(names: Sequence[str], shared: Mapping[str, tuple[str, ...]] = Mapp
 
 
 def recorded_layers(names: Sequence[str], shared: Mapping[str, tuple[str, ...]]) -> tuple[Layer, ...]:
-    """Return the layers of a run as its ledger names them: adapters are at the depth of their layers.
+    """Return the layers of a run from the names in its ledger: adapters are at the depth of their layers.
 
-    Raises `ProvenanceError` for the adapter of a layer that is not there.
+    Raises `ProvenanceError` for the adapter of a missing layer.
     """
     own = {layer.name: layer for layer in depths_of([name for name in names if ADAPTER not in name], shared)}
     lost = [name for name in names if name.partition(ADAPTER)[0] not in own]
@@ -163,15 +162,13 @@ def recorded_layers(names: Sequence[str], shared: Mapping[str, tuple[str, ...]])
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether the pattern fits the whole name.
-
-    `*` is any run of characters, dots and nothing included; else literal.
-
-    The time is linear in the name for each star, so that no pattern is dear.
+    """Return whether the pattern fits the whole name. `*` is any run of characters, even dots or none at all.
 
     >>> matches("layer3.*", "layer3.0.conv2"), matches("layer3.*", "layer3"), matches("*embed*", "embed")
     (True, False, True)
     """
+    # Greedy search, linear in the name for each star. A regular expression with many stars could take far longer, and
+    # policies are written by others.
     first, *rest = pattern.split(WILDCARD)
     if not rest:
         return name == pattern
@@ -179,7 +176,7 @@ def matches(pattern: str, name: str) -> bool:
     if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
         return False
     start, end = len(first), len(name) - len(last)
-    for piece in middle:  # the leftmost place leaves the most room for those that follow
+    for piece in middle:  # the leftmost match leaves the most room for the pieces after it
         place = name.find(piece, start, end)
         if place < 0:
             return False
@@ -188,7 +185,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def write_layers(layers: Sequence[Layer]) -> str:
-    """Return the content of a file of layers: a line for each, its names with spaces between them.
+    """Return the content of a layers file: a line for each layer, its names separated by spaces.
 
     >>> write_layers(depths_of(["embed", "body"], {"embed": ("head",)}))
     'embed head\\nbody\\n'
@@ -199,7 +196,7 @@ def write_layers(layers: Sequence[Layer]) -> str:
 def read_layers(path: Path) -> tuple[Layer, ...]:
     """Return the layers in a file, from input to output: one on each line, or a JSON list.
 
-    The first word is the layer's name, others are further names of its tensors.
+    The first word is the layer's name, the others are further names of its tensors.
 
     Raises `ProvenanceError` that names the file and the fault.
     """
@@ -256,18 +253,18 @@ class SealedRegion:
 
 
 def region_of(regions: Sequence[SealedRegion], name: str) -> SealedRegion | None:
-    """Return the region that this layer is part of; None for a shared layer, and for an adapter that no region asks
-    for."""
+    """Return the region of this layer; None for a shared layer, and for an adapter that belongs to no region."""
     shared, _, adapter = name.partition(ADAPTER)
     if not adapter:
         return next((region for region in regions if region.module and _lies_in(name, region.module)), None)
-    if region_of(regions, shared) is not None:  # a module that its adapter's owner never enters
+    # No adapters inside a sealed module: the adapter's owner never runs it.
+    if region_of(regions, shared) is not None:
         return None
     return next((region for region in regions if region.name == adapter and _adapts(region, shared)), None)
 
 
 def with_adapters(regions: Sequence[SealedRegion], layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the model's layers, followed by the adapters that each region puts on them."""
+    """Return the model's layers, followed by the adapters that each region adds to them."""
     adapters = (Layer(f"{layer.name}{ADAPTER}{region.name}", layer.depth) for region in regions for layer in layers)
     return (*layers, *(adapter for adapter in adapters if region_of(regions, adapter.name)))
 
@@ -284,7 +281,7 @@ def check_regions(regions: Sequence[SealedRegion], where: str) -> None:
     for (_, one), (index, other) in itertools.combinations(enumerate(regions), 2):
         here = f"{where}: sealed[{index}]"
         if one.name == other.name:
-            raise ProvenanceError(f"{here}.name: {other.name!r} stands twice")
+            raise ProvenanceError(f"{here}.name: {other.name!r} is given twice")
         if covers(one.branch, other.branch) or covers(other.branch, one.branch):
             raise ProvenanceError(
                 f"{here}.branch: {other.branch!r} overlaps {one.branch!r} of region {one.name!r}; "
@@ -335,7 +332,7 @@ class Band:
 
     @property
     def words(self) -> str:
-        """For people; "" for all examples.
+        """The band in words; "" for all examples.
 
         >>> Band(loss=(0.5, 1.0)).words
         'loss [0.5, 1]'
@@ -347,8 +344,7 @@ ALL = Band()
 
 
 def bands_of(rules: Iterable[Examples | None]) -> tuple[Band, ...]:
-    """Return the bands into which these rules divide the examples of a class; one of all where none of them names a
-    score."""
+    """Return the bands into which these rules divide the examples of a class; one of all if none names a score."""
     named = [examples for examples in rules if examples is not None]
     losses = partition(examples.loss for examples in named if examples.loss is not None)
     entropies = partition(examples.entropy for examples in named if examples.entropy is not None)
@@ -356,13 +352,13 @@ def bands_of(rules: Iterable[Examples | None]) -> tuple[Band, ...]:
 
 
 def scores_of(bands: Iterable[Band]) -> tuple[str, ...]:
-    """Return the scores that it takes to tell these bands apart, in the order of `SCORES`."""
+    """Return the scores that distinguish these bands, in the order of `SCORES`."""
     several = tuple(bands)
     return tuple(score for score in SCORES if any(band.of(score) != WHOLE for band in several))
 
 
 def placed(bands: tuple[Band, ...], scores: Mapping[str, NDArray[np.float32]]) -> NDArray[np.int64]:
-    """Return the band of each example, N, by the scores of all N in the order of their slots."""
+    """Return the band of each example, N, from the scores of all N examples in the order of their slots."""
     positions = {score: _positions(values) for score, values in scores.items()}
     count = len(next(iter(positions.values())))
     band_of = np.full(count, -1, np.int64)
@@ -376,8 +372,7 @@ def placed(bands: tuple[Band, ...], scores: Mapping[str, NDArray[np.float32]]) -
 
 
 def check_examples(examples: Examples | None, where: str) -> None:
-    """Check that a rule names a score, and an interval that holds something. Raises `ProvenanceError` that begins with
-    `where`."""
+    """Check that a rule names a score and a nonempty interval. Raises `ProvenanceError` that begins with `where`."""
     if examples is None:
         return
     if all(interval is None for interval in examples.named().values()):
@@ -395,7 +390,8 @@ def check_bands(rules: Iterable[Examples | None], where: str) -> None:
 
 
 def _positions(scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(rank + 1/2) / N. A stable sort: of equals the first, and NaN last."""
+    """Return (rank + 1/2) / N of each score."""
+    # A stable sort: of equal scores the first ranks lower, and NaN is last.
     ranks = np.empty(len(scores), np.int64)
     ranks[np.argsort(scores, kind="stable")] = np.arange(len(scores))
     return (ranks + 0.5) / max(1, len(scores))

@@ -1,34 +1,31 @@
 """Routing: a policy with the taxonomy it was written for, as the total function w(class, phase, layer) in [0, 1].
 
-Total means that every question has an answer and that not knowing is answered by 0: an unknown class, progress outside
-[0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches. Where rules tell
-examples of a class apart (`explorer.provenance.regions`) the function has the example's band for one argument more.
+Total means that every question has an answer, and that the answer to anything unknown is 0: an unknown class, progress
+outside [0, 1], a condition or an adapter that the policy does not have, and everything that no rule matches. Where
+rules distinguish examples of a class (`explorer.provenance.regions`), the example's band is one more argument.
 
-The phases of a policy: the stretches of training within which no weight changes.
+**Phases** are the stretches of training within which no weight changes. A phase is an interval of training progress and
+the set of conditions that are switched on in it. The phases of one set of conditions cover the training once, and every
+set of the conditions that rules use has its own.
 
-A phase is an interval of training progress and the set of conditions that are switched on in it. The phases of one set
-of conditions cover the training once, and every set of those conditions that a rule asks for has its own.
+**The matrix** has the decisions for every class and every layer of a model, phase by phase. Every cell is an answer of
+`weight`.
 
-The matrix: what a policy decides for every class and every layer of a model, phase by phase.
-
-It is made by asking `weight` for every cell; it has no opinion of its own.
-
-Admission: what a policy decides for the classes and layers of one run, phase by phase, as tables of weights.
-
-Nothing changes inside a phase, so there is one table for each. It is training's only source of weights, and a ledger
-names it by its digest; a reader with the policy computes it again and compares. Its bytes are canonical JSON
-(RFC 8785): classes in the order of the run, layers with the adapters after them, weights as `float.hex()`:
+**Admission tables** have the weights for the classes and layers of one run, one table for each phase. They are
+training's only source of weights. A ledger names them by their digests; a reader with the policy computes them again
+and compares. Their bytes are canonical JSON (RFC 8785): classes in the order of the run, layers with the adapters after
+them, weights as `float.hex()`:
 
     {"classes":["open/bsd"],"format":"explorer/admission/v1","layers":["embed","head"],
      "weights":[["0x0.0p+0","0x1.0000000000000p+0"]]}
 
-(without the line break). Where the rules tell the examples of a class apart (`explorer.provenance.regions`), its
-weights there are the largest of all its examples, the format is explorer/admission/v2, and one key more has the weights
-band by band, in the order of the policy's bands:
+(without the line break). Where the rules distinguish examples of a class, its weights there are the largest of all its
+examples, the format is explorer/admission/v2, and one more key has the weights band by band, in the order of the
+policy's bands:
 
     "bands":{"open/bsd":[{"entropy":["0x0.0p+0","0x1.0000000000000p+0"],"loss":[...],"weights":[...]}]}
 
-Classes for which nothing depends on the example in this phase are not in it.
+It leaves out classes for which nothing depends on the example in this phase.
 """
 
 import hashlib
@@ -64,7 +61,7 @@ from explorer.provenance.taxonomy import QUARANTINE, Taxonomy
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """A weight and what decided it: a rule by its index, a sealed region by its name, or a reason to refuse."""
+    """A weight and its origin: a rule by its index, a sealed region by its name, or a reason to refuse."""
 
     weight: float
     rule: int | None = None
@@ -73,13 +70,13 @@ class Decision:
 
     @property
     def guaranteed(self) -> bool:
-        """Return whether the weight is a guarantee, 0 or 1; a fraction is attenuation."""
+        """Return whether the weight is a guarantee, 0 or 1; a fraction is only attenuation."""
         return self.weight in (0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing:
-    """A policy and its taxonomy, known to belong together. Made by `bind`."""
+    """A policy and its taxonomy, checked to belong together. Made by `bind`."""
 
     policy: RoutingPolicy
     taxonomy: Taxonomy
@@ -90,11 +87,12 @@ DEFAULT_DENY = Decision(weight=0.0, reason="no rule matches: default deny")
 
 
 def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
-    """Bring policy and taxonomy together.
+    """Bind a policy to its taxonomy.
 
-    Raises `ProvenanceError` that begins with `where` when the policy was written for another taxonomy or names a class
+    Raises `ProvenanceError` that begins with `where` if the policy was written for another taxonomy or names a class
     that this one lacks.
     """
+    # By digest too: a taxonomy of the same name and version could mean other classes by the same paths.
     wanted, actual = policy.taxonomy, taxonomy.digest
     if (wanted.name, wanted.version, wanted.digest) != (taxonomy.name, taxonomy.version, actual):
         raise ProvenanceError(
@@ -114,7 +112,7 @@ def bind(policy: RoutingPolicy, taxonomy: Taxonomy, *, where: str) -> Routing:
 
 
 def policy_for(taxonomy: Taxonomy) -> Kind[RoutingPolicy]:
-    """Return the kind of document that a policy for this taxonomy is: read or signed, one for another is refused."""
+    """Return the kind of document for policies of this taxonomy; those for another are refused."""
 
     def check(policy: RoutingPolicy, where: str) -> None:
         check_policy(policy, where)
@@ -132,13 +130,17 @@ def weight(
     layer: Layer,
     band: Band | None = None,
 ) -> Decision:
-    """Return how strongly an example of this class may train this layer now. Never raises; see the module's docstring.
+    """Return how strongly an example of this class may train this layer now. Never raises: anything unknown is denied.
 
-    `progress` is the share of training done, `conditions` are those switched on. `band` is the one of
-    `policy.bands(class_)` that the example is in; where that is not known it is the least of all bands. Of a layer with
-    several names the strictest decides.
+    Args:
+        routing: the policy with its taxonomy.
+        class_: the class of the example.
+        progress: the share of training that is done.
+        conditions: the conditions that are switched on.
+        layer: the layer. If it has several names, the strictest decides.
+        band: the band of `policy.bands(class_)` that has the example; None: unknown, so the strictest of all bands.
     """
-    # Whatever is not known is denied, before any rule is looked at.
+    # Denied before any rule is read: a rule for "*" must not admit a class that the taxonomy does not have.
     on = frozenset(conditions)
     if class_ == QUARANTINE:
         return _refused("the quarantine never trains")
@@ -159,10 +161,7 @@ def weight(
 
 
 def admits(routing: Routing, class_: str) -> bool:
-    """Return whether some layer may ever be trained by the class.
-
-    False is sure: it is denied everywhere, at all times.
-    """
+    """Return whether the class may ever train some layer. False is certain: it is denied everywhere, at all times."""
     if class_ == QUARANTINE or class_ not in routing.classes:
         return False
     if any(covers(region.branch, class_) for region in routing.policy.sealed):
@@ -173,6 +172,7 @@ def admits(routing: Routing, class_: str) -> bool:
 def admitted_by_rule(policy: RoutingPolicy, class_: str) -> bool:
     """Return whether a rule may ever let the class train a layer outside of sealed regions."""
     for rule in policy.rules:
+        # A rule without constraints matches every cell, so no rule after it decides anything for the class.
         if rule.holds_class(class_):
             if rule.weight > 0:
                 return True
@@ -182,7 +182,7 @@ def admitted_by_rule(policy: RoutingPolicy, class_: str) -> bool:
 
 
 def confidential(routing: Routing | None, classes: Iterable[str]) -> frozenset[str]:
-    """Return those of the classes whose numbers the policy wants encrypted; none without a policy."""
+    """Return the classes whose numbers the policy has encrypted; none without a policy."""
     return frozenset() if routing is None else frozenset(filter(routing.policy.is_confidential, classes))
 
 
@@ -190,6 +190,7 @@ def _under(
     policy: RoutingPolicy, class_: str, progress: float, on: frozenset[str], layer: Layer, band: Band
 ) -> Decision:
     """Return the decision for a layer under one name."""
+    # Sealed regions before rules: no rule can open a region to another class, or close it to its owner.
     region = region_of(policy.sealed, layer.name)
     if region is not None:
         return _sealed(region, class_)
@@ -228,7 +229,7 @@ def _check_known(branch: str, classes: frozenset[str], where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Phase:
-    """A stretch of training: from and to as shares of it, half-open and closed at 1."""
+    """A stretch of training, as an interval of its progress, and the conditions that are switched on in it."""
 
     progress: Interval
     conditions: frozenset[str]
@@ -239,7 +240,7 @@ class Phase:
 
 
 def phases(policy: RoutingPolicy) -> tuple[Phase, ...]:
-    """Return all phases. One begins only where a rule begins or ends; those without any condition come first."""
+    """Return all phases, those without any condition first. A phase begins only where a rule begins or ends."""
     asked = sorted(_asked(policy))
     all_phases: list[Phase] = []
     for count in range(len(asked) + 1):
@@ -249,7 +250,7 @@ def phases(policy: RoutingPolicy) -> tuple[Phase, ...]:
 
 
 def phase_at(policy: RoutingPolicy, *, progress: float, conditions: Collection[str] = ()) -> Phase:
-    """Return the phase of training at this progress; conditions that no rule asks for make no difference.
+    """Return the phase of training at this progress; conditions that no rule uses make no difference.
 
     Raises `ProvenanceError` for progress outside [0, 1].
     """
@@ -286,8 +287,8 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """Decisions of all phases. Classes are sorted; layers are the model's, and after them the adapters. A class
-    whose examples the rules tell apart has a row for each band of them."""
+    """Decisions of all phases. Classes are sorted; layers are the model's, followed by the adapters. A class whose
+    examples the rules distinguish has a row for each band."""
 
     routing: Routing
     classes: tuple[str, ...]  # of each row
@@ -297,11 +298,12 @@ class Matrix:
 
 
 def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
-    """Ask the policy for every phase, class and layer; without layers there is nothing to ask.
+    """Return the decisions for every phase, class and layer; without layers there are none.
 
-    Raises `ProvenanceError` when that is too much to write down.
+    Raises `ProvenanceError` if the matrix would be too large.
     """
     policy, tables = routing.policy, []
+    # Sizes are checked before each step that could be large: adapters multiply the layers by the regions.
     named = [(path, band) for path in sorted(routing.classes) for band in policy.bands(path)]
     check_size(policy, len(layers) * len(policy.sealed))
     stretches, all_layers = phases(policy) if layers else (), with_adapters(policy.sealed, layers)
@@ -314,8 +316,8 @@ def matrix(routing: Routing, layers: Sequence[Layer]) -> Matrix:
 
 
 def _row(routing: Routing, phase: Phase, class_: str, band: Band, layers: Sequence[Layer]) -> tuple[Decision, ...]:
-    """Nothing changes inside a phase, so its start speaks for all of it."""
-    start = phase.progress[0]
+    """Return the decisions of one row."""
+    start = phase.progress[0]  # nothing changes inside a phase
     return tuple(
         weight(routing, class_=class_, progress=start, conditions=phase.conditions, layer=layer, band=band)
         for layer in layers
@@ -323,10 +325,8 @@ def _row(routing: Routing, phase: Phase, class_: str, band: Band, layers: Sequen
 
 
 def check_size(policy: RoutingPolicy, cells: int) -> None:
-    """Check that the cells can be worked out. One costs at worst a look at every branch and pattern of the policy.
-
-    Raises `ProvenanceError`.
-    """
+    """Check that so many cells can be computed. Raises `ProvenanceError`."""
+    # A cell costs at worst a comparison with every branch and pattern of the policy, and the policy is its author's.
     names = sum(len(rule.classes) + len(rule.layers or ()) for rule in policy.rules)
     names += sum(1 + len(region.layers or ()) for region in policy.sealed)
     if cells > MAX_CELLS or cells * names > MAX_CHECKS:
@@ -351,7 +351,7 @@ class Banded:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Admission:
-    """The weights of one phase: float64, a row for each class, in it a number in [0, 1] for each layer. Read-only."""
+    """The weights of one phase: float64 in [0, 1], a row for each class and a column for each layer. Read-only."""
 
     phase: Phase
     classes: tuple[str, ...]
@@ -361,7 +361,7 @@ class Admission:
 
     @cached_property
     def content(self) -> bytes:
-        """The canonical bytes. The phase is not in them: phases that decide the same have one table."""
+        """The canonical bytes. They do not contain the phase, so that phases with equal weights share a table."""
         rows = [[number.hex() for number in row] for row in self.weights.tolist()]
         head = {"format": FORMAT, "classes": list(self.classes), "layers": list(self.layers), "weights": rows}
         if self.by_example:
@@ -389,11 +389,16 @@ def admit(
     progress: float,
     conditions: Collection[str] = (),
 ) -> Admission:
-    """Return the table that holds at this share of training, with these conditions switched on.
+    """Return the table in force at this progress, with these conditions switched on.
 
-    Layers include the adapters.
+    Args:
+        routing: the policy with its taxonomy.
+        classes: the classes of the run, in order.
+        layers: the layers of the run in order, including the adapters.
+        progress: the share of training that is done.
+        conditions: the conditions that are switched on.
 
-    Raises `ProvenanceError` for progress outside [0, 1], and for more cells than can be asked about.
+    Raises `ProvenanceError` for progress outside [0, 1], and for too many cells.
     """
     phase = phase_at(routing.policy, progress=progress, conditions=conditions)
 
@@ -405,7 +410,7 @@ def admit(
     check_size(routing.policy, sum(map(len, bands.values())) * len(layers))
     by_band = {path: np.array([[ask(path, layer, band) for layer in layers] for band in bands[path]]) for path in bands}
     by_band = {path: rows.astype(np.float64).reshape(len(bands[path]), len(layers)) for path, rows in by_band.items()}
-    # The largest weight of its bands: what a class may do at most, for readers without the bands.
+    # The largest weight of its bands: an upper bound for readers who do not know the bands of examples.
     weights = np.array([by_band[path].max(axis=0) for path in classes]).reshape(len(classes), len(layers))
     differ = {
         path: Banded(bands=bands[path], weights=rows) for path, rows in by_band.items() if (rows != rows[0]).any()
@@ -428,14 +433,14 @@ def _rows(banded: Banded) -> list[dict[str, list[str]]]:
 
 
 class Admissions:
-    """The tables of a run, each worked out once."""
+    """The tables of a run, each computed once."""
 
     def __init__(self, routing: Routing, *, classes: Sequence[str], layers: Sequence[Layer]) -> None:
         self._routing, self._classes, self._layers = routing, tuple(classes), tuple(layers)
         self._known: dict[tuple[Phase, frozenset[str]], Admission] = {}
 
     def at(self, progress: float, conditions: Collection[str] = ()) -> Admission:
-        """Return the table that holds now; the same object as long as the phase lasts. Raises as `admit` does."""
+        """Return the table in force now; the same object as long as the phase lasts. Raises like `admit`."""
         on = frozenset(conditions)
         key = phase_at(self._routing.policy, progress=progress, conditions=on), on
         if key not in self._known:

@@ -1,20 +1,20 @@
-"""Signed records: how one is signed, read, and believed only through a trust file.
+"""Signed records: signing them, and reading them under a trust file.
 
 A record is signed in a DSSE envelope, in one of two forms:
 
     a document   the record as canonical JSON (RFC 8785), of the payload type `application/vnd.explorer.<kind>.v1+json`
     a claim      an in-toto statement about files that it names by digest; the record is its predicate
 
-so that one kind never passes for another. A `Kind` says which record it holds, which role signs it, and for a claim
-what it is about. Every record has `issued` and `expires`. Any form but the canonical one is refused: a record has one
-digest, and that is the SHA-256 of what was signed.
+so that one kind never passes for another. A `Kind` defines the record, the role that signs it, and the subjects of a
+claim. Every record has `issued` and `expires`. Any form but the canonical one is refused: a record has one digest,
+which is the SHA-256 of the signed payload.
 
 A signed record is believed after three steps, in this order: who signed the bytes (`check_signed`), what the bytes say
-(`Kind.decode`), and whether these signers may say it (`require`). No payload is parsed that no key of the trust file
-has signed.
+(`Kind.decode`), and whether these signers may say it (`require`). A payload is parsed only if a key of the trust file
+has signed it, so that strangers cannot feed the parser.
 
-Drafts are what people write, as YAML (JSON is YAML too); a draft means nothing until an authority signs it. Both go
-through the same checks, and a fault in a draft is named with file, line and key.
+Drafts are written as YAML (JSON is YAML too) and have no effect until an authority signs them. Drafts and signed
+records go through the same checks; a fault in a draft is named with file, line and key.
 """
 
 import hashlib
@@ -43,10 +43,8 @@ SHOWN = 16  # digits of a key id in messages
 
 
 def check_signed(envelope: Envelope, *, trust: Trust, where: str) -> frozenset[bytes]:
-    """Return the public keys of a trust file that have signed these bytes.
-
-    Raises `ProvenanceError` if there is none.
-    """
+    """Return the public keys of a trust file that have signed these bytes. Raises `ProvenanceError` if there is
+    none."""
     if not trust.authorities:
         raise ProvenanceError(f"{where}: the trust file {trust.name!r} lists no authority and so refuses everything")
     signed = signers(envelope, (key.raw for one in trust.authorities for key in one.keys))
@@ -66,14 +64,22 @@ def require(
     branches: Collection[str] = (),
     where: str,
 ) -> tuple[Authority, ...]:
-    """Return the authorities that vouch for a document, by name: enough of this role, each entitled to all of
-    `branches`.
+    """Return the authorities that vouch for a document, by name: enough of the role, each entitled to all `branches`.
 
-    `issued` and `expires` are what the document says of itself, `now` is in seconds since 1970, and `where` names the
-    document in messages. Raises `ProvenanceError` with a message of its own for each fault: a trust file that is empty
-    or names no quorum for the role, a forged document, unknown keys, a document that is expired or not yet valid, the
-    wrong role, a branch that is not the signer's, a key outside its span or revoked, too few signers.
+    Args:
+        envelope: the signed document.
+        trust: the trust file.
+        role: the role that has to sign.
+        issued, expires: the span that the document claims for itself.
+        now: seconds since 1970.
+        branches: the branches of the taxonomy that each signer has to be entitled to.
+        where: the document's name in messages.
+
+    Raises `ProvenanceError` with a message of its own for each fault: a trust file that is empty or names no quorum for
+    the role, a forged document, unknown keys, a document that is expired or not yet valid, the wrong role, a branch
+    that is not the signer's, a key outside its span or revoked, too few signers.
     """
+    # From the whole document to the single signer, so that the message names the fault to mend first.
     signed = check_signed(envelope, trust=trust, where=where)
     needed = _threshold(trust, role, where)
     _check_span(issued, expires, now, where)
@@ -107,15 +113,15 @@ def check_signer(
     branches: Collection[str] = (),
     where: str,
 ) -> Authority:
-    """Return whose key this is, if it may sign such a document now; for use before signing.
+    """Return the owner of a key that may sign such a document now; for use before signing.
 
-    Raises `ProvenanceError` as `require` does, and for a clock outside the key's span: a clock set back
-    must not make a document that looks older than its key.
+    Arguments are those of `require`. Raises `ProvenanceError` like `require`, and for a clock outside the key's span.
     """
     _threshold(trust, role, where)
     owner = trust.owner(public_key)
     if owner is None:
         raise ProvenanceError(f"{where}: {_key(public_key)} is not in the trust file {trust.name!r}")
+    # At the claimed time and at the clock's: otherwise a revoked key could sign with an older date.
     for at in (parse_time(issued), now):
         fault = _fault(*owner, role=role, at=at, branches=branches)
         if fault:
@@ -143,7 +149,8 @@ def _check_span(issued: str, expires: str, now: int, where: str) -> None:
 
 
 def _nobody(envelope: Envelope, trust: Trust) -> str:
-    """Return why no signature counts. A key id is a hint, good enough to say whose signature it claims to be."""
+    """Return the reason why no signature counts."""
+    # A key id is only a hint, but good enough to name the authority whose signature it claims to be.
     known = {key_id(key.raw): one.name for one in trust.authorities for key in one.keys}
     for signature in envelope.signatures:
         if signature.keyid in known:
@@ -155,7 +162,7 @@ def _nobody(envelope: Envelope, trust: Trust) -> str:
 
 
 def _fault(authority: Authority, key: AuthorityKey, *, role: Role, at: int, branches: Collection[str]) -> str | None:
-    """Return why a signature by this key does not count for a document issued `at`."""
+    """Return the reason why a signature by this key does not count for a document issued `at`; None if it does."""
     who, when = f"{_key(key.raw)} of {authority.name}", format_time(at)
     # From the widest fault to the narrowest, so that the message names what has to change first.
     if authority.role is not role:
@@ -212,8 +219,8 @@ class Kind(Generic[Value]):
     role: Role | Callable[[Value], Role]  # whose signature it takes
     check: Callable[[Value, str], None] = _sound  # raises `ProvenanceError` that begins with the place given
     branches: Callable[[Value], Collection[str]] = _no_branch  # that each signer has to be entitled to
-    about: tuple[str, ...] = ()  # the names of a claim's subjects, in order; of a document none
-    joint: bool = False  # whether authorities of other roles may sign too, once one of the role does
+    about: tuple[str, ...] = ()  # the names of a claim's subjects, in order; none for a document
+    joint: bool = False  # authorities of other roles may sign too, next to one of the role
 
     @property
     def payload_type(self) -> str:
@@ -226,7 +233,7 @@ class Kind(Generic[Value]):
         return type_of(self.name)
 
     def role_of(self, value: Value) -> Role:
-        """Return the role whose signature this record takes."""
+        """Return the role that has to sign this record."""
         return self.role if isinstance(self.role, Role) else self.role(value)
 
     def encode(self, value: Value, about: Sequence[str]) -> Envelope:
@@ -238,10 +245,11 @@ class Kind(Generic[Value]):
         return Envelope(payload=payload, payload_type=self.payload_type, signatures=())
 
     def decode(self, envelope: Envelope, where: str) -> tuple[Value, tuple[str, ...]]:
-        """Read the record and the digests of its subjects; who signed them is not looked at.
+        """Return the record and the digests of its subjects, without checking signatures.
 
         Raises `ProvenanceError` for another kind, for any form but the canonical one, and for a faulty record.
         """
+        # The type first: it is signed with the payload, so a document signed as one kind cannot be read as another.
         if envelope.payload_type != self.payload_type:
             raise ProvenanceError(f"{where}: holds {envelope.payload_type!r}, expected {self.payload_type!r}")
         if self.about:
@@ -268,7 +276,7 @@ class Kind(Generic[Value]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signed(Generic[Value]):
-    """A signed record that was checked, and who vouches for it."""
+    """A checked signed record, with the authorities that vouch for it."""
 
     value: Value
     about: tuple[str, ...] = ()  # SHA-256 of each subject of a claim
@@ -283,7 +291,7 @@ class Signed(Generic[Value]):
 
     @property
     def card(self) -> str:
-        """SHA-256 of model.json, the second subject of the claim of who trained the model."""
+        """SHA-256 of model.json, the second subject of a model's attestation."""
         return self.about[1]
 
 
@@ -297,10 +305,18 @@ def sign_document(
     now: int,
     where: str,
 ) -> Envelope:
-    """Sign a record with keys that may sign it now; of a claim, `about` has the SHA-256 of each subject.
+    """Sign a record with keys that may sign it now.
 
-    Whether these are enough signatures is the reader's question: others can add theirs. Raises `ProvenanceError` if the
-    record is faulty or has expired, and if a key may not sign it.
+    Args:
+        value: the record.
+        kind: its kind.
+        keys: the signing keys. They need not meet the quorum: others can add signatures later.
+        about: the SHA-256 of each subject of a claim.
+        trust: the trust file that says which keys may sign.
+        now: seconds since 1970.
+        where: the record's name in messages.
+
+    Raises `ProvenanceError` if the record is faulty or expired, and if a key may not sign it.
     """
     return cosign_document(kind.encode(value, about), kind, keys, trust=trust, now=now, where=where)
 
@@ -317,8 +333,8 @@ def cosign_document(
     """Add signatures to a record; see `sign_document`."""
     value, _ = kind.decode(envelope, where)
     if now >= parse_time(value.expires):
-        raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: nobody believes it")
-    # Each key signs in its own role where others may sign too, and in the one role of the kind otherwise.
+        raise ProvenanceError(f"{where}: expired {value.expires}, and now it is {format_time(now)}: no longer valid")
+    # Each key signs in its own role if the kind is joint, and otherwise in the kind's role.
     needed = kind.role_of(value)
     roles: list[Role] = []
     for key in keys:
@@ -328,13 +344,14 @@ def cosign_document(
         branches = kind.branches(value)
         check_signer(raw, trust=trust, role=roles[-1], issued=value.issued, now=now, branches=branches, where=where)
     if kind.joint and needed not in roles:
-        raise ProvenanceError(f"{where}: a {needed} signs it; these keys are of: {', '.join(roles) or 'nobody'}")
+        raise ProvenanceError(f"{where}: a {needed} signs it; these keys are of: {', '.join(roles) or 'none'}")
     return add_signatures(envelope, keys)
 
 
 def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int, where: str) -> Signed[Value]:
-    """Read a signed record of this kind. Raises `ProvenanceError` unless the trust file says that it is believed."""
-    # In this order: no byte of the payload is parsed before a trusted key is known to have signed it.
+    """Read a signed record of this kind. Raises `ProvenanceError` unless it is valid under the trust file."""
+    # In this order: no byte of the payload is parsed before a trusted key is known to have signed it. Whether enough
+    # signers may say it is checked last, because role and branches depend on what the record says.
     envelope = parse_envelope(content, where=where)
     check_signed(envelope, trust=trust, where=where)
     value, about = kind.decode(envelope, where)
@@ -365,11 +382,11 @@ class Opened(Generic[Value]):
     value: Value
     where: str
     authorities: tuple[Authority, ...] = ()
-    draft: Document | None = None  # None: it is signed, and who signed it was checked
+    draft: Document | None = None  # None: it is signed, with checked signatures
 
 
 def open_file(path: Path, kind: Kind[Value], *, trust: Trust | None, now: int) -> Opened[Value]:
-    """Read a draft, or a signed document that the trust file says is believed.
+    """Read a draft, or a signed document that is valid under the trust file.
 
     Raises `ProvenanceError` or `SpecError` for a faulty document, and for a signed one that cannot be checked.
     """
@@ -386,7 +403,7 @@ def open_file(path: Path, kind: Kind[Value], *, trust: Trust | None, now: int) -
 
 
 def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int) -> Envelope:
-    """Sign a draft, or add signatures to a file that others have signed before.
+    """Sign a draft, or add signatures to a signed file.
 
     Raises `ProvenanceError` or `SpecError` for a faulty document and for keys that may not sign it.
     """
@@ -399,7 +416,7 @@ def sign_file(path: Path, kind: Kind[Any], keys: Collection[Ed25519PrivateKey], 
 
 
 def read_draft(kind: Kind[Value], document: Document) -> Value:
-    """Return the record that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the record in a draft. Raises `SpecError` that names file, line, key and fault."""
     try:
         value = from_json(kind.record, document.value, where=document.where, error=SpecError)
         kind.check(value, document.where)
@@ -417,8 +434,6 @@ def check_span(document: Dated, where: str) -> None:
 
 
 def _looks_signed(content: bytes) -> bool:
-    """Return whether this is meant as an envelope.
-
-    A wrong guess is harmless: neither reader accepts what is for the other.
-    """
+    """Return whether the content is meant as an envelope."""
+    # A wrong guess is harmless: neither reader accepts the other's form.
     return content.lstrip()[:1] == b"{" and b'"payloadType"' in content

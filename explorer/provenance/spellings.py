@@ -1,8 +1,7 @@
-"""How records spell moments, digests, numbers, text for people and class paths: one spelling for each.
+"""Spellings of times, digests, numbers, text and class paths in records: one for each, so that digests agree.
 
-Moments in documents: RFC 3339 in UTC, to the second, in one spelling: `2026-01-01T00:00:00Z`.
-
-In memory a moment is a whole number of seconds since 1970. A span of time holds its start and not its end.
+Times are RFC 3339 in UTC, to the second: `2026-01-01T00:00:00Z`. In memory a time is a whole number of seconds since
+1970. A span of time includes its start but not its end.
 """
 
 import re
@@ -20,12 +19,13 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def parse_time(text: str) -> int:
-    """Seconds since 1970. Raises `ProvenanceError` for any other spelling and for days that do not exist.
+    """Return the seconds since 1970. Raises `ProvenanceError` for other spellings and for days that do not exist.
 
     >>> parse_time("2026-01-01T00:00:00Z")
     1767225600
     """
     try:
+        # `strptime` is laxer: it would accept single digits and digits of other scripts.
         if not re.fullmatch(_PATTERN[1:-1], text, re.ASCII):
             raise ValueError
         return int(datetime.strptime(text, _FORM).replace(tzinfo=UTC).timestamp())
@@ -34,7 +34,7 @@ def parse_time(text: str) -> int:
 
 
 def format_time(seconds: int) -> str:
-    """Return the spelling of a moment. Raises `ProvenanceError` outside the years 1 to 9999.
+    """Return the spelling of a time. Raises `ProvenanceError` outside the years 1 to 9999.
 
     >>> format_time(1767225600)
     '2026-01-01T00:00:00Z'
@@ -54,12 +54,12 @@ def _checked(text: str) -> str:
 
 
 Time = Annotated[str, AfterValidator(_checked), Field(json_schema_extra={"format": "date-time", "pattern": _PATTERN})]
-"""The type of a moment in a record."""
+"""The type of a time in a record."""
 
 
 # -------------------------- digests, numbers, names: the forms that ledger entries have too (`explorer.entries.fields`)
 
-MAX_WHOLE = 2**53 - 1
+MAX_WHOLE = 2**53 - 1  # the largest integer that every reader of JSON keeps exactly (RFC 8785 uses doubles)
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
 """SHA-256 in hexadecimal."""
@@ -96,7 +96,7 @@ def _one_line(text: str) -> str:
 Line = Annotated[
     str, AfterValidator(_one_line), Field(min_length=1, json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"})
 ]
-"""The type of text for people that a terminal can show: no control characters, no marks that turn its direction."""
+"""The type of text that is safe to print: no control characters, and no marks that change the writing direction."""
 
 
 # -------------------------------------- class paths: `open/permissive/mit`; a branch is a path with everything below it
@@ -118,7 +118,7 @@ def covers(branch: str, path: str) -> bool:
 
 
 def lineage(path: str) -> tuple[str, ...]:
-    """Return every branch that the path lies in, from the widest to itself.
+    """Return every branch that contains the path, from the widest to the path itself.
 
     >>> lineage("open/permissive/mit")
     ('open', 'open/permissive', 'open/permissive/mit')

@@ -5,11 +5,11 @@
      "predicateType": "urn:uuid:5c06314d-e92a-42ff-b8a5-d7b8024b3f28#tag-table/v1",
      "predicate": {...}}
 
-The types of claims are fragments of one URN (RFC 9562), so that no domain has to be owned for them to be right. Earlier
-versions wrote https://explorer.example/tag-table/v1, a name that can never resolve: these are read as well.
+The types of claims are fragments of one URN (RFC 9562), which needs no domain. Earlier versions wrote
+https://explorer.example/tag-table/v1, a name that can never resolve: these are still read.
 
-A subject is matched by its digest alone; its name is for people. Names that the specification does not know are passed
-over, as it asks.
+A subject is matched by its digest only; its name is for people. Names that the specification does not know are ignored,
+as it requires.
 """
 
 import re
@@ -24,7 +24,7 @@ from explorer.schema import NAMESPACE, parse_json
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
 TYPES = f"{NAMESPACE.urn}#"
-FORMER = {  # what earlier versions wrote
+FORMER = {  # the types that earlier versions wrote
     f"https://explorer.example/{claim}": f"{TYPES}{claim}"
     for claim in ("tag-table/v1", "model/v1", "deletion/v1", "observation/v1")
 }
@@ -43,7 +43,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """A claim, not checked: whether it is believed depends on who signed it."""
+    """A claim, not checked: whether to believe it depends on its signers."""
 
     subjects: tuple[Subject, ...]
     predicate_type: str
@@ -70,12 +70,13 @@ class Statement:
 
 
 def type_of(claim: str) -> str:
-    """Return the predicate type of a claim of the project's own, such as "model/v1"."""
+    """Return the predicate type of one of the project's own claims, such as "model/v1"."""
     return f"{TYPES}{claim}"
 
 
 def make_statement(subjects: Sequence[Subject], *, predicate_type: str, predicate: dict[str, Any]) -> Statement:
-    """Return a statement. Raises `ProvenanceError` for one that could not be read again."""
+    """Return a statement. Raises `ProvenanceError` for one that could not be read back."""
+    # Read back at once: a statement that its own reader refuses must not get signed.
     made = Statement(subjects=tuple(subjects), predicate_type=predicate_type, predicate=predicate)
     return parse_statement(made.payload, predicate_type=predicate_type, where="the statement")
 

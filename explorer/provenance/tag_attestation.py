@@ -1,33 +1,29 @@
 """The attestation of a tag table: one in-toto statement in a DSSE envelope, signed by those who vouch for its tags.
 
     subject    the table's file, by its SHA-256, and the Merkle root over its rows (tags.py), in this order
-    predicate  the taxonomy's digest; how many records; who vouches for how many of which class, and where the first of
-               them is; the description of the dataset; issued and expires (tags.py)
+    predicate  the taxonomy's digest; the number of records; who vouches for how many of which class, and the slot of
+               the first; the description of the dataset; issued and expires (tags.py)
 
-The list of authorities in the predicate gives them the numbers that stand in the tags, so that every tag is bound to a
-class of that taxonomy and to a name. The trust file is not pinned: the checker decides whom to believe.
+The list of authorities in the predicate defines their numbers in the tags, so that every tag is bound to a class of
+that taxonomy and to a name. The trust file is not pinned: each checker has its own.
 
 A table is believed if
 
 1.  a key that the trust file lists has signed the envelope, and the statement is of this form;
 2.  it was made for the taxonomy at hand, and every class in it is one of that taxonomy's;
 3.  every authority named for a tag has signed, has the role `data-governance`, may vouch for the classes of its tags
-    and was not revoked, and so many such authorities have signed as the trust file's quorum asks for;
-4.  the file has the digest that was signed; only then is it parsed;
-5.  the root and the counts that follow from its rows are those that were signed.
+    and was not revoked, and as many such authorities have signed as the trust file's quorum requires;
+4.  the file has the signed digest; only then is it parsed;
+5.  the root and the counts computed from its rows are the signed ones.
 
-What does not hold is refused, with the slot of a tag that it is about and the reason. Where 3. does not hold of some
-authorities and classes, `weigh_tags` names these instead, so that their tags can be set aside. Every byte of the table
-is under the digest of its file; of the attestation, only what no signature of an envelope covers can be changed
-(envelope.py).
+Anything else is refused with a reason and, where it is about tags, the slot of one. If only 3. fails, for some
+authorities and classes, `weigh_tags` returns these as doubts instead, so that their tags can be set aside. The digest
+of its file covers every byte of the table; of the attestation, only the parts of an envelope that no signature covers
+can be changed (envelope.py).
 
-Who may vouch for the tags of a table: each authority for those that name it, in its own branches.
-
-The trust file's quorum counts too: for the classes of every authority that is named, so many authorities entitled to
-them must have signed. Anyone may put a record into the quarantine, which never trains.
-
-A caller gets either the first fault as an error (`check_vouchers`), or every doubt by authority and class, so that
-the tags in doubt can be set aside (`weigh_vouchers`).
+Each authority vouches for the tags that name it, in its own branches. The trust file's quorum counts too: for the
+classes of every named authority, as many authorities entitled to them must have signed. Anyone may put a record into
+the quarantine, which never trains.
 """
 
 import hashlib
@@ -58,18 +54,18 @@ from explorer.schema import from_json, to_json
 
 
 class Reason(StrEnum):
-    """Why the tags of an authority and a class are not believed."""
+    """Reasons why the tags of an authority and a class are not believed."""
 
     UNKNOWN_AUTHORITY = "unknown-authority"  # the trust file does not list it
-    UNSIGNED = "unsigned"  # it is named and has not signed
-    OUT_OF_BRANCH = "out-of-branch"  # the class is not one of those it may vouch for
+    UNSIGNED = "unsigned"  # it is named but has not signed
+    OUT_OF_BRANCH = "out-of-branch"  # it may not vouch for the class
     REVOKED = "revoked"  # the keys that it signed with are revoked
-    NOT_ENTITLED = "not-entitled"  # its role, its key's span, the attestation's own span, or too few with it
+    NOT_ENTITLED = "not-entitled"  # wrong role, outside the span of its key or of the attestation, or too few signers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doubt:
-    """Why tags are not believed: the kind of reason, and the words of the refusal."""
+    """A reason why tags are not believed, with the words of the refusal."""
 
     reason: Reason
     words: str
@@ -82,9 +78,10 @@ _ONE = Quorum(documents={Role.DATA_GOVERNANCE: 1}, checkpoints={})
 
 
 def check_vouchers(envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str) -> tuple[Authority, ...]:
-    """Return the authorities that signed for what they may vouch for, by name.
+    """Return the authorities that have signed for tags they may vouch for, by name.
 
-    Raises `ProvenanceError`, with the slot of a tag, if one that a tag names has not, and if they are too few.
+    Raises `ProvenanceError`, with the slot of a tag, for an authority named in a tag that may not vouch for it or has
+    not signed, and for too few signers.
     """
     signed = check_signed(envelope, trust=trust, where=where)
     believed: dict[str, Authority] = {}
@@ -96,7 +93,7 @@ def check_vouchers(envelope: Envelope, table: TagTable, *, trust: Trust, now: in
 def weigh_vouchers(
     envelope: Envelope, table: TagTable, *, trust: Trust, now: int, where: str
 ) -> tuple[tuple[Authority, ...], Doubts]:
-    """Return the authorities that are believed for some class, by name, and what is not believed, class by class.
+    """Return the authorities that are believed for some class, by name, and all doubts, class by class.
 
     Raises `ProvenanceError` if no key of the trust file has signed: then nothing in it can be attributed.
     """
@@ -104,12 +101,13 @@ def weigh_vouchers(
     believed: dict[str, Authority] = {}
     doubts: Doubts = {}
     for voucher in table.vouchers:
+        # Class by class, so that an authority is still believed for the classes that it may vouch for.
         for path, counted in voucher.classes.items():
-            alone = replace(voucher, classes={path: counted})
+            for_class = replace(voucher, classes={path: counted})
             try:
-                believed |= _believed(envelope, alone, table, signed=signed, trust=trust, now=now, where=where)
+                believed |= _believed(envelope, for_class, table, signed=signed, trust=trust, now=now, where=where)
             except ProvenanceError as error:
-                reason = _reason(alone, table, path, signed=signed, trust=trust)
+                reason = _reason(for_class, table, path, signed=signed, trust=trust)
                 doubts[voucher.authority, path] = Doubt(reason=reason, words=str(error))
     return tuple(believed[name] for name in sorted(believed)), doubts
 
@@ -117,9 +115,9 @@ def weigh_vouchers(
 def sign_for(
     envelope: Envelope, table: TagTable, keys: Collection[Ed25519PrivateKey], *, trust: Trust, now: int, where: str
 ) -> Envelope:
-    """Add signatures of keys that may vouch for the tags that name their authority, or for all where none does.
+    """Add signatures by keys that may vouch for the tags that name their authority, or for all tags if none names it.
 
-    Raises `ProvenanceError`, with the slot of a tag, for a key that may not.
+    Arguments are those of `signing.require`. Raises `ProvenanceError`, with the slot of a tag, for any other key.
     """
     named = {voucher.authority: _named(voucher, trust, where) for voucher in table.vouchers}
     everything = tuple(path for path in table.histogram if path != QUARANTINE)
@@ -156,9 +154,10 @@ def _believed(
     if signed.isdisjoint(key.raw for key in authority.keys):
         raise ProvenanceError(f"{here}: {authority.name} has not signed, or its signature does not match")
     vouchers: dict[str, Authority] = {}
-    # The authority that the tag names has to be entitled itself; then the quorum of the whole trust file counts.
-    alone = replace(trust, authorities=(authority,), quorum=_ONE)
-    for believed in (alone, trust):  # first the one that is named, then as many as it takes
+    # Two checks: the authority that the tag names has to be entitled itself, whatever others have signed; and the
+    # quorum of the whole trust file has to be met.
+    only_named = replace(trust, authorities=(authority,), quorum=_ONE)
+    for believed in (only_named, trust):
         vouching = require(
             envelope,
             trust=believed,
@@ -174,7 +173,7 @@ def _believed(
 
 
 def _reason(voucher: Voucher, table: TagTable, path: str, *, signed: frozenset[bytes], trust: Trust) -> Reason:
-    """Return the kind of a refusal, from the widest to the narrowest."""
+    """Return the reason for a refusal, the widest that applies."""
     authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
     if authority is None:
         return Reason.UNKNOWN_AUTHORITY
@@ -190,8 +189,8 @@ def _reason(voucher: Voucher, table: TagTable, path: str, *, signed: frozenset[b
 
 
 def _named(voucher: Voucher, trust: Trust, where: str) -> tuple[Authority, tuple[str, ...], str]:
-    """Return who that is, for which classes it has to be entitled, and the words for a tag that it has to be entitled
-    to."""
+    """Return a voucher's authority, the classes that it has to be entitled to, and words that locate a tag."""
+    # The tag in the message: the first of a class that the authority may not vouch for, or else its first tag.
     classes = tuple(path for path in voucher.classes if path != QUARANTINE)
     authority = next((one for one in trust.authorities if one.name == voucher.authority), None)
     foreign = [path for path in classes if authority is not None and not authority.vouches_for(path)]
@@ -209,15 +208,15 @@ PREDICATE_TYPE = type_of("tag-table/v1")
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class VerifiedTags:
-    """A tag table that is believed: what may train, class by class, and on whose word."""
+    """A believed tag table: the class of every example, and the authorities that vouch for it."""
 
     tags: Tags  # arrays by slot
     codes: dict[str, int]  # the number of every class of the taxonomy
     table: TagTable
-    authorities: tuple[Authority, ...]  # who signed, entitled to all they are named for
+    authorities: tuple[Authority, ...]  # that signed, and are entitled to the tags that name them
     attestation: str  # SHA-256 of the statement, in hexadecimal
     file: str  # SHA-256 of the table's file
-    doubts: Doubts = field(default_factory=dict)  # by authority and class: tags that are not to be believed
+    doubts: Doubts = field(default_factory=dict)  # by authority and class: tags that are not believed
 
     @property
     def root(self) -> str:
@@ -241,9 +240,21 @@ def attest(
     trust: Trust,
     now: int,
 ) -> Envelope:
-    """Sign a table with keys that may vouch for it now. Raises `ProvenanceError` for a table that is none, for unknown
-    classes, and for a key that may not sign for the tags that name its authority."""
-    # What is signed is derived from the table's rows, never from what the caller says of them.
+    """Sign a table with keys that may vouch for it now.
+
+    Args:
+        path: the table's file.
+        taxonomy: the taxonomy of its classes.
+        description: the description of the dataset.
+        issued, expires: the span of the attestation.
+        keys: keys of authorities.
+        trust: the trust file that says which keys may vouch for which classes.
+        now: seconds since 1970.
+
+    Raises `ProvenanceError` for a damaged table, for unknown classes, and for a key that may not sign for the tags that
+    name its authority.
+    """
+    # Digests and counts are computed from the table's rows, never taken from the caller.
     with TagFile(path) as file:
         names = read_authorities(file)
         tags = read_tags(file, codes=taxonomy.codes, authorities=names)
@@ -277,15 +288,17 @@ def add_signature(
     now: int,
     where: str,
 ) -> Envelope:
-    """Add signatures to an attestation that others have signed, once the table is what it says. Raises
-    `ProvenanceError` as `attest` does."""
+    """Add signatures to a signed attestation, after checking the table against it.
+
+    Arguments are those of `attest`; `where` names the attestation in messages. Raises `ProvenanceError` like `attest`.
+    """
     envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
     _check_table(path, statement, table, taxonomy)
     return sign_for(envelope, table, keys, trust=trust, now=now, where=where)
 
 
 def still_to_sign(envelope: Envelope, *, trust: Trust, where: str) -> tuple[str, ...]:
-    """Return the authorities that a tag names and that have not signed."""
+    """Return the authorities that tags name but that have not signed."""
     signed = check_signed(envelope, trust=trust, where=where)
     _, table = _read(envelope, where)
     done = {owner[0].name for owner in map(trust.owner, signed) if owner}
@@ -295,9 +308,17 @@ def still_to_sign(envelope: Envelope, *, trust: Trust, where: str) -> tuple[str,
 def verify_tags(
     path: Path, attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, now: int, where: str
 ) -> VerifiedTags:
-    """Check a table against its attestation, as the module says. `where` names the attestation in messages.
+    """Check a table against its attestation, by the five conditions of this module's docstring.
 
-    Raises `ProvenanceError` with the reason, and with the slot of a tag that it is about where it is about tags.
+    Args:
+        path: the table's file.
+        attestation: the content of the attestation's file.
+        taxonomy: the taxonomy at hand.
+        trust: the trust file.
+        now: seconds since 1970.
+        where: the attestation's name in messages.
+
+    Raises `ProvenanceError` with the reason and, where it is about tags, the slot of one.
     """
     envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
     authorities = check_vouchers(envelope, table, trust=trust, now=now, where=where)
@@ -307,9 +328,9 @@ def verify_tags(
 def weigh_tags(
     path: Path, attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, now: int, where: str
 ) -> VerifiedTags:
-    """Like `verify_tags`, but tags without a believed voucher are listed in `doubts` and not refused.
+    """Check a table like `verify_tags`, but list tags without a believed voucher in `doubts` instead of refusing them.
 
-    What is forged is refused here too: of a table that is not the one signed, no tag can be relied on.
+    Forgeries are refused here too: no tag of a table other than the signed one can be relied on.
     """
     envelope, statement, table = _open(attestation, taxonomy=taxonomy, trust=trust, where=where)
     authorities, doubts = weigh_vouchers(envelope, table, trust=trust, now=now, where=where)
@@ -317,7 +338,7 @@ def weigh_tags(
 
 
 def _open(attestation: bytes, *, taxonomy: Taxonomy, trust: Trust, where: str) -> tuple[Envelope, Statement, TagTable]:
-    """Return what a key of the trust file has signed about this taxonomy's classes."""
+    """Return the parts of an attestation about this taxonomy's classes that a key of the trust file has signed."""
     envelope = parse_envelope(attestation, where=where)
     check_signed(envelope, trust=trust, where=where)
     statement, table = _read(envelope, where)
@@ -359,7 +380,8 @@ def _read(envelope: Envelope, where: str) -> tuple[Statement, TagTable]:
 
 
 def _check_classes(table: TagTable, taxonomy: Taxonomy, where: str) -> None:
-    """The taxonomy is the one that was signed, and has every class of the table."""
+    """Check that the taxonomy is the signed one, and that it has every class of the table."""
+    # Classes first: "unknown class in slot 7" says more than two digests.
     codes = taxonomy.codes
     for voucher in table.vouchers:
         for path, counted in voucher.classes.items():
@@ -373,7 +395,8 @@ def _check_classes(table: TagTable, taxonomy: Taxonomy, where: str) -> None:
 
 
 def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Taxonomy) -> Tags:
-    """Return the table that was signed. Raises `ProvenanceError` for any other."""
+    """Return the signed table. Raises `ProvenanceError` for any other."""
+    # The file's digest before it is parsed: Parquet readers are large, and only signed bytes should reach them.
     signed_file, signed_root = (subject.sha256 for subject in statement.subjects)
     with TagFile(path) as file:
         if (digest := file.sha256()) != signed_file:
@@ -394,20 +417,20 @@ def _check_table(path: Path, statement: Statement, table: TagTable, taxonomy: Ta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absent:
-    """Examples that a run leaves out: of classes, those that authorities vouch for, single records; empty: nothing.
+    """Examples that a run leaves out: those of classes, those with tags of authorities, and single records.
 
-    Their places in the batches stay as they are and empty: order, draws and denominators of all others do not move. The
+    Their places in the batches stay empty, so that the order, draws and denominators of all others do not change. The
     content of such an example is never read, and its salt may be destroyed.
     """
 
     classes: tuple[str, ...] = ()
-    authorities: tuple[str, ...] = ()  # all whose tags they vouch for
+    authorities: tuple[str, ...] = ()  # all examples whose tags they vouch for
     records: tuple[int, ...] = ()  # rows of the tag table
 
     def examples(self, tags: VerifiedTags, *, count: int) -> NDArray[np.bool_]:
-        """Return whether each of so many training examples is left out. Those without a tag are of no class.
+        """Return for each of `count` training examples whether it is left out. Examples without a tag have no class.
 
-        Raises `RecipeError` for a class, an authority or a row that the table does not know.
+        Raises `RecipeError` for a class, an authority or a row that the table does not have.
         """
         table, names = tags.tags, tags.table.authorities
         gone = np.zeros(count, np.bool_)

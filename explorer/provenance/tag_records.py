@@ -1,10 +1,10 @@
-"""Records to be tagged: a file of JSON lines, a record in each.
+"""Records to tag: a file of JSON lines, with a record in each.
 
     {"text": "the content itself", "class": "open/mit", "source": "example 1.0"}
     {"file": "articles/0001.txt", "class": "licensed/news", "source": "news.example.com", "authority": "example.com/dg"}
 
-The content is `text` in UTF-8, or a file below the directory of the records. `authority` may be left out where the
-whole table has the same one.
+The content is `text` in UTF-8, or a file below the directory of the records. `authority` may be left out if the whole
+table has the same one.
 """
 
 import os
@@ -40,10 +40,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """Numbers of records that belong to their tags, and of those that can no longer be checked."""
+    """Numbers of records that match their tags, and of records that can no longer be checked."""
 
     matching: int
-    destroyed: int  # their salts are gone
+    destroyed: int  # their salts are destroyed
 
 
 def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record]:
@@ -62,10 +62,10 @@ def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record
 def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
     """Yield the rows of a table, each with a new salt, which is added to `salts`.
 
-    Raises `ProvenanceError` for a class or an authority whose name fits no taxonomy or trust file: no
-    authority could sign the table.
+    Raises `ProvenanceError` for an invalid name of a class or an authority, with which no authority could sign the
+    table.
     """
-    sound = set[tuple[str, str]]()  # a table has many records and few names
+    sound = set[tuple[str, str]]()  # names that were checked: a table has many records but few names
     for slot, record in enumerate(records):
         if (record.class_path, record.authority) not in sound:
             _check_names(record, where=f"the record of slot {slot}")
@@ -76,25 +76,28 @@ def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
 
 
 def write_tagged(table: Path, salts: Path, records: Iterable[Record]) -> int:
-    """Write the table of these records and its salts, both or none, and return how many there are. It counts
-    for nothing before it is signed. Raises `ProvenanceError` where there is one of them already."""
+    """Write the table of these records and its salts, both or neither; return the number of records.
+
+    Raises `ProvenanceError` if one of the files exists already.
+    """
+    # Never over existing salts: without them their table commits to content that nothing can prove any more.
     for path in (table, salts):
-        if os.path.lexists(path):  # a link into the void too
+        if os.path.lexists(path):  # a dangling link too
             raise ProvenanceError(f"{path}: there is a file already; a table and its salts belong together")
     made = bytearray()
     number = write_table(table, tag_records(records, made))
     try:
         write_salts(salts, Salts(content=bytes(made)))
     except BaseException:
-        table.unlink()  # without its salts the table commits to nothing that anybody could show
+        table.unlink()  # useless without its salts, which prove its commitments
         raise
     return number
 
 
 def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes: dict[str, int]) -> Checked:
-    """Check that these are the records of a table, slot by slot, with the classes that it gives them.
+    """Check that these are the records of a table, slot by slot, with the classes in their tags.
 
-    Raises `ProvenanceError` with the first slot that is not so, and where there are more or fewer of them.
+    Raises `ProvenanceError` for the first slot that differs, and for more or fewer records.
     """
     if len(salts) != len(tags):
         raise ProvenanceError(f"{len(salts)} salts, and the table has {len(tags)} tags; they belong to another table")
@@ -157,7 +160,8 @@ def _text(value: dict[str, Any], key: str, where: str) -> str:
 
 
 def _content(directory: Path, name: str, where: str) -> bytes:
-    """Return the content of a file below the directory, all links followed."""
+    """Return the content of a file below the directory."""
+    # Links are resolved before the comparison: a link inside the directory may lead out of it.
     root = os.path.realpath(directory)
     try:
         real = os.path.realpath(directory / name)

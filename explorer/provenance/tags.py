@@ -1,12 +1,12 @@
-"""Tags: for every example its class, who vouches for that, where it came from, and a commitment to what it is.
+"""Tags: for every example its class, the authority that vouches for it, its source, and a commitment to its content.
 
-They stand in a Parquet file (tags_file.py), an example in each row; its slot is the number of the row. In a Merkle
-tree (RFC 6962) every row is one leaf. Its first part is the tag, 40 bytes; numbers are big-endian:
+They are kept in a Parquet file (tags_file.py), an example in each row; its slot is the number of the row. In a Merkle
+tree (RFC 6962) every row is one leaf. It begins with the tag, 40 bytes; numbers are big-endian:
 
     tag  = class u32 || authority u16 || flags u16 || commitment
     leaf = SHA-256(0x00 || slot u64 || tag || source)                 the source as UTF-8, up to the end
 
-`class` is the class's number in the taxonomy, `authority` the place of the name among all names of the table, in order;
+`class` is the class's number in the taxonomy, `authority` the index of the name among the sorted names of the table;
 `flags` is 0. Slot 5 with a zero tag and no source has the leaf
 
     3babad1e0b76fa115b356314a9e861bb6eb8d9a82b0ca02d8c57120e09d743a3
@@ -74,7 +74,7 @@ class TagTable:
 
     @property
     def histogram(self) -> dict[str, int]:
-        """How many records of each class."""
+        """Numbers of records by class."""
         counts: dict[str, int] = {}
         for voucher in self.vouchers:
             for path, count in voucher.classes.items():
@@ -83,7 +83,7 @@ class TagTable:
 
 
 def difference(counted: tuple[Voucher, ...], signed: TagTable) -> str | None:
-    """In words, the first count of a table that is not the one signed; None where all are."""
+    """Return in words the first count of a table that differs from the signed one; None if all agree."""
     for mine, theirs in zip(counted, signed.vouchers, strict=True):
         for path in sorted({*mine.classes, *theirs.classes}):
             have, said = mine.classes.get(path), theirs.classes.get(path)
@@ -100,7 +100,7 @@ def _words(count: ClassCount | None) -> str:
 # ------------------------------------------------------------------------------------------------------------- the tags
 
 MAX_AUTHORITIES = 2**16
-_SUBTREE = 2**16  # leaves; a power of two
+_SUBTREE = 2**16  # leaves hashed at a time; a power of two, so that it is a complete subtree
 _SHOWN = 40  # known names in a message
 
 _LEAF = np.dtype(
@@ -110,7 +110,7 @@ _LEAF = np.dtype(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tags:
-    """All tags of a table as arrays by slot, which cannot be written to, and their root."""
+    """All tags of a table as read-only arrays by slot, and their root."""
 
     root: bytes
     leaves: npt.NDArray[np.uint8]  # rows x 32
@@ -133,7 +133,7 @@ def leaf(slot: int, tag: bytes, source: str = "") -> bytes:
 
 
 def read_authorities(file: TagFile) -> tuple[str, ...]:
-    """Return all names of authorities in a table, in the order of their numbers."""
+    """Return the sorted names of all authorities in a table; the index of a name is its number."""
     names: set[str] = set()
     for batch in file.batches():
         names |= {batch.authorities.values[at] for at in np.unique(batch.authorities.index)}
@@ -143,7 +143,7 @@ def read_authorities(file: TagFile) -> tuple[str, ...]:
 
 
 def read_tags(file: TagFile, *, codes: Mapping[str, int], authorities: Sequence[str]) -> Tags:
-    """Return all tags of a table and their root, by the numbers of a taxonomy's classes and a list of authorities.
+    """Return all tags of a table and their root. `codes` numbers the classes, the order of `authorities` their names.
 
     Raises `ProvenanceError` with slot and reason for a class or an authority that is not among these.
     """
@@ -163,8 +163,9 @@ def read_tags(file: TagFile, *, codes: Mapping[str, int], authorities: Sequence[
 
 
 def count(tags: Tags, *, authorities: Sequence[str], codes: Mapping[str, int]) -> tuple[Voucher, ...]:
-    """Return who vouches for how many tags of which class, and the slot of the first of them."""
+    """Return the number of tags and the first slot by authority and class."""
     paths = {code: path for path, code in codes.items()}
+    # Both numbers in one integer, so that one sort counts all pairs.
     pairs = tags.authorities.astype(np.uint64) << np.uint64(32) | tags.classes
     values, firsts, counts = np.unique(pairs, return_index=True, return_counts=True)
     classes: list[dict[str, ClassCount]] = [{} for _ in authorities]
@@ -174,7 +175,8 @@ def count(tags: Tags, *, authorities: Sequence[str], codes: Mapping[str, int]) -
 
 
 def _numbers(file: TagFile, batch: Batch, column: Column, known: Mapping[str, int], what: str) -> npt.NDArray[np.int64]:
-    """Return the number of the value of every row."""
+    """Return the number of every row's value. Raises `ProvenanceError` for the first unknown value."""
+    # Each different value is looked up once; a table has few of them.
     numbers = np.array([known.get(name, -1) for name in column.values], np.int64)[column.index]
     strange = np.flatnonzero(numbers < 0)
     if len(strange):
@@ -188,6 +190,8 @@ def _leaves(
     batch: Batch, classes: npt.NDArray[np.uint32], authorities: npt.NDArray[np.uint16]
 ) -> npt.NDArray[np.uint8]:
     """Return the leaf hashes of a batch, rows x 32."""
+    # All fixed-length parts are laid out at once by a structured type; `mark` stays 0, the prefix of a leaf (RFC 6962,
+    # section 2.1).
     rows = np.zeros(len(classes), _LEAF)
     rows["slot"] = np.arange(batch.first, batch.first + len(classes), dtype=np.uint64)
     rows["class"], rows["authority"] = classes, authorities
@@ -202,12 +206,13 @@ def _leaves(
 
 
 def _root(leaves: npt.NDArray[np.uint8]) -> bytes:
-    """Return the root over leaf hashes: a tree over complete subtrees splits where the tree over their leaves does."""
+    """Return the root over leaf hashes."""
+    # By complete subtrees: a tree over their roots splits where the tree over their leaves does.
     return merkle.root_of(_subtree(leaves[at : at + _SUBTREE].tobytes()) for at in range(0, len(leaves), _SUBTREE))
 
 
 def _subtree(leaves: bytes) -> bytes:
-    """Return the root over one subtree, which only the last one of a table may leave incomplete."""
+    """Return the root over one subtree. Only the last one of a table may be incomplete."""
     if len(leaves) < _SUBTREE * 32:
         return merkle.root_of(leaves[at : at + 32] for at in range(0, len(leaves), 32))
     while len(leaves) > 32:

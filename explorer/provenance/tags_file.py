@@ -1,4 +1,4 @@
-"""Tag tables as Parquet files: what is demanded of one, how it is written, and how it is read in bounded batches.
+"""Tag tables as Parquet files: their form, writing them, and reading them in bounded batches.
 
 Four columns, in this order, no nulls and no compression, so that a small file cannot grow when it is read:
 
@@ -7,7 +7,7 @@ Four columns, in this order, no nulls and no compression, so that a small file c
     source      string                  where the example came from, at most 500 bytes; may be empty
     authority   string                  the authority that vouches for the row, by its name in the trust file
 
-A table cannot forget: text in `source` stays for good. It names a supplier, a file, a site, and never a person.
+A table cannot forget: text in `source` stays for good. It should name a supplier, a file or a site, but never a person.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from explorer.rundir import write_bytes
 MAX_BYTES = 2**31
 MAX_ROWS = 2**24  # a larger dataset has several tables
 MAX_TEXT = 500  # bytes of a class, a source or an authority
-BATCH = 2**16  # rows that are held at a time
-_BUFFER = 2**20  # bytes of a column that are read at a time
-_GROUP = 2**18  # rows that are written at a time
+BATCH = 2**16  # rows held at a time
+_BUFFER = 2**20  # bytes of a column read at a time
+_GROUP = 2**18  # rows written at a time
 
 _TEXT = ("class", "source", "authority")
 SCHEMA = pa.schema(
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column of text in a batch: its different values, and which of them each row has."""
+    """A column of text in a batch: its different values, and the index of each row's value."""
 
     values: tuple[str, ...]
     index: npt.NDArray[np.int32]
@@ -75,7 +75,8 @@ class Batch:
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> int:
-    """Write a table whole or not at all; return the number of rows. Raises `ProvenanceError` for what is no table."""
+    """Write a table whole or not at all; return the number of rows. Raises `ProvenanceError` for invalid rows."""
+    # In memory first, since the number of rows is known only at the end.
     sink = pa.BufferOutputStream()
     number, left = 0, iter(rows)
     options = {"compression": "none", "use_dictionary": list(_TEXT), "write_statistics": False, "store_schema": False}
@@ -98,7 +99,8 @@ def write_table(path: Path, rows: Iterable[Row]) -> int:
 
 
 def _arrow(rows: list[Row], first: int) -> pa.RecordBatch:
-    """Return the rows as Arrow has them, made from bytes: `pa.array` would load pandas."""
+    """Return the rows as an Arrow batch."""
+    # Made from buffers, because `pa.array` would import pandas.
     commitments, *texts = zip(*rows, strict=True)
     for at, commitment in enumerate(commitments):
         if len(commitment) != 32:
@@ -117,10 +119,10 @@ def _strings(name: str, column: Sequence[str]) -> pa.Array:
 
 
 class TagFile:
-    """A table on disk, open. What it gives has the right form; whether it is true is for others to say."""
+    """An open table on disk. Its rows are checked for their form, not for their truth."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `ProvenanceError` if there is no such file or it is too large."""
+        """Open a table. Raises `ProvenanceError` if there is no such file or it is too large."""
         self.path = path
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -147,7 +149,7 @@ class TagFile:
         return hashlib.file_digest(self._file, "sha256").hexdigest()
 
     def rows(self) -> int:
-        """Return how many rows the file says it has."""
+        """Return the number of rows in the file's footer."""
         return self._parquet().metadata.num_rows
 
     def batches(self) -> Iterator[Batch]:
@@ -155,6 +157,7 @@ class TagFile:
         parquet = self._parquet()
         arrow_batches = parquet.iter_batches(batch_size=BATCH, use_threads=False)
         first = 0
+        # The footer's number sizes the arrays of readers, so more or fewer rows are an error.
         said = parquet.metadata.num_rows
         while (batch := self._next(arrow_batches, first)) is not None:
             first += len(batch.classes.index)
@@ -175,7 +178,8 @@ class TagFile:
             raise self._damaged(error) from error
 
     def _refuse_compressed(self) -> None:
-        """pyarrow ends the process when it is asked for a codec that it does not know; so it is not asked."""
+        """Raise `ProvenanceError` for a compressed file."""
+        # Without pyarrow, which aborts the process at a codec that it does not know.
         try:
             used = codecs(self._file)
         except (ProvenanceError, OSError) as error:
@@ -185,16 +189,16 @@ class TagFile:
 
     def _next(self, batches: Iterator[pa.RecordBatch], first: int) -> Batch | None:
         try:
-            found = next(batches, None)
-            if found is None:
+            rows = next(batches, None)
+            if rows is None:
                 return None
-            found.validate(full=True)
+            rows.validate(full=True)  # offsets within bounds, valid UTF-8: below, buffers are read directly
             return Batch(
                 first=first,
-                commitments=_commitments(found.column(0)),
-                classes=_column(found.column(1), "class"),
-                sources=_column(found.column(2), "source"),
-                authorities=_column(found.column(3), "authority"),
+                commitments=_commitments(rows.column(0)),
+                classes=_column(rows.column(1), "class"),
+                sources=_column(rows.column(2), "source"),
+                authorities=_column(rows.column(3), "authority"),
             )
         except _FAULTS as error:
             raise self._damaged(error) from error
@@ -204,7 +208,7 @@ class TagFile:
 
 
 def _check_shape(parquet: pq.ParquetFile, path: Path) -> None:
-    """Columns and sizes, as the footer says them. Raises `ProvenanceError`."""
+    """Check columns and sizes in the footer. Raises `ProvenanceError`."""
     metadata, schema = parquet.metadata, parquet.schema_arrow
     stored = [(field.name, str(field.type)) for field in schema]
     if stored != _EXPECTED:
@@ -250,15 +254,13 @@ _CODEC = (4, 1, 3, 4)  # FileMetaData.row_groups[].columns[].meta_data.codec, by
 
 
 def codecs(file: BinaryIO) -> set[int]:
-    """Return the numbers of all codecs in the footer; 0 is none.
-
-    Raises `ProvenanceError` for what is no Parquet footer.
+    """Return the numbers of all codecs in the footer; 0 is none. Raises `ProvenanceError` for anything else.
 
     A Parquet file ends in its metadata, their length as u32, little-endian, and "PAR1"; the metadata are a struct in
     the compact protocol of Thrift (github.com/apache/thrift, thrift-compact-protocol.md; github.com/apache/
-    parquet-format). pyarrow ends the whole process when it is asked for a codec that it does not know, so codecs are
-    looked at here first.
+    parquet-format).
     """
+    # The length is bounded by the file and by a limit before anything is read with it.
     end = file.seek(0, 2)
     file.seek(max(0, end - 8))
     tail = file.read(8)
@@ -273,7 +275,7 @@ def codecs(file: BinaryIO) -> set[int]:
 
 
 class _Footer:
-    """Walks over a struct and gives the numbers that stand where codecs stand."""
+    """Walk over a struct of the compact protocol that finds the numbers of codecs."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -285,6 +287,8 @@ class _Footer:
     def _struct(self, path: tuple[int, ...]) -> Iterator[int]:
         if len(path) > MAX_DEPTH:
             raise ProvenanceError("its footer is nested too deep")
+        # A field's header has its type and the difference to the number of the field before, or 0 and the number
+        # itself; a zero byte ends the struct.
         field = 0
         while header := self._byte():
             field = field + (header >> 4) if header >> 4 else _zigzag(self._varint())

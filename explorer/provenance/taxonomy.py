@@ -1,7 +1,7 @@
 """The taxonomy: a published, versioned tree of the classes that data can have.
 
-Every node of the tree is a class of its own, an inner one too: an example of which no more is known than that it is
-open has the class `open`. Written by people as YAML, signed as canonical JSON:
+Every node of the tree is a class, inner nodes too: an example that is only known to be open has the class `open`. A
+taxonomy is written as YAML and signed as canonical JSON:
 
     format: explorer/taxonomy/v1
     name: licences
@@ -15,7 +15,7 @@ open has the class `open`. Written by people as YAML, signed as canonical JSON:
         source: public
 
 `personal_data` says whether examples of this class may hold personal data, and `source` is the regulator's category of
-where they came from; both are about the class itself and say nothing about the classes below it.
+their origin. Both apply to the class itself, not to the classes below it.
 """
 
 from enum import StrEnum
@@ -81,10 +81,8 @@ class Taxonomy:
         return {path: code for code, path in enumerate([QUARANTINE, *sorted(class_.path for class_ in self.classes)])}
 
     def branch(self, prefix: str) -> tuple[str, ...]:
-        """Return the class of this path and all below it, sorted.
-
-        Raises `ProvenanceError` where there is no such class.
-        """
+        """Return the class of this path and all classes below it, sorted. Raises `ProvenanceError` for an unknown
+        path."""
         paths = sorted(class_.path for class_ in self.classes)
         if prefix not in paths:
             raise ProvenanceError(f"taxonomy {self.name!r}: {unknown('class', prefix, paths)}")
@@ -92,7 +90,7 @@ class Taxonomy:
 
 
 def check_taxonomy(taxonomy: Taxonomy, where: str) -> None:
-    """Check that it is a tree: every class once, every parent there, nothing in the place of the quarantine.
+    """Check that it is a tree: every class once, no parent missing, and no class in place of the quarantine.
 
     Raises `ProvenanceError` that begins with `where`.
     """
@@ -103,7 +101,7 @@ def check_taxonomy(taxonomy: Taxonomy, where: str) -> None:
         if covers(QUARANTINE, class_.path):
             raise ProvenanceError(f"{here}: {QUARANTINE!r} is built in and cannot be defined")
         if class_.path in first:
-            raise ProvenanceError(f"{here}: {class_.path!r} stands twice, first in classes[{first[class_.path]}]")
+            raise ProvenanceError(f"{here}: {class_.path!r} is given twice, first in classes[{first[class_.path]}]")
         first[class_.path] = index
     for index, class_ in enumerate(taxonomy.classes):
         above = class_.path.rpartition("/")[0]
@@ -117,5 +115,5 @@ TAXONOMY = Kind(name="taxonomy", record=Taxonomy, role=Role.DATA_GOVERNANCE, che
 
 
 def read_taxonomy(document: Document) -> Taxonomy:
-    """Return the taxonomy that a draft says. Raises `SpecError` that names file, line, key and fault."""
+    """Return the taxonomy in a draft. Raises `SpecError` that names file, line, key and fault."""
     return read_draft(TAXONOMY, document)

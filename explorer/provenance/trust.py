@@ -1,4 +1,4 @@
-"""The trust file: which authorities are believed, for what, from when until when, and how many of them it takes.
+"""The trust file: the authorities to believe, their roles and branches, the spans of their keys, and quorums.
 
     {"format": "explorer/trust/v1",
      "name": "example.com/lab",
@@ -8,25 +8,25 @@
                   "not_before": "2026-01-01T00:00:00Z", "not_after": "2027-01-01T00:00:00Z", "revoked": null}]}],
      "quorum": {"documents": {"data-governance": 1}, "checkpoints": {"trainer": 1, "data-governance": 1}}}
 
-It is an anchor: it has no signature, the checker brings it along, and a run's ledger names its digest. What it does not
-say is refused: a role without quorum accepts nothing, an authority without branches vouches for no class, and a file
-without authorities refuses everything.
+It is a trust anchor: it has no signature, every checker has its own, and a run's ledger names its digest. Anything that
+it does not allow is refused: a role without quorum accepts nothing, an authority without branches vouches for no class,
+and a file without authorities refuses everything.
 
 **Quorum** counts authorities, each once, however many of its keys have signed; no public key occurs in the file twice.
-For `documents`, so many authorities of the role must have signed the same one. For `checkpoints`, so many trainers must
-have signed, and so many authorities of the other roles that it names must have cosigned; naming none refuses them all.
+For `documents`, this many authorities of the role must have signed the same one. For `checkpoints`, this many trainers
+must have signed, and this many authorities of the other named roles must have cosigned; naming none refuses them all.
 
-**Rotation** is a second key whose span overlaps the first. A document is judged by the moment it was `issued`, so what
-an old key signed in its time stays valid until it expires.
+**Rotation** adds a second key whose span overlaps the first. A document is judged by its time `issued`, so documents
+that an old key signed in its time stay valid until they expire.
 
-**Revocation** holds from a moment: what was issued before stays valid, what came after is refused. `issued` is the
-signer's own word: a stolen key can date a document back. To believe nothing of a stolen key, revoke it
-as of its `not_before`. A document that a ledger named in a checkpoint cosigned before the theft is older than the theft
-on other people's word; that is how one shows that it was not dated back.
+**Revocation** takes effect at a time: documents issued before stay valid, later ones are refused. `issued` is the
+signer's own word, and a stolen key can backdate a document. To reject everything by a stolen key, revoke it as of its
+`not_before`. A document that a ledger named in a checkpoint cosigned before the theft is older than the theft by the
+word of its witnesses; this proves that it was not backdated.
 
-**Changes** are a new authority, a further key, a revocation, a quorum. Each gives a new `Trust`. A trust file whose
-first authority of a role is added asks for one authority of that role: for documents, and for checkpoints too unless it
-is an auditor or an evaluator, who read and may cosign but are not waited for. `with_quorum` asks for more.
+**Changes** are a new authority, a further key, a revocation or a quorum. Each gives a new `Trust`. When the first
+authority of a role is added, one authority of that role is required from then on: for documents, and for checkpoints
+too unless it is an auditor or an evaluator, who may cosign but are not required to. `with_quorum` requires more.
 """
 
 import fcntl
@@ -64,7 +64,7 @@ class Role(StrEnum):
 MAX_BYTES = 2**20
 MAX_KEYS = 200  # in a whole file
 FORMAT = "explorer/trust/v1"
-NOBODY = "none"  # the quorum of a ledger that asks for no cosignature
+NO_COSIGNER = "none"  # the quorum of a ledger that requires no cosignature
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$", max_length=200)]
 """The name of an authority and of the key that it cosigns with, such as `example.com/data-governance`."""
@@ -143,7 +143,7 @@ class Trust:
         return canonical.digest(to_json(self))
 
     def owner(self, public_key: bytes) -> tuple[Authority, AuthorityKey] | None:
-        """Return whose key this is (32 bytes)."""
+        """Return the authority and the entry of this public key (32 bytes); None if the file does not have it."""
         owners = ((one, key) for one in self.authorities for key in one.keys if key.raw == public_key)
         return next(owners, None)
 
@@ -164,26 +164,30 @@ def parse_trust(content: bytes, *, where: str) -> Trust:
 
 
 def trust_content(trust: Trust, *, where: str) -> bytes:
-    """Return a trust file's content. Raises `ProvenanceError` for what could not be read again."""
+    """Return a trust file's content. Raises `ProvenanceError` for one that could not be read back."""
     content = (json.dumps(to_json(trust), indent=1) + "\n").encode()
     parse_trust(content, where=where)
     return content
 
 
 def write_trust(path: Path, trust: Trust) -> None:
-    """Write a trust file whole or not at all. Raises `ProvenanceError` for what could not be read again."""
+    """Write a trust file whole or not at all. Raises `ProvenanceError` for one that could not be read back."""
     rundir.write_bytes(path, trust_content(trust, where=str(path)))
 
 
 def _check(trust: Trust, where: str) -> None:
+    # Every name and every key once: one authority under two names, or one key under two owners, would count twice
+    # towards a quorum.
     names: set[str] = set()
     owners: dict[bytes, str] = {}
     for at, authority in enumerate(trust.authorities):
         here = f"{where}: authorities[{at}]"
         if authority.name in names:
-            raise ProvenanceError(f"{here}: the name {authority.name!r} stands twice; a further key goes into 'keys'")
-        if authority.name == NOBODY:
-            raise ProvenanceError(f"{here}: the name {NOBODY!r} means that nobody has to cosign; choose another")
+            raise ProvenanceError(f"{here}: the name {authority.name!r} is given twice; a further key goes into 'keys'")
+        if authority.name == NO_COSIGNER:
+            raise ProvenanceError(
+                f"{here}: the name {NO_COSIGNER!r} means that no cosignature is required; choose another"
+            )
         names.add(authority.name)
         for number, key in enumerate(authority.keys):
             _check_key(key, owners, authority.name, f"{here}.keys[{number}]")
@@ -203,19 +207,29 @@ def _check_key(key: AuthorityKey, owners: dict[bytes, str], name: str, where: st
 
 # ---------------------------------------------------------------------------------------------- changes of a trust file
 
-NOT_WAITED_FOR = frozenset({Role.AUDITOR, Role.EVALUATOR})  # readers: a checkpoint holds without them
-LEAST_ID = 4  # digits of a key id that are enough to name a key
+NOT_WAITED_FOR = frozenset({Role.AUDITOR, Role.EVALUATOR})  # readers: a checkpoint is valid without them
+LEAST_ID = 4  # digits of a key id that suffice to name a key
 
 
 def new_trust(name: str) -> Trust:
-    """Return a trust file without authorities: it refuses everything. What a name cannot have becomes a hyphen."""
+    """Return a trust file without authorities, which refuses everything. Invalid characters of a name become
+    hyphens."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "trust"
     return Trust(format=FORMAT, name=name, authorities=(), quorum=Quorum(documents={}, checkpoints={}))
 
 
 def with_key(trust: Trust, name: str, key: AuthorityKey, *, role: Role, branches: tuple[str, ...]) -> Trust:
-    """Add an authority, or a further key to one that is there. Raises `ProvenanceError` if it is there in another role
-    or with other branches; no branches mean those it has."""
+    """Add an authority, or a further key to an existing one, whose branches need not be repeated.
+
+    Args:
+        trust: the trust file to change.
+        name: the name of the authority.
+        key: its new key.
+        role: its role.
+        branches: its branches; empty for an existing authority: those that it has.
+
+    Raises `ProvenanceError` if the authority has another role or other branches.
+    """
     present = next((one for one in trust.authorities if one.name == name), None)
     if present is None:
         added = Authority(name=name, role=role, branches=branches, keys=(key,))
@@ -229,12 +243,14 @@ def with_key(trust: Trust, name: str, key: AuthorityKey, *, role: Role, branches
 
 
 def with_revocation(trust: Trust, name: str, *, key: str | None, revocation: Revocation) -> Trust:
-    """Revoke a key of an authority: the one whose id begins with `key` or whose public key it is, or the only one.
+    """Revoke a key of an authority. `key` is its public key or the beginning of its id; None: its only key.
 
-    Raises `ProvenanceError` if there is no such key, more than one, or one revoked from an earlier moment already.
+    Raises `ProvenanceError` if no key or more than one fits, and for a key that is already revoked from an earlier
+    time.
     """
     authority = find(trust, name)
     chosen = _choose(authority, key)
+    # A revocation may move back in time but never forward: that would make refused documents valid again.
     if chosen.revoked is not None and parse_time(chosen.revoked.at) <= parse_time(revocation.at):
         raise ProvenanceError(f"key {key_id(chosen.raw)[:16]} of {name} is revoked as of {chosen.revoked.at} already")
     revoked = replace(chosen, revoked=revocation)
@@ -242,7 +258,7 @@ def with_revocation(trust: Trust, name: str, *, key: str | None, revocation: Rev
 
 
 def with_quorum(trust: Trust, role: Role, *, documents: int | None, checkpoints: int | None) -> Trust:
-    """Ask for so many authorities of a role; None leaves a number as it is."""
+    """Require this many authorities of a role; None leaves a number unchanged."""
     quorum = trust.quorum
     if documents is not None:
         quorum = replace(quorum, documents={**quorum.documents, role: documents})
@@ -252,7 +268,7 @@ def with_quorum(trust: Trust, role: Role, *, documents: int | None, checkpoints:
 
 
 def find(trust: Trust, name: str) -> Authority:
-    """Return the authority of this name. Raises `ProvenanceError` that says which there are."""
+    """Return the authority of this name. Raises `ProvenanceError` that lists the known names."""
     for authority in trust.authorities:
         if authority.name == name:
             return authority
@@ -260,19 +276,20 @@ def find(trust: Trust, name: str) -> Authority:
 
 
 def cosigner(authority: Authority, key: AuthorityKey) -> Verifier | None:
-    """Return the key as cosigned checkpoints know it. A trainer has none: it signs, under the name of the ledger."""
+    """Return the verifier of an authority's cosignatures. A trainer has none: it signs, under the name of the
+    ledger."""
     if authority.role is Role.TRAINER:
         return None
     return Verifier(name=authority.name, algorithm=Algorithm.COSIGNATURE, public_key=key.raw)
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keep other processes from changing files in the directory of `path`.
+def locked(path: Path) -> Iterator[None]:
+    """Lock the directory of `path` against changes by other processes.
 
-    Raises `ProvenanceError` while one of them does, and for a link: a change would replace the link, and the file that
-    others read would stay as it was.
+    Raises `ProvenanceError` if another process holds the lock, and for a link.
     """
+    # A change replaces the file at this path: it would replace the link, and leave the file that others read.
     if path.is_symlink():
         raise ProvenanceError(f"{path}: a link; name the file itself")
     try:

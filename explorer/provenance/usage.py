@@ -1,28 +1,28 @@
-"""A statement of use: how much of whose data trained what, signed by the trainer, a line for each party.
+"""Statements of use: how much of each party's data trained which layers, signed by the trainer, a line for each party.
 
-A party is a provenance class, an authority that vouches for tags, or a source that the tags name. Each one gets a file
-of its own, with its line and no other. The statement is the same for all: an in-toto statement in a DSSE envelope.
+A party is a provenance class, an authority that vouches for tags, or a source that the tags name. Each party gets a
+file of its own, with only its line. The statement is the same for all: an in-toto statement in a DSSE envelope.
 
     subject    lines, by the Merkle root over all of them
     predicate  {"by": "class", "period": null, "runs": {"count": 2, "root": ...}, "lines": {"count": 7, "root": ...},
                 "issued": ..., "expires": ...}
 
-Both trees are RFC 6962. What a leaf holds, before it is hashed as one (`explorer.merkle.leaf_hash`):
+Both trees follow RFC 6962. Leaves, before they are hashed (`explorer.merkle.leaf_hash`), are
 
     of `runs`     the canonical JSON (RFC 8785) of a run's facts, in the order of the ledgers' origins
-    of `lines`    SHA-256(salt || canonical JSON of the line), in the order of the parties, and after the last of them
-                  that of the total; salts are 32 random bytes each
+    of `lines`    SHA-256(salt || canonical JSON of the line), in the order of the parties, followed by that of the
+                  total; each salt is 32 random bytes
 
-A line cannot be guessed and tried without its salt, so a party learns how many others there are and nothing else.
-The total would give away the sum of the other lines, so only the holder of the whole statement has it.
+Guesses of a line cannot be tried without its salt, so a party learns only how many other parties there are. The total
+would reveal the sum of the other lines, so only the holder of the whole statement has it.
 
     {"format": "explorer/usage/v1", "statement": {the envelope},
      "line": {"content": {...}, "salt": hex, "index": 3, "proof": [hex, ...]},
      "runs": [{"content": {...}, "index": 0, "proof": [hex, ...], "entries": [hex, ...]}]}
 
-`entries` proves that the ledger has the entries [first, last] of the line (`explorer.merkle.prove_range`); what is
-in them stays hidden. The whole statement has `"format": "explorer/usage-whole/v1"`, all lines and all runs in their
-order, and no proofs: its reader builds both trees.
+`entries` proves that the ledger has the entries [first, last] of the line (`explorer.merkle.prove_range`); their
+content stays hidden. The whole statement has `"format": "explorer/usage-whole/v1"`, all lines and all runs in order,
+and no proofs: its reader builds both trees.
 """
 
 import hashlib
@@ -309,20 +309,21 @@ Opened = Signed[Usage]
 
 
 def sign_usage(value: Usage, *, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int, where: str) -> Envelope:
-    """Sign a statement. Raises `ProvenanceError` for a period that holds nothing, and for a key that may not sign."""
+    """Sign a statement. Raises `ProvenanceError` for an empty period, and for a key that may not sign."""
     return sign_document(value, USAGE, keys, about=(value.lines.root,), trust=trust, now=now, where=where)
 
 
 def open_usage(content: bytes, *, trust: Trust, now: int, where: str) -> Opened:
-    """Read a statement. Raises `ProvenanceError` unless the trust file says that a trainer may have signed it."""
+    """Read a statement. Raises `ProvenanceError` unless a trainer has signed it under the trust file."""
     opened = open_document(content, USAGE, trust=trust, now=now, where=where)
+    # Subject and predicate both name the root. A statement in which they differ could be quoted as either.
     if opened.about != (opened.value.lines.root,):
         raise ProvenanceError(f"{where}: subject: another root than that of the lines in the predicate")
     return opened
 
 
 def read_file(content: bytes, *, where: str) -> PartyFile | WholeFile:
-    """Read the file of a party or the whole statement; nothing of it is believed. Raises `ProvenanceError`."""
+    """Read the file of a party or the whole statement, without checking it. Raises `ProvenanceError`."""
     value = parse_json(content, where=where, error=ProvenanceError, max_bytes=MAX_BYTES)
     format_ = value.get("format") if isinstance(value, dict) else None
     if format_ not in (PARTY, WHOLE):
@@ -331,13 +332,13 @@ def read_file(content: bytes, *, where: str) -> PartyFile | WholeFile:
 
 
 def check_period(period: Period | None, *, where: str) -> None:
-    """Raise `ProvenanceError` for a period that holds no moment."""
+    """Raise `ProvenanceError` for an empty period."""
     if period is not None and parse_time(period.begins) >= parse_time(period.ends):
         raise ProvenanceError(f"{where}: period: ends {period.ends}, which is not after it begins, {period.begins}")
 
 
 def check_place(tree: Tree, leaf: bytes, *, index: int, proof: Sequence[str], where: str) -> None:
-    """Raise `ProvenanceError` unless the leaf hash is number `index` of a tree."""
+    """Raise `ProvenanceError` unless the proof shows the leaf hash at `index` of the tree."""
     hashes = [bytes.fromhex(digits) for digits in proof]
     try:
         merkle.check_inclusion(hashes, size=tree.count, index=index, leaf=leaf, root=bytes.fromhex(tree.root))

@@ -35,7 +35,7 @@ def test_check_prints_a_table_for_each_phase_and_who_decided() -> None:
     lines = explorer("policy", "check", HALF, *TREE, *LAYERS).stdout.splitlines()
     assert lines[0].startswith("policy half-depth version 1: unsigned draft, sha256 ")
     assert lines[1] == f"taxonomy licences version 1: unsigned draft, sha256 {example_taxonomy().digest}"
-    assert lines[2] == "quarantine: an example that nobody vouches for stops the loader; it never trains"
+    assert lines[2] == "quarantine: an example without a valid tag stops the loader; it never trains"
     assert lines[3] == "a weight of 0 or 1 is a guarantee; a fraction (~) is attenuation and guarantees nothing"
     at = lines.index("progress [0, 0.3334)")
     assert [line.split() for line in lines[at + 1 : at + 3]] == [

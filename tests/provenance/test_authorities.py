@@ -14,9 +14,9 @@ from explorer.provenance.trust import (
     Revocation,
     Role,
     Trust,
-    alone,
     cosigner,
     find,
+    locked,
     new_trust,
     parse_trust,
     trust_content,
@@ -144,20 +144,20 @@ def test_who_cosigns() -> None:
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with pytest.raises(ProvenanceError, match="another process is changing it"), alone(tmp_path / "trust.json"):
+    with pytest.raises(ProvenanceError, match="another process is changing it"), locked(tmp_path / "trust.json"):
         pytest.fail("the lock was held by somebody else")
     os.close(held)
-    with alone(tmp_path / "trust.json"):
+    with locked(tmp_path / "trust.json"):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_no_directory_to_lock(tmp_path: Path) -> None:
-    with pytest.raises(ProvenanceError, match="No such file or directory"), alone(tmp_path / "nowhere" / "trust.json"):
+    with pytest.raises(ProvenanceError, match="No such file or directory"), locked(tmp_path / "nowhere" / "trust.json"):
         pytest.fail("there is no directory")
 
 
 def test_a_link_is_not_changed(tmp_path: Path) -> None:
     """The link would become a file of its own, and the file that others read would stay as it was."""
     (tmp_path / "link").symlink_to("trust.json")
-    with pytest.raises(ProvenanceError, match="link: a link; name the file itself"), alone(tmp_path / "link"):
+    with pytest.raises(ProvenanceError, match="link: a link; name the file itself"), locked(tmp_path / "link"):
         raise AssertionError("this must not be reached")

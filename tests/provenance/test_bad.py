@@ -160,7 +160,7 @@ BAD = (
     ),
     trust_file(
         "trust_same_name_twice",
-        f"trust_same_name_twice.json: authorities[1]: the name '{RISK}' stands twice; a further key goes into 'keys'",
+        f"trust_same_name_twice.json: authorities[1]: the name '{RISK}' is given twice; a further key goes into 'keys'",
     ),
     trust_file(
         "trust_weak_key",

@@ -121,7 +121,7 @@ def test_the_commitment_shows_no_record() -> None:
         ({"not_reached": []}, "leaves out what no deletion reaches: number, hyper-parameters"),
         ({"to_destroy": [{**G3["to_destroy"][0], "path": "a/../../b"}]}, "is no path in the run's directory"),
         ({"to_destroy": [{**G3["to_destroy"][0], "path": "a//b"}]}, "is no path in the run's directory"),
-        ({"expires": ISSUED}, "nobody believes it"),
+        ({"expires": ISSUED}, "no longer valid"),
         ({"expires": "2026-05-31T00:00:00Z"}, "expired 2026-05-31"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_trainer_signs_it_and_others_may_too() -> None:
         signed(G3, GOVERNANCE)
     with pytest.raises(ProvenanceError, match="is not in the trust file"):
         signed(G3, "a stranger")
-    with pytest.raises(ProvenanceError, match="these keys are of: nobody"):
+    with pytest.raises(ProvenanceError, match="these keys are of: none"):
         sign_certificate(record(G3), model=MODEL, keys=[], trust=TRUST, now=NOW)
 
 

@@ -71,7 +71,7 @@ def test_a_draft_says_what_its_author_wrote() -> None:
             "condition: setled",
             "16: rules[2].condition: unknown condition 'setled'; did you mean 's",
         ),
-        ("[settled]", "[settled, settled]", "8: conditions[1]: 'settled' stands twice"),
+        ("[settled]", "[settled, settled]", "8: conditions[1]: 'settled' is given twice"),
         ("[settled]", "[a, b, c, d, e, f, g]", "8: conditions: tuple should have at most 6 items"),
         ("[0.5, 1]", "[1, 0.5]", "15: rules[1].depth: [1.0, 0.5] holds nothing; expected [from, to]"),
         ("[0.25, 1]", "[0.25, 0.25]", "15: rules[1].progress: [0.25, 0.25] holds nothing"),
@@ -100,7 +100,7 @@ def test_a_draft_says_what_its_author_wrote() -> None:
         ),
         ("branch: open/mit", "branch: quarantine", "12: sealed[1].branch: 'quarantine' never trains"),
         ("branch: open/mit", "branch: personal", "12: sealed[1].branch: 'personal' overlaps 'personal/customer' of"),
-        ("name: news", "name: customer", "12: sealed[1].name: 'customer' stands twice"),
+        ("name: news", "name: customer", "12: sealed[1].name: 'customer' is given twice"),
         ("name: news", "name: a@b", "12: sealed[1].name: string should match pattern"),
         ("rank: 8", "module: a", "11: sealed[0]: expected layers and rank for adapters, or module, and not both"),
         (", rank: 8", "", "11: sealed[0]: expected layers and rank for adapters, or module, and not both"),
@@ -110,7 +110,7 @@ def test_a_draft_says_what_its_author_wrote() -> None:
             "module: side",
             "12: sealed[1].module: 'side.news' overlaps 'side' of region 'cu",
         ),
-        ("[personal]", "[personal, personal]", "9: confidential[1]: 'personal' stands twice"),
+        ("[personal]", "[personal, personal]", "9: confidential[1]: 'personal' is given twice"),
         ("[personal]", "[quarantine]", "9: confidential[0]: 'quarantine' never trains"),
         ("[personal]", "[persnal]", "9: confidential[0]: unknown class 'persnal'; did you mean 'personal'"),
         ("refuse", "weight_zero", "7: quarantine: input should be 'refuse' or 'weight-zero', found 'weight_zero'"),
@@ -160,7 +160,7 @@ def test_a_signed_policy_is_believed_from_model_risk_alone() -> None:
 
 def test_a_policy_made_in_python_is_checked_when_it_is_signed() -> None:
     trust, bad = people.trust(people.risk()), replace(policy(), conditions=("a", "a"))
-    with pytest.raises(ProvenanceError, match=r"p: conditions\[1\]: 'a' stands twice"):
+    with pytest.raises(ProvenanceError, match=r"p: conditions\[1\]: 'a' is given twice"):
         sign_document(bad, POLICY, [people.private(people.RISK)], trust=trust, now=people.NOW, where="p")
 
 

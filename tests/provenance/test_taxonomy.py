@@ -72,7 +72,7 @@ def test_the_digest_is_that_of_the_canonical_json() -> None:
     ("before", "after", "message"),
     [
         ("open/bsd-3", "opne/bsd-3", "t.yaml:8: classes[1].path: 'opne/bsd-3' lies below 'opne', which is not defined"),
-        ("open/bsd-3", "open", "t.yaml:8: classes[1].path: 'open' stands twice, first in classes[0]"),
+        ("open/bsd-3", "open", "t.yaml:8: classes[1].path: 'open' is given twice, first in classes[0]"),
         ("open/bsd-3", "open/", "t.yaml:8: classes[1].path: string should match pattern"),
         ("open/bsd-3", "Open", "t.yaml:8: classes[1].path: string should match pattern"),
         ("open/bsd-3", "quarantine", "t.yaml:8: classes[1].path: 'quarantine' is built in and cannot be defined"),

@@ -118,8 +118,8 @@ RISK_KEY = to_json(public(RISK))
         ("quorom", {}, "quorom: unknown key; did you mean 'quorum'?"),
         ("authorities.0.name", "../../etc/passwd", "authorities[0].name: string should match pattern"),
         ("authorities.0.name", "a\x1b[2J", "authorities[0].name: string should match pattern"),
-        ("authorities.0.name", RISK, f"authorities[1]: the name '{RISK}' stands twice"),
-        ("authorities.0.name", "none", "authorities[0]: the name 'none' means that nobody has to cosign"),
+        ("authorities.0.name", RISK, f"authorities[1]: the name '{RISK}' is given twice"),
+        ("authorities.0.name", "none", "authorities[0]: the name 'none' means that no cosignature is required"),
         ("authorities.0.role", "king", "authorities[0].role: input should be 'data-governance', 'model-risk'"),
         ("authorities.0.branches", ["open/"], "authorities[0].branches[0]: string should match pattern"),
         ("authorities.0.branches", ["*"], "authorities[0].branches[0]: string should match pattern"),
@@ -194,7 +194,7 @@ def test_an_absent_file(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(ProvenanceError, match="stands twice"):
+    with pytest.raises(ProvenanceError, match="is given twice"):
         write_trust(tmp_path / "trust.json", trust(risk(), risk()))
     assert list(tmp_path.iterdir()) == []
 
