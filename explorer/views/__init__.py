@@ -1,1 +1,1 @@
-"""What is drawn: charts, tables and notebook widgets. Nothing here computes a result; it shows what it is given."""
+"""Views: charts, tables and notebook widgets. They show results and compute none."""

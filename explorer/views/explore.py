@@ -1,4 +1,4 @@
-"""The explorer: choose, look, select, share. `explore()` is the one call in `notebooks/explore.ipynb`."""
+"""Explorer: choose, look, select, share. `explore()` is the one call in `notebooks/explore.ipynb`."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
-from explorer.views.explorer.question import ALL, Question, from_token
+from explorer.views.explorer.question import ALL, OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
 from explorer.views.explorer.sharing import Format, Sharing, button, export
@@ -37,16 +37,13 @@ from explorer.views.explorer.widgets import Controls
 from explorer.views.notebook import runs_directory
 
 SECTIONS = (RunsSection, TwoRecipesSection, AskSection, ConfirmSection, ControlsSection, CompositionSection)
-"""What is below the chart, in the order of its buttons."""
-
-OF_THE_SECTIONS = {"brush": (), "chosen": (), "versus": (), "section": ""}
-"""Fields of a question that change nothing above the sections, with their defaults."""
+"""The parts below the chart, in the order of their buttons."""
 
 
 def explore(runs: str | Path | None = None, *, view: str | None = None, **preset: Any) -> "Explorer":
-    """Open the explorer on a directory of runs: `runs`, or else $EXPLORER_RUNS, or else `runs/` beside `notebooks/`.
+    """Open the explorer on a directory of runs: `runs`, or else $EXPLORER_RUNS, or else `runs/` next to `notebooks/`.
 
-    `view` is the token of a view, or else $EXPLORER_VIEW; `preset` are fields of `Question`: what is chosen when it
+    `view` is the token of a view, or else $EXPLORER_VIEW; `preset` are fields of `Question` that are chosen when it
     opens. Raises `AnalysisError` for a token that is damaged.
     """
     token = view or os.environ.get("EXPLORER_VIEW")
@@ -55,7 +52,7 @@ def explore(runs: str | Path | None = None, *, view: str | None = None, **preset
 
 
 class Explorer(widgets.VBox):
-    """The whole view. `question` is what is asked now and `shown` the rows that are listed and exported."""
+    """Whole view. `question` is the current question, `shown` holds the rows that are listed and exported."""
 
     def __init__(self, runs: Path, *, question: Question) -> None:
         self.question = question
@@ -63,7 +60,7 @@ class Explorer(widgets.VBox):
         self._runs = runs
         self._snapshot: Snapshot | None = None
         self._answer: Answer | None = None
-        self._told: tuple[str, ...] = ()  # what the database lacks
+        self._remarks: tuple[str, ...] = ()  # on runs that the database lacks
         self._head = widgets.HTML()
         self._controls = Controls(on_change=self._controlled)
         self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
@@ -77,7 +74,7 @@ class Explorer(widgets.VBox):
     def refresh(self) -> None:
         """Read the published database again, and answer the same question from it."""
         try:
-            self._told = bring_up(self._runs)
+            self._remarks = bring_up(self._runs)
             self._snapshot = read_snapshot(self._runs)
         except ExplorerError as error:
             self._snapshot = None
@@ -87,9 +84,10 @@ class Explorer(widgets.VBox):
         return self._answer_to(self.question)
 
     def ask(self, question: Question) -> None:
-        """Answer a question and show the answer; what it does not change stays as it is on the page."""
+        """Answer a question and show the answer; parts of the page that it does not change stay as they are."""
         if self._snapshot is None:
             return
+        # A click or a brush changes only the sections: drawing the chart again would take a second, and the brush.
         if self._answer is not None and _same_picture(question, self._answer.question):
             settled = replace(self._answer.settled, question=question)
             self.question, self._answer = question, replace(self._answer, settled=settled)
@@ -98,7 +96,7 @@ class Explorer(widgets.VBox):
             self._answer_to(question)
 
     def export(self, kind: Format, *, directory: Path | None = None) -> Path:
-        """Write what is shown, by default into `exports/` beside the notebook, and return the file's path."""
+        """Write what is shown, by default into `exports/` next to the notebook, and return the file's path."""
         if self._answer is None or self._answer.scene is None or self._snapshot is None:
             raise ExplorerError("there is nothing to export: no finished run is shown")
         asked = self._answer.question
@@ -129,37 +127,38 @@ class Explorer(widgets.VBox):
         return [head, self._body]
 
     def _answer_to(self, question: Question) -> None:
-        assert self._snapshot is not None  # the caller looked
+        assert self._snapshot is not None  # the callers check
         if self._answer is not None and not _same_runs(question, self._answer.question):
-            question = replace(question, brush=(), chosen=())  # they were about other runs
+            question = replace(question, brush=(), chosen=())  # they chose among other runs
         try:
-            found = answer(self._snapshot, question)
+            shown = answer(self._snapshot, question)
         except ExplorerError as error:
             return self._show_nothing(str(error))
-        self.question, self._answer = found.question, found
+        self.question, self._answer = shown.question, shown
         self._body.layout.display = ""
-        self._head.value = _head(found, [*self._told, *_left_out(self._snapshot, found.question.sweep)])
-        self._controls.show(found.settled, target=found.target, price=clipped(found.price, 90))
-        self._figure.show(found)
-        self._table.value = _table(found)
+        self._head.value = _head(shown, [*self._remarks, *_left_out(self._snapshot, shown.question.sweep)])
+        self._controls.show(shown.settled, target=shown.target, price=clipped(shown.price, 90))
+        self._figure.show(shown)
+        self._table.value = _table(shown)
         return self._show_sections()
 
     def _show_sections(self) -> None:
-        found, snapshot = self._answer, self._snapshot
-        assert found is not None and snapshot is not None  # an answer was found
-        self.shown = _exported(found)
-        self._sharing.show(_to_share(found))
-        self._sections.show(snapshot, found)
+        shown, snapshot = self._answer, self._snapshot
+        assert shown is not None and snapshot is not None  # `_answer_to` set both
+        self.shown = _exported(shown)
+        self._sharing.show(_to_share(shown))
+        self._sections.show(snapshot, shown)
 
     def _open(self, question: Question) -> None:
-        """Show a view that somebody sent, brush included."""
+        """Show a view that a colleague sent, with its brush."""
+        # Without an answer nothing of the old view is kept, so that the chart is drawn with the brush of the new one.
         self._answer = None
         self._figure.forget()
         self._answer_to(question)
 
     def _controlled(self, question: Question) -> None:
-        """Controls know nothing of the sections."""
-        self.ask(replace(question, **{name: getattr(self.question, name) for name in OF_THE_SECTIONS}))
+        # The controls hold no field of the sections, and the question that they were shown may be older.
+        self.ask(replace(question, **{name: getattr(self.question, name) for name in OF_SECTIONS}))
 
     def _brushed(self, brush: Brush) -> None:
         if self._answer is not None and brush != self._answer.question.brush:
@@ -184,15 +183,14 @@ class Explorer(widgets.VBox):
         )
 
 
-def _to_share(found: Answer) -> Question:
-    """The question as a colleague should have it: all recipes here are all recipes there."""
-    every = set(found.question.recipes) == set(found.settled.choices.recipes)
-    return replace(found.question, recipes=()) if every else found.question
+def _to_share(answer: Answer) -> Question:
+    """Return the question to share: all recipes here are all recipes there, whatever their names."""
+    every = set(answer.question.recipes) == set(answer.settled.choices.recipes)
+    return replace(answer.question, recipes=()) if every else answer.question
 
 
 def _same_picture(one: Question, other: Question) -> bool:
-    """Whether two questions differ only in what the sections show."""
-    return replace(one, **OF_THE_SECTIONS) == replace(other, **OF_THE_SECTIONS)
+    return one.without(*OF_SECTIONS) == other.without(*OF_SECTIONS)
 
 
 def _same_runs(one: Question, other: Question) -> bool:
@@ -201,54 +199,54 @@ def _same_runs(one: Question, other: Question) -> bool:
 
 
 def _without_results(snapshot: Snapshot) -> str:
-    """What is there in place of finished runs."""
+    """Return a sentence on the runs of a directory without a finished one."""
     counts = queries.states(snapshot.database)
     if not counts:
         return f"There are no runs in {snapshot.runs} yet."
     words = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
-    return f"There are no finished runs in {snapshot.runs} yet: {words}. `explorer sweep status` says why."
+    return f"There are no finished runs in {snapshot.runs} yet: {words}. `explorer sweep status` shows why."
 
 
-def _exported(found: Answer) -> pd.DataFrame:
-    """The rows that are shown: those inside the brush, or in a survey the means."""
-    if found.scene is None:
+def _exported(answer: Answer) -> pd.DataFrame:
+    """Return the rows to export: the runs inside the brush, or in a survey the means."""
+    if answer.scene is None:
         return pd.DataFrame()
-    rows = found.rows if found.question.is_survey else chosen_rows(found)
+    rows = answer.rows if answer.question.is_survey else chosen_rows(answer)
     return rows.drop(columns=["x", "y", "series", "group", "hardware_label"], errors="ignore")
 
 
-def _head(found: Answer, told: Iterable[str]) -> Markup:
-    lines = [" · ".join(where_words(found)), *told]
-    return fragment(Paragraph(headline(found), "lead"), *(Paragraph(words, "note") for words in lines))
+def _head(answer: Answer, remarks: Iterable[str]) -> Markup:
+    lines = [" · ".join(where_words(answer)), *remarks]
+    return fragment(Paragraph(headline(answer), "lead"), *(Paragraph(words, "note") for words in lines))
 
 
 def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
-    """What is said of the superseded runs of the sweep, or sweeps, that are looked at."""
+    """Return the remark on the superseded runs of the sweep, if it has any."""
     counts = snapshot.remember("left out", lambda: queries.left_out(snapshot.database))
     return [left_out_words(count, name) for name, count in counts.items() if sweep == name]
 
 
-def _table(found: Answer) -> Markup:
-    """Return the table beside the chart, and what has to be said of both."""
-    if found.scene is None:
-        label = found.question.paid_in.label.lower()
-        words = f"The {label} of these runs is not known yet: no profile of their recipes was measured."
+def _table(answer: Answer) -> Markup:
+    """Return the table next to the chart, with the notes on both."""
+    if answer.scene is None:
+        label = answer.question.paid_in.label.lower()
+        words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
         return element("div", words, class_="x-empty")
-    if found.question.sweep == ALL:
-        return fragment(frontier_table(found.scene, found.look), *notes(found))
+    if answer.question.sweep == ALL:
+        return fragment(frontier_table(answer.scene, answer.look), *notes(answer))
     rows = comparison_table(
-        found.verdicts,
-        found.budgets,
-        payment=found.question.paid_in,
-        look=found.look,
-        rates=found.rates,
-        order=found.question.order,
+        answer.verdicts,
+        answer.budgets,
+        payment=answer.question.paid_in,
+        look=answer.look,
+        rates=answer.rates,
+        order=answer.question.order,
     )
-    return fragment(element("p", _title(found), class_="x-heading"), *rows, *notes(found))
+    return fragment(element("p", _title(answer), class_="x-heading"), *rows, *notes(answer))
 
 
-def _title(found: Answer) -> str:
-    label = found.question.paid_in.label
-    if found.target is None or found.scene is None:
+def _title(answer: Answer) -> str:
+    label = answer.question.paid_in.label
+    if answer.target is None or answer.scene is None:
         return f"{label} at equal quality"
-    return f"{label} to reach {found.scene.metric} {amounts.quality(found.target, found.scene.kind)}"
+    return f"{label} to reach {answer.scene.metric} {amounts.quality(answer.target, answer.scene.kind)}"

@@ -1,4 +1,4 @@
-"""What every notebook is built on: the directory of its runs, and charts that are as wide as their place."""
+"""Common parts of the notebooks: the directory of runs, charts as wide as their container, names as text."""
 
 import os
 from collections.abc import Iterable
@@ -13,12 +13,15 @@ from explorer.page.document import Span, Text
 
 
 def runs_directory(runs: str | Path | None) -> Path:
-    """The directory of runs that a notebook means: `runs`, else $EXPLORER_RUNS, else `runs/` beside its folder."""
+    """Return the directory of runs of a notebook: `runs`, else $EXPLORER_RUNS, else `runs/` next to its folder."""
     return Path(runs or os.environ.get("EXPLORER_RUNS") or Path.cwd().parent / "runs")
 
 
 class Fit(anywidget.AnyWidget):
-    """Put it beside a chart whose width is "container"."""
+    """Invisible widget that makes Vega resize the charts next to it to their container.
+
+    Vega measures a container of the width "container" once, and again only when the window changes its size.
+    """
 
     _esm = """
     export default {
@@ -33,18 +36,18 @@ class Fit(anywidget.AnyWidget):
 
 
 def empty_chart(**options: Any) -> alt.JupyterChart:
-    """A chart widget that shows nothing until its `chart` is set. Needs no network."""
+    """Return a chart widget that is empty until its `chart` is set. It needs no network."""
     alt.JupyterChart.enable_offline()
     return alt.JupyterChart(None, embed_options=theme.EMBED, **options)  # pyright: ignore[reportArgumentType]
 
 
 def named(name: str) -> tuple[Span, ...]:
-    """Return a name from outside, which a widget clips and isolates."""
+    """Return a name from outside as text that a widget clips and isolates."""
     return (Span(name, "name"),)
 
 
 def swatch(recipe: str, look: theme.Look) -> tuple[Span, ...]:
-    """Return a recipe's name after its shape in its colour, as in the chart; without one if the chart lacks it."""
+    """Return a recipe's name after its mark in the chart; the mark is left out for a recipe that is not drawn."""
     return (Span(recipe, "name", mark=look.mark(recipe)),)
 
 
@@ -58,7 +61,7 @@ def joined(texts: Iterable[Text], separator: str = ", ") -> tuple[Span, ...]:
 
 
 class Quiet:
-    """Context in which a view sets its own fields; it is true meanwhile, so that observers ignore the change."""
+    """Context in which a view sets its own fields. It is true inside, so that observers ignore the change."""
 
     def __init__(self) -> None:
         self._inside = False

@@ -1,6 +1,6 @@
-"""The command line as a process beside the notebook: what trains is `explorer sweep run`, never the notebook itself.
+"""Command line as a process next to the notebook: `explorer sweep run` trains, never the notebook itself.
 
-The process belongs to nobody's terminal and writes to files, so the sweep goes on when the notebook is closed.
+The process has a session of its own and writes to files, so the sweep continues when the notebook is closed.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,27 @@ from explorer.page import amounts
 from explorer.page.amounts import BUSY
 
 TICK = 1.0  # seconds between two looks at the process
-LOGS = "_panel"  # in the directory of runs; names that start with "_" are no sweeps
+LOGS = "_panel"  # folder in the directory of runs; a name that starts with "_" is no sweep
 FORCES_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")  # set by notebook kernels
-MAX_MESSAGE = 4000  # characters of what a failed command said
+MAX_MESSAGE = 4000  # characters of the output that is shown
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """An `explorer` command with the Python of this notebook."""
+    """Return an `explorer` command with the Python of this notebook."""
     return [sys.executable, "-m", "explorer", *(str(argument) for argument in arguments)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """What a finished command printed, and whether it succeeded."""
+class Output:
+    """Output of a finished command: its text, or its errors if it failed."""
 
     text: str
     succeeded: bool
 
 
-async def run_command(*arguments: str | Path) -> Said:
-    """Run a short `explorer` command and wait for it without holding up the notebook."""
+async def run_command(*arguments: str | Path) -> Output:
+    """Run a short `explorer` command and wait for it without blocking the notebook."""
+    # Kernels ask for colours, whose escape codes a widget would show; 86 columns fit the panel.
     environment = {name: value for name, value in os.environ.items() if name not in FORCES_COLOUR}
     environment |= {"COLUMNS": "86", "NO_COLOR": "1", "TERM": "dumb"}
     process = await asyncio.create_subprocess_exec(
@@ -45,14 +47,14 @@ async def run_command(*arguments: str | Path) -> Said:
     )
     out, error = await process.communicate()
     succeeded = process.returncode == 0
-    return Said(text=(out if succeeded else error).decode(errors="replace")[-MAX_MESSAGE:], succeeded=succeeded)
+    return Output(text=(out if succeeded else error).decode(errors="replace")[-MAX_MESSAGE:], succeeded=succeeded)
 
 
 class SweepProcess:
-    """A sweep that was started from here, and the events it has told so far."""
+    """Sweep that was started from the notebook, and its events."""
 
     def __init__(self, spec: Path, *, runs: Path) -> None:
-        """Start `explorer sweep run SPEC`. Raises `SweepError` if that cannot be done."""
+        """Start `explorer sweep run SPEC`. Raises `SweepError` if that fails."""
         self._log = runs / LOGS / f"{spec.stem}.jsonl"
         self._errors = self._log.with_suffix(".txt")
         self._read = 0
@@ -64,7 +66,7 @@ class SweepProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=errors,
-                    start_new_session=True,
+                    start_new_session=True,  # or a Ctrl-C meant for the kernel would stop the sweep
                 )
         except OSError as error:
             raise SweepError(f"cannot start the sweep: {error.strerror or error}") from error
@@ -75,16 +77,16 @@ class SweepProcess:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended with every run done."""
+        """True once it has ended with every run done."""
         return self._process.poll() == 0
 
     def stop(self) -> None:
-        """Ask it to stop after the current steps; everything stays resumable."""
+        """Ask it to stop after the current steps. Every run can be resumed."""
         if self.running:
             self._process.send_signal(signal.SIGINT)
 
     def events(self) -> list[dict[str, Any]]:
-        """The events since the last call, oldest first. A line that is still being written waits."""
+        """Return the events since the last call, oldest first. An unfinished line waits for the next call."""
         with self._log.open("rb") as file:
             file.seek(self._read)
             lines = file.read().splitlines(keepends=True)
@@ -92,13 +94,33 @@ class SweepProcess:
         self._read += sum(map(len, whole))
         return [json.loads(line) for line in whole]
 
+    async def watch(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Yield the new events at every tick until the process ends, and then the last ones."""
+        while self.running:
+            yield self.events()
+            await asyncio.sleep(TICK)
+        yield self.events()  # those between the last look and the end
+
     def complaint(self) -> str:
-        """What it wrote to its error output."""
+        """Return its error output."""
         return self._errors.read_text(errors="replace")[-MAX_MESSAGE:].strip()
 
 
+class Background:
+    """Work that a button starts and the notebook does not wait for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start the work on the notebook's event loop."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # the loop holds only a weak reference, so an unreferenced task could vanish
+        task.add_done_callback(self._tasks.discard)
+
+
 def progress_words(event: dict[str, Any]) -> str:
-    """Where a sweep stands, from its latest event.
+    """Return the progress of a sweep, given its latest event.
 
     >>> progress_words({"event": "done", "done": 3, "failed": 1, "total": 12, "seconds_left": 90.0, "run": None})
     '3 of 12 runs done, 1 failed, about 2 min left.'
@@ -116,7 +138,7 @@ def progress_words(event: dict[str, Any]) -> str:
 
 
 def _roughly(seconds: float) -> str:
-    """A time that is an estimate: whole minutes, or tens of seconds."""
+    """Return an estimated time in whole minutes, or in tens of seconds."""
     if seconds >= 90:
         return f"{round(seconds / amounts.MINUTE)} min"
     return f"{max(10, round(seconds, -1)):.0f} s"

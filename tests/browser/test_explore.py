@@ -128,15 +128,15 @@ def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
 
 def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     explorer.get_by_role("button", name="More filters, prices, colours").click()
-    explorer.get_by_label("Price", exact=True).select_option("own value")
-    field = explorer.get_by_label("Own price ($/hour)")
+    explorer.get_by_label("Price", exact=True).select_option("your own")
+    field = explorer.get_by_label("Your price ($/hour)")
     field.fill("1.5")
     field.press("Enter")
     choose(explorer.get_by_role("button", name="Cost"))
     expect(explorer.locator(".x-answer").first).to_contain_text("x cheaper")
     expect(explorer.locator(".role-axis-title").filter(has_text="Training cost (US dollars)")).to_be_visible()
-    explorer.get_by_label("Target quality", exact=True).select_option("own value")
-    field = explorer.get_by_label("Own target")
+    explorer.get_by_label("Target quality", exact=True).select_option("your own")
+    field = explorer.get_by_label("Your target")
     field.fill("0.99")
     field.press("Enter")
     expect(explorer.locator(".x-main .x-table").first).to_contain_text("not reached")
@@ -147,7 +147,7 @@ def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, sc
 def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     place = explorer.locator(".x-rule").last
     for section, words in (
-        ("ask", "fast has accuracy"),
+        ("ask", "fast reaches accuracy"),
         ("confirm", "Confirm fast on 3 fresh seeds"),
         ("controls", "but is worse than baseline trained for as long"),
         ("versus", "chosen after seeing the data"),
@@ -173,7 +173,7 @@ def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, scree
 def test_small_multiples_a_third_axis_and_many_sweeps(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     paste(explorer, Question(sweep="digits", split="seed", size="inference"))
     expect(explorer.locator(".x-main svg.marks .role-title-text").filter(has_text="seed")).to_have_count(3)
-    expect(explorer.locator(".x-main svg.marks").filter(has_text="Inference of an example")).to_be_visible()
+    expect(explorer.locator(".x-main svg.marks").filter(has_text="Inference per example")).to_be_visible()
     shared_page.screenshot(path=screenshots / "explore-multiples.png")
     paste(explorer, Question(dataset="digits", sweep=ALL, hardware=ALL))
     expect(explorer.locator(".x-answer").first).to_contain_text("choose one sweep to compare")

@@ -37,7 +37,7 @@ def cell(view: Locator, layer: str, class_: str) -> Locator:
 
 
 def test_from_the_badge_to_a_proof(view: Locator, page: Page, trust: Path, screenshots: Path) -> None:
-    expect(view.locator(".x-badge")).to_contain_text("Not checked against anybody")
+    expect(view.locator(".x-badge")).to_contain_text("Not verified")
     page.screenshot(path=screenshots / "ledger.png")
     field = view.get_by_label("Trust file")
     field.fill(str(trust))

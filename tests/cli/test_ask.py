@@ -58,7 +58,7 @@ def test_it_answers_with_the_evidence_and_the_command_that_confirms_it(runs: Pat
     assert (
         head[0] == "asked: accuracy at least 98.00%, at most 1 h of training, at most 1.50x of the baseline's inference"
     )
-    assert head[1].startswith("fast has accuracy 98.00% in ") and head[1].endswith("; confirm on fresh seeds.")
+    assert head[1].startswith("fast reaches accuracy 98.00% in ") and head[1].endswith("; confirm on fresh seeds.")
     assert head[2].startswith("Runner-up: baseline in ")
     assert "Extrapolated: nothing." in done.stdout
     assert "Price: no price for AMD EPYC 7B13." in done.stdout
@@ -90,7 +90,7 @@ def test_what_is_not_known_is_said_and_does_not_hold(runs: Path) -> None:
     assert done.returncode == 1
     assert "No recipe is known to hold these limits." in done.stdout
     assert "open/mit deletable at G2, repeating at most 1% of training within 5 min" in done.stdout
-    assert "Not known, so not guessed: cost unknown: no price for AMD EPYC 7B13 (every recipe)." in done.stdout
+    assert "Unknown, and not guessed: cost unknown: no price for AMD EPYC 7B13 (every recipe)." in done.stdout
     assert "its runs keep no ledger (every recipe)." in done.stdout
 
 
@@ -108,7 +108,7 @@ def test_one_seed_is_no_answer(tmp_path: Path) -> None:
     ingest(tmp_path)
     done = ask(tmp_path, "--quality", "0.975")
     assert done.returncode == 1
-    assert "No recipe is sure to hold these limits. The best guess: fast has " in done.stdout
+    assert "No recipe is sure to hold these limits. The best guess: fast reaches " in done.stdout
     assert "quality uncertain: one seed" in done.stdout
 
 

@@ -346,11 +346,8 @@ def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
     with Project.open(runs_of(copy), key=private(TRAINER), name=TRAINER) as project:
         erase(ledger, of_classes(ledger, ("open/mit",)), project=project)
     page = written(copy, trust=trust_of(copy))
-    assert (
-        "<h1>What moved this model was measured, but some of the numbers were erased; denied everywhere: withheld."
-        in page
-    )
-    assert "by entry 0 of the project" in page and "what was in them cannot be told" in page
+    assert "<h1>What moved this model was measured, and numbers of it were erased; denied everywhere: withheld." in page
+    assert "by entry 0 of the project" in page and "their content is lost" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
     assert "Not checked: numbers/open/mit: erased: entry 0 of the project" in page
 

@@ -9,7 +9,7 @@ def test_a_prediction_and_its_machine_are_told_wherever_the_answer_is() -> None:
         each.setting.hardware == "Tesla T4" for each in found.candidates
     ]
     best = found.candidates[0]
-    assert f" on {best.setting.machine} has " in headline(found)
+    assert f" on {best.setting.machine} reaches " in headline(found)
     for row, each in zip(evidence(found), found.candidates, strict=True):
         assert (str(each.setting.machine) in row[1], "predicted" in row[2]) == (True, each.is_predicted)
     assert ("(predicted, " in headline(found)) == best.is_predicted

@@ -180,9 +180,9 @@ def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
     panel.recipe.value = "resize-layout"
     assert "From baseline to resize-layout" in texts(panel)
     panel.budget.value = 0.5
-    assert panel.found is not None and panel.found.ssr == 0.5
+    assert panel.shown is not None and panel.shown.ssr == 0.5
     explorer._controls.metric.value = "nll"
-    assert panel.found.kind == METRICS["nll"] and panel.found.ssr == 0.5 and panel.recipe.value == "resize-layout"
+    assert panel.shown.kind == METRICS["nll"] and panel.shown.ssr == 0.5 and panel.recipe.value == "resize-layout"
 
 
 def test_without_compositions_the_panel_says_how_to_get_them(runs: Path) -> None:

@@ -86,8 +86,8 @@ def test_one_class_is_coloured_by_its_own_deletion(results: pd.DataFrame) -> Non
 
 def test_who_does_not_see_it_is_told(results: pd.DataFrame) -> None:
     said = drawn(results)["description"]
-    assert "heavy: accuracy " in said and "deletion of the dearest class: 5 s, exact by structure (G2)." in said
-    assert "baseline: accuracy " in said and "deletion of the dearest class: unknown." in said
+    assert "heavy: accuracy " in said and "deletion of the costliest class: 5 s, exact by structure (G2)." in said
+    assert "baseline: accuracy " in said and "deletion of the costliest class: unknown." in said
 
 
 def test_without_ledgers_all_is_hollow(results: pd.DataFrame) -> None:
@@ -103,7 +103,7 @@ def test_it_can_be_drawn_without_a_browser(results: pd.DataFrame) -> None:
 def test_faults(results: pd.DataFrame, runs: Path) -> None:
     with pytest.raises(AnalysisError, match="unknown class 'open/bds'; did you mean 'open/bsd'"):
         drawn(results, class_="open/bds")
-    with pytest.raises(AnalysisError, match="no run of these was paid in cost"):
+    with pytest.raises(AnalysisError, match="no run here has a known cost"):
         drawn(results, payment="cost")
 
 
@@ -115,8 +115,8 @@ def test_the_explorer_pays_in_deletions(results: pd.DataFrame) -> None:
     assert set(found.scene.runs["recipe"]) == {"fast", "heavy"}
     (heavy,) = (each for each in found.comparisons if each.recipe == "heavy")
     assert heavy.recipe_x == pytest.approx(2.5) and "time of deletion of open" in found.sentence
-    (words,) = (each for each in facts(found) if each.startswith("Deletion is a forecast"))
-    assert "every class by dropping its sealed region (G2) or some class by replay without it (G3)" in words
+    (words,) = (each for each in facts(found) if each.startswith("Deletion time is a forecast"))
+    assert "drop the class's sealed region (G2) or replay training without the class (G3)" in words
     chart = tradeoff(found.scene).to_dict()
     assert "filled" not in layers(chart)  # nothing of it was measured
     assert values(chart, "predicted") and "Deletion" in str(layers(chart)["runs"]["encoding"]["tooltip"])

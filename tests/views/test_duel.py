@@ -49,11 +49,11 @@ def test_a_row_for_each_budget_and_for_each_kind_of_equality(frame: pd.DataFrame
     _, first, second, difference = cells(html, "accuracy at budget 1<")
     assert (first, second) == ("80.00% 1.67 min, n=3", "85.00% 1.33 min, n=3")
     assert difference.startswith("+5.00 points")
-    assert cells(html, "accuracy at equal time")[0].endswith("1.67 min")
+    assert cells(html, "accuracy at same time")[0].endswith("1.67 min")
     assert cells(html, "Time at equal accuracy")[3].startswith("0.29x")  # 0.8 / e
     assert "reach rate 100%" in cells(html, "Time at equal accuracy")[3]
-    assert cells(html, "Inference, one example")[1:] == ["1 ms", "2 ms", "2.00x no interval"]
-    assert cells(html, "Methods that only it has")[1:] == ["-", "ema, mixup", ""]
+    assert cells(html, "Inference per example")[1:] == ["1 ms", "2 ms", "2.00x no interval"]
+    assert cells(html, "Methods only here")[1:] == ["-", "ema, mixup", ""]
     assert cells(html, "Deletion")[1:] == ["no ledger", "no ledger", ""]
 
 
@@ -66,7 +66,7 @@ def test_the_sentence_ends_in_what_it_does_not_show(frame: pd.DataFrame) -> None
 def test_an_interval_with_0_in_it_is_called_inconclusive() -> None:
     html = shown(table(recipe("baseline", 0.0), recipe("fast", 0.0, 1)))
     assert cells(html, "accuracy at budget 1<")[3].endswith("n=3, inconclusive")
-    assert "inconclusive" in cells(html, "accuracy at equal time")[3]
+    assert "inconclusive" in cells(html, "accuracy at same time")[3]
     assert "inconclusive" not in shown(table(recipe("baseline", 0.0), recipe("fast", 0.5, 1)))
 
 

@@ -19,7 +19,7 @@ from explorer.run_files import RunRecord
 from explorer.views.ledger.depth import depth_profile, profile_frame
 from explorer.views.ledger.open_run import OpenRun, governed_runs, open_run
 from explorer.views.ledger.two_runs_section import (
-    ALONE,
+    NO_OTHER,
     TwoRunsSection,
     common,
     difference_map,
@@ -59,7 +59,7 @@ def test_a_run_does_not_differ_from_itself(pair: tuple[OpenRun, OpenRun]) -> Non
         assert (frame[f"{measure}_difference"] == 0).all()
     differences = share_differences(run, run)["difference"]
     assert (differences.dropna() == 0).all() and differences.notna().any()
-    assert "they are the same" in fragment(*facts_table(facts(run, run)))
+    assert "inputs of the two runs are the same" in fragment(*facts_table(facts(run, run)))
 
 
 def test_profiles_are_compared_at_the_last_step_that_both_have(pair: tuple[OpenRun, OpenRun]) -> None:
@@ -73,7 +73,7 @@ def test_profiles_are_compared_at_the_last_step_that_both_have(pair: tuple[OpenR
         and "p, second" in table
         and "p, first" not in fragment(*profiles_table(*pair, "entropy"))
     )
-    assert "1 layer of the second run alone: &lt;img src=x" in table and "<img" not in table
+    assert "1 layer of only the second run: &lt;img src=x" in table and "<img" not in table
 
 
 def test_shares_are_second_less_first(pair: tuple[OpenRun, OpenRun]) -> None:
@@ -148,7 +148,7 @@ def test_the_section_waits_for_a_second_run(pair: tuple[OpenRun, OpenRun]) -> No
     assert "Choose a second run" in texts(section) and not section.left.drawn
     section.second.value = next(iter(others))
     shown = texts(section)
-    assert "One run against one run" in shown and "no interval" in shown
+    assert "These are two single runs" in shown and "no interval" in shown
     assert section.left.drawn and section.right.drawn and section.heat.drawn
     assert "&lt;img" in shown and "<img" not in shown
     section._measure.value = "chi"
@@ -157,7 +157,7 @@ def test_the_section_waits_for_a_second_run(pair: tuple[OpenRun, OpenRun]) -> No
     assert section._both.layout.display == "none"
     alone = TwoRunsSection(dict)
     alone.show(pair[0])
-    assert ALONE in texts(alone)
+    assert NO_OTHER in texts(alone)
 
 
 def test_a_run_without_profiles_is_compared_by_what_it_has(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_what_is_in_the_way_is_said_and_escaped(governed_copy: Path) -> None:
     governed_copy.rename(aside)
     (aside / rundir.RUN).unlink()
     found = fragment(*deletions_table(RunLedger(aside)))
-    assert "Not possible here and now: " in found and "there is neither run.json" in found
+    assert "Not possible at the moment: " in found and "there is neither run.json" in found
     assert "<b>run" not in found and "&lt;b&gt;run" in found
 
 
@@ -45,7 +45,7 @@ def test_the_section_shows_it_or_says_why_not(governed: Path, monkeypatch: pytes
     monkeypatch.setattr(deletion_section, "deletions_table", damaged)
     said = fragment(*deletion_blocks(opened))
     assert 'role="alert"' in said and "the &lt;b&gt;policy&lt;/b&gt; is another one" in said
-    assert "No certificate speaks of this run" in said  # what one part cannot say hides no other
+    assert "No certificate about this run" in said  # what one part cannot say hides no other
 
 
 def test_what_was_erased_is_said(governed_copy: Path) -> None:
@@ -57,7 +57,7 @@ def test_what_was_erased_is_said(governed_copy: Path) -> None:
         opened = open_run(governed_copy, trust=None, now=NOW)
         said = fragment(*deletion_blocks(opened))
         assert "numbers of open/mit, over several classes" in said and "entry 0 of the project&#39;s ledger" in said
-        assert "erased, by entry 0 of the project's ledger: what was in them cannot be told" in sentences(opened)
+        assert "erased, by entry 0 of the project's ledger: their content is lost" in sentences(opened)
         shutil.rmtree(governed_copy / rundir.PRIVATE, ignore_errors=True)
 
 

@@ -92,6 +92,6 @@ def test_a_run_alone_says_so_and_one_with_too_many_relatives_too(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = open_run(write_governed_run(tmp_path / "runs"), trust=None, now=NOW)
-    assert "It goes on from no other run" in fragment(*lineage_blocks(alone))
+    assert "It continues no other run" in fragment(*lineage_blocks(alone))
     monkeypatch.setattr(searching, "MOST", 1)
     assert "more were met" in fragment(*lineage_blocks(open_run(run, trust=None, now=NOW)))

@@ -80,8 +80,8 @@ def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> N
         "no price US dollars",
     ]
     assert said["Other metrics"] == "nll 0.5 nats"
-    assert said["Time"].startswith("profiled: its steps times the step time on a quiet machine; 1.05 min to 1.4 min")
-    assert said["Dollars"] == f"no price for {CPU.name}"
+    assert said["Time"].startswith("profiled: steps times the step time on an idle machine; 1.05 min to 1.4 min")
+    assert said["Cost"] == f"unknown: add a price for {CPU.name}"
     assert said["Inference"] == "1 ms an example"
     assert said["Hardware"] == f"{CPU.name}, 1 thread"
     assert said["Training"] == "80 steps of 64 examples, fp32"
@@ -100,7 +100,7 @@ def test_time_by_phase_and_by_part_of_a_step(rows: pd.DataFrame, runs: Path) -> 
 
 def test_the_command_and_the_links_lead_to_the_run(rows: pd.DataFrame, runs: Path) -> None:
     html = cards(of(rows, "fast"), runs)
-    assert facts(html)["Train it again"] == f"explorer run ../runs/digits/{PHASED.run_id}/run.json --out again"
+    assert facts(html)["Train again"] == f"explorer run ../runs/digits/{PHASED.run_id}/run.json --out again"
     assert f'href="../runs/digits/{PHASED.run_id}/notebook.ipynb"' in html
     assert facts(html)["Sweep's report"] == "explorer report digits --runs ../runs"
     assert facts(cards(of(rows, "baseline"), runs))["Notebook"] == "-"
@@ -119,10 +119,10 @@ def test_a_prediction_says_whose_machine_the_quality_was_measured_on(rows: pd.Da
 def test_what_is_not_known_is_said(rows: pd.DataFrame, runs: Path) -> None:
     html = cards(of(rows, "baseline"), runs)
     said = facts(html)
-    assert said["Time"] == "unknown: its recipe was not profiled, and the run shared its machine"
+    assert said["Time"] == "unknown: the recipe was not profiled, and the run shared its machine"
     assert said["Inference"] == "not measured"
     assert said["Methods"] == "none"
-    assert said["Baseline"] == "this is it untuned: nobody searched for good settings"
+    assert said["Baseline"] == "this is it untuned baseline"
     assert "as measured in the run while it shared the machine; its phases were not profiled: forward 40%" in _text(
         html
     )
@@ -131,11 +131,9 @@ def test_what_is_not_known_is_said(rows: pd.DataFrame, runs: Path) -> None:
 
 def test_a_price_has_its_source_its_date_and_its_age(rows: pd.DataFrame, runs: Path) -> None:
     priced = of(rows, "fast").assign(usd_per_hour=2.0, price_source="own box", price_as_of="2024-01-31", cost_usd=0.04)
-    assert re.fullmatch(
-        r"\$2\.00/h as of 2024-01-31, over \d+ months old, own box", facts(cards(priced, runs))["Dollars"]
-    )
+    assert re.fullmatch(r"\$2\.00/h as of 2024-01-31, over \d+ months old, own box", facts(cards(priced, runs))["Cost"])
     undated = priced.assign(price_as_of=None, cost_usd=float("nan"))
-    assert facts(cards(undated, runs))["Dollars"] == "$2.00/h, of unknown date, own box, the time is unknown"
+    assert facts(cards(undated, runs))["Cost"] == "$2.00/h, of unknown date, own box, the time is unknown"
 
 
 def test_a_governed_run_has_its_policy_and_its_ledger(rows: pd.DataFrame, runs: Path) -> None:
@@ -144,10 +142,10 @@ def test_a_governed_run_has_its_policy_and_its_ledger(rows: pd.DataFrame, runs: 
     said = facts(html)
     assert said["Policy"] == row["policy"]
     assert said["Ledger"].startswith(f"{row['ledger_size']} entries, root {row['ledger_root'][:16]}")
-    assert said["Ledger"].endswith("nobody has verified it")
+    assert said["Ledger"].endswith("not verified")
     assert row["ledger_root"] in html  # on hover
     assert said["Deletion"].startswith("exact by ")
-    assert said["Its ledger"].endswith(f"explorer ledger show ../runs/{row['directory']}/ledger")
+    assert said["Ledger files"].endswith(f"explorer ledger show ../runs/{row['directory']}/ledger")
     assert f'href="../runs/{row["directory"]}/ledger"' in html
     assert said["Report"] == f"explorer report ../runs/{row['directory']}"
     report = runs / row["directory"] / "report.html"
@@ -209,4 +207,4 @@ def test_a_damaged_profile_is_said_and_hides_nothing() -> None:
     phase = PhaseTime(name="all", steps=10, seconds=1.0, low=1.0, high=1.0, windows=5, split={"forward": -1.0})
     html = fragment(*times(Profile(made_at="2026", phases=(phase,)), {}, pd.Series({"steps": 10, "contended": False})))
     assert "does not say what a step is spent on" in html and "<table" in html
-    assert "is not known" in fragment(*times(None, {}, pd.Series({"steps": 10, "contended": False})))
+    assert "is unknown" in fragment(*times(None, {}, pd.Series({"steps": 10, "contended": False})))

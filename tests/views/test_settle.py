@@ -82,11 +82,11 @@ def test_what_no_chosen_seed_has_is_not_said_to_be_chosen(both: pd.DataFrame) ->
 def test_what_narrows_the_comparisons_stands_at_their_head(both: pd.DataFrame) -> None:
     asked = Question(sweep="digits", hardware=ALL, seeds=(0, 1), sources=("predicted",))
     assert where_words(answer(InMemory(frame=both), asked))[-2:] == [
-        "chosen seeds 0, 1 alone",
-        "predicted times alone",
+        "only seeds 0, 1",
+        "only predicted times",
     ]
     hidden = answer(InMemory(frame=both), Question(sweep="digits", hardware=ALL, recipes=("fast",)))
-    assert not any("alone" in words for words in where_words(hidden))
+    assert not any("only" in words for words in where_words(hidden))
 
 
 def test_the_machine_with_most_runs_is_the_first_choice_and_all_can_be_seen(both: pd.DataFrame) -> None:

@@ -56,17 +56,17 @@ def test_it_opens_on_the_specification_that_is_there(tmp_path: Path) -> None:
 def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path) -> None:
     asyncio.run(panel.plan())
     assert (tmp_path / "mine.yaml").read_text() == TEMPLATE
-    assert "18 runs, 0 done, 18 to do" in panel.said.value
-    assert "\x1b" not in panel.said.value
+    assert "18 runs, 0 done, 18 to do" in panel.output.value
+    assert "\x1b" not in panel.output.value
 
 
 def test_plan_shows_what_is_wrong_with_a_specification(panel: SweepPanel) -> None:
     panel.editor.value = TEMPLATE.replace("label_smoothing", "label_smothing<b>")
     asyncio.run(panel.plan())
-    assert "did you mean &#39;label_smoothing&#39;?" in panel.said.value
-    assert 'role="alert"' in panel.said.value
-    assert "<b>" not in panel.said.value
-    assert "Traceback" not in panel.said.value
+    assert "did you mean &#39;label_smoothing&#39;?" in panel.output.value
+    assert 'role="alert"' in panel.output.value
+    assert "<b>" not in panel.output.value
+    assert "Traceback" not in panel.output.value
 
 
 def test_a_running_sweep_is_followed_to_its_end(
@@ -89,7 +89,7 @@ def test_a_running_sweep_is_followed_to_its_end(
 def test_a_sweep_that_fails_says_why(panel: SweepPanel, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_command(monkeypatch, "import sys; sys.exit('no space left on <device>')")
     asyncio.run(panel.run())
-    assert "no space left on &lt;device&gt;" in panel.said.value
+    assert "no space left on &lt;device&gt;" in panel.output.value
     assert "Finished" not in panel.state.value
 
 
@@ -98,7 +98,7 @@ def test_a_specification_that_cannot_be_saved_starts_nothing(tmp_path: Path, mon
     panel = sweep_panel(tmp_path / "file" / "mine.yaml", tmp_path)
     monkeypatch.setattr(subprocess, "Popen", None)
     asyncio.run(panel.run())
-    assert "cannot write" in panel.said.value
+    assert "cannot write" in panel.output.value
 
 
 def test_stop_is_an_interrupt_and_the_sweep_outlives_nobody_by_force(

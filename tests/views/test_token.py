@@ -139,7 +139,7 @@ def test_what_stands_behind_the_state_is_refused() -> None:
 
 
 def test_another_version_is_named() -> None:
-    with pytest.raises(AnalysisError, match="of version 'x2'; this explorer reads 'x1'"):
+    with pytest.raises(AnalysisError, match="found version 'x2'; this explorer reads 'x1'"):
         from_token(sealed("qqqq", version="x2"))
 
 

@@ -154,8 +154,8 @@ def test_the_size_of_a_mark_says_a_third_thing(results: pd.DataFrame) -> None:
     chart = tradeoff(scene_of(slow, size="inference")).to_dict()
     sizes = {(row["recipe"], row["size"], row["size_text"]) for row in values(chart, "hollow")}
     assert {("baseline", 0.001, "1 ms"), ("fast", 0.004, "4 ms"), ("heavy", None, "-")} == sizes
-    assert layers(chart)["hollow"]["encoding"]["size"]["legend"]["title"] == "Inference of an example"
-    assert "The size of a mark is inference of an example." in chart["description"]
+    assert layers(chart)["hollow"]["encoding"]["size"]["legend"]["title"] == "Inference per example"
+    assert "The size of a mark is inference per example." in chart["description"]
     assert "size" not in layers(tradeoff(scene_of(slow)).to_dict())["hollow"]["encoding"]
 
 

@@ -1,1 +1,1 @@
-"""The explorer notebook: a question and its choices, the answer to it, and the charts and tables that show it."""
+"""Explorer notebook: a question and its choices, the answer to it, and the charts and tables that show it."""

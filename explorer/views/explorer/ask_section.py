@@ -1,4 +1,4 @@
-"""The best recipe under stated limits, as a part of the explorer: limits as fields, the answer with its evidence."""
+"""Section that asks for the best recipe under stated limits: limits as fields, the answer with its evidence."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -31,11 +31,11 @@ REPEATED = {
     "1% of training": "1% of training",
     "nothing: by structure": "0 steps",
 }
-"""What deleting a class may repeat, at most."""
+"""The choices for the share of training that deleting a class may repeat."""
 
 
 def ask_blocks(asked: Asked, *, today: datetime.date) -> Iterator[Block]:
-    """Yield the answer, the runner-up, the evidence and how to read it."""
+    """Yield the answer, the runner-up, the evidence and the notes on it."""
     yield Paragraph(ask_words.headline(asked), "good" if asked.holds else "bad")
     if second := ask_words.runner_up(asked):
         yield Paragraph(second, "note")
@@ -49,12 +49,12 @@ def ask_blocks(asked: Asked, *, today: datetime.date) -> Iterator[Block]:
 
 
 class AskSection(Section):
-    """Asks of the sweep that a question is about. Empty fields are no limits. `asked` is what is shown."""
+    """Limits as fields, and the best recipe of a sweep within them. An empty field is no limit."""
 
     key, title = "ask", "Ask"
 
     def __init__(self, ask: Callable[..., None]) -> None:
-        self.asked: Asked | None = None
+        self.asked: Asked | None = None  # the answer that is shown
         self._about: _About | None = None
         self.quality = _text("Quality, at least", "as good as the baseline")
         self.time, self.time_unit = (
@@ -62,20 +62,20 @@ class AskSection(Section):
             _unit("Unit of time", ("s", "min", "h")),
         )
         self.cost = _text("Cost, at most (US dollars)", "no limit")
-        self.inference = _text("Inference an example, at most", "no limit")
+        self.inference = _text("Inference per example, at most", "no limit")
         self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
-        self.deletable = widgets.Dropdown(description="Class that can be deleted", options=[("any", "")])
-        self.repeated = widgets.Dropdown(description="Deletion repeats, at most", options=[*REPEATED.items()])
-        self.deletion = _text("Time of deletion, at most", "no limit")
+        self.deletable = widgets.Dropdown(description="Deletable class", options=[("any", "")])
+        self.repeated = widgets.Dropdown(description="Deletion repeats at most", options=[*REPEATED.items()])
+        self.deletion = _text("Deletion time, at most", "no limit")
         self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
         fields = (
             *(self.quality, self.time, self.time_unit, self.cost, self.inference, self.inference_unit),
             *(self.deletable, self.repeated, self.deletion, self.deletion_unit),
         )
-        for each in fields:
-            each.observe(self._changed, "value")
-        self._said = widgets.HTML()
-        super().__init__(ask, [widgets.Box(list(fields)).add_class("x-controls"), self._said])
+        for field in fields:
+            field.observe(self._changed, "value")
+        self._shown = widgets.HTML()
+        super().__init__(ask, [widgets.Box(list(fields)).add_class("x-controls"), self._shown])
         self.add_class("x-ask")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
@@ -90,12 +90,13 @@ class AskSection(Section):
         self._answer()
 
     def _offer(self, about: "_About") -> None:
-        """The classes that this sweep's runs have; a choice that they do not have is given up."""
+        """Offer the classes of this sweep's runs; a chosen class that they lack is given up."""
         chosen = self.deletable.value if self.deletable.value in about.classes else ""
         self.deletable.options = [("any", ""), *((clipped(name), name) for name in about.classes)]
         self.deletable.value = chosen
-        for each in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
-            each.disabled = not about.classes
+        # Without a governed run no deletion has a forecast, so its fields could only fail.
+        for field in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
+            field.disabled = not about.classes
         higher = about.rows["higher_is_better"].iloc[0]
         self.quality.description = "Quality, at least" if higher else "Quality, at most"
 
@@ -108,13 +109,13 @@ class AskSection(Section):
         except ExplorerError as error:
             return self._refuse(error)
         self.asked = asked
-        self._said.value = fragment(*ask_blocks(asked, today=datetime.date.today()))
+        self._shown.value = fragment(*ask_blocks(asked, today=datetime.date.today()))
 
     def _refuse(self, error: ExplorerError) -> None:
-        self._said.value = fragment(Paragraph(str(error), "alert"))
+        self._shown.value = fragment(Paragraph(str(error), "alert"))
 
     def _limits(self) -> Limits:
-        """What stands in the fields. Raises `ExplorerError` that names the field."""
+        """Return the limits in the fields. Raises `ExplorerError` that names the field."""
         inference = _with_unit(self.inference, self.inference_unit)
         seconds, ratio = amounts.read_inference(self.inference.description, inference) if inference else (None, None)
         cost = self.cost.value.strip().removeprefix("$")
@@ -140,7 +141,7 @@ class AskSection(Section):
 
 
 class _About:
-    """What a sweep has to say, read once: a limit that changes reads nothing. Raises `StoreError`."""
+    """Results of a sweep, read once: another limit reads nothing. Raises `StoreError`."""
 
     def __init__(self, snapshot: Snapshot, question: Question) -> None:
         self._snapshot, self._sweep = snapshot, question.sweep
@@ -186,7 +187,7 @@ def _unit(description: str, options: Any) -> widgets.Dropdown:
 
 
 def _with_unit(amount: widgets.Text, unit: widgets.Dropdown) -> str:
-    """What was typed, in the unit beside it unless it names one itself; empty where nothing was."""
+    """Return the typed amount, in the unit of the next field unless it has its own; empty for an empty field."""
     typed = amount.value.strip()
     return typed if not typed or typed[-1].isalpha() else f"{typed}{unit.value}"
 

@@ -1,4 +1,4 @@
-"""The best recipe under stated limits in words, and a row of evidence for each candidate; no widget, no chart."""
+"""Best recipe under stated limits in words, with a row of evidence for each candidate; no widget, no chart."""
 
 import datetime
 import shlex
@@ -15,14 +15,15 @@ from explorer.page.document import clipped
 
 
 def headline(asked: Asked) -> str:
-    """The answer in one sentence, and the verdict on the recipe beside its baseline."""
+    """Return the answer in one sentence, with the verdict on the recipe and its baseline."""
     best = asked.best
     if best is None:
         nearest = asked.nearest
         assert nearest is not None  # there is always a candidate
+        # A limit that failed is certain; with unknown figures no recipe is only known to hold.
         known = "holds" if nearest.failed else "is known to hold"
         return f"No recipe {known} these limits. The nearest is {_named(asked, nearest)}: {shortfall(asked, nearest)}."
-    what = f"{_named(asked, best)} has {quality_asked(asked, best)} {_taking(best)}"
+    what = f"{_named(asked, best)} reaches {quality_asked(asked, best)} {_taking(best)}"
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
     among = f", the least {asked.least} of {amounts.count(len(asked.candidates), 'candidate')} under these limits"
@@ -30,23 +31,21 @@ def headline(asked: Asked) -> str:
 
 
 def runner_up(asked: Asked) -> str:
-    """The second best beside the best; empty where there is none."""
+    """Return the second best, compared with the best; empty if there is none."""
     second, difference = asked.runner_up, asked.difference
     if second is None or difference is None:
-        return "Runner-up: none; nothing else is feasible." if asked.best is not None else ""
+        return "Runner-up: none; no other recipe is feasible." if asked.best is not None else ""
     sure = "" if second.standing is Standing.HOLDS else f"; {shortfall(asked, second)}"
-    said = (
-        f"Runner-up: {_named(asked, second)} {_taking(second)}, {difference.ratio:.2f} of the best one's {asked.least}"
-    )
+    words = f"Runner-up: {_named(asked, second)} {_taking(second)}, {difference.ratio:.2f}x the winner's {asked.least}"
     if difference.low is None or difference.high is None:
-        return f"{said} (no interval: {difference.reason}){sure}."
-    noise = "beyond noise" if difference.beyond_noise else "noise could make that difference"
+        return f"{words} (no interval: {difference.reason}){sure}."
+    noise = "beyond noise" if difference.beyond_noise else "within noise"
     interval = f"{asked.confidence:.0%} interval {difference.low:.2f} to {difference.high:.2f}"
-    return f"{said} ({interval}: {noise}){sure}."
+    return f"{words} ({interval}: {noise}){sure}."
 
 
 def limits_words(asked: Asked) -> str:
-    """What was asked for.
+    """Return the limits.
 
     "accuracy at least 93.00%, at most 2 h of training, open/mit deletable at G2"
     """
@@ -67,27 +66,28 @@ def _amounts(limits: Limits) -> Iterable[tuple[str, str]]:
     yield amounts.dollars(limits.max_usd) if limits.max_usd else "", "of training"
     yield (
         amounts.seconds(limits.max_inference_seconds) if limits.max_inference_seconds else "",
-        "of inference an example",
+        "of inference per example",
     )
     yield amounts.ratio(limits.max_inference_ratio) if limits.max_inference_ratio else "", "of the baseline's inference"
 
 
 def quality_asked(asked: Asked, candidate: Candidate) -> str:
-    """The quality that the candidate is held against, in words."""
+    """Return the quality that candidates must reach, in words."""
     target = candidate.reached.target
     whose = "" if asked.limits.quality is not None else " (the baseline's)"
     return f"{asked.kind.name} {amounts.quality(target, asked.kind)}{whose}"
 
 
 def shortfall(asked: Asked, candidate: Candidate) -> str:
-    """Which limits the candidate does not hold, each with its figure."""
+    """Return the limits that the candidate does not hold, each with its figure; failures come before unknowns."""
     weak = [finding for finding in candidate.findings if finding.standing is not Standing.HOLDS]
     weak.sort(key=lambda finding: finding.standing is not Standing.FAILS)
     return "; ".join(finding_words(asked, finding) for finding in weak)
 
 
 def finding_words(asked: Asked, finding: Finding) -> str:
-    """
+    """Return one limit with the candidate's figure.
+
     "accuracy not reached: best 93.10%, asked 95.00%"
     """
     if finding.standing in (Standing.UNKNOWN, Standing.UNCERTAIN) or (
@@ -95,38 +95,38 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     ):
         subject = f"deletion of {clipped(finding.class_)}" if finding.class_ else str(finding.limit)
         return f"{subject} {finding.standing}{f': {finding.reason}' if finding.reason else ''}"
-    found, allowed = finding.found, finding.allowed
+    value, allowed = finding.found, finding.allowed
     if finding.limit is Limit.QUALITY:
         kind = asked.kind
-        best, least = amounts.quality(found, kind), amounts.quality(allowed, kind)
+        best, least = amounts.quality(value, kind), amounts.quality(allowed, kind)
         return f"{kind.name} not reached: best {best}, asked {least}"
     if finding.limit is Limit.TIME:
-        return f"takes {amounts.seconds(found)}, at most {amounts.seconds(allowed)} allowed"
+        return f"takes {amounts.seconds(value)}, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.COST:
-        return f"costs {amounts.dollars(found)}, at most {amounts.dollars(allowed)} allowed"
+        return f"costs {amounts.dollars(value)}, at most {amounts.dollars(allowed)} allowed"
     if finding.limit is Limit.INFERENCE:
-        return f"inference takes {amounts.seconds(found)} an example, at most {amounts.seconds(allowed)} allowed"
+        return f"inference takes {amounts.seconds(value)} per example, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.INFERENCE_RATIO:
         known = finding.low is not None and finding.high is not None
         span = f"{amounts.ratio(finding.low)} to {amounts.ratio(finding.high)}" if known else "no interval"
         most = amounts.ratio(allowed)
-        return f"inference takes {amounts.ratio(found)} of the baseline's ({span}), at most {most} allowed"
+        return f"inference takes {amounts.ratio(value)} of the baseline's ({span}), at most {most} allowed"
     of = clipped(finding.class_)
     if finding.reason:
         return f"{of} is deletable at {finding.level}: {finding.reason}"
-    return f"deleting {of} takes {amounts.seconds(found)}, at most {amounts.seconds(allowed)} allowed"
+    return f"deleting {of} takes {amounts.seconds(value)}, at most {amounts.seconds(allowed)} allowed"
 
 
 def confirming_command(candidate: Candidate, runs: Path | None) -> str:
-    """The command that runs the recipe on fresh seeds."""
+    """Return the command that runs the recipe on fresh seeds."""
     where = [] if runs is None else ["--runs", str(runs)]
     names = [candidate.setting.sweep, candidate.recipe]
-    stop = ["--"] if any(name.startswith("-") for name in names) else []  # what follows is no option
+    stop = ["--"] if any(name.startswith("-") for name in names) else []  # a name that begins with a dash is no option
     return shlex.join(["explorer", "confirm", *where, *stop, *names])
 
 
 def _taking(candidate: Candidate) -> str:
-    """ "in 22.7 s (21.6 s to 23.8 s, 3 seeds)" """
+    """Return the amount that a candidate takes: "in 22.7 s (95% interval 21.6 s to 23.8 s, 3 seeds)"."""
     reached = candidate.reached
     interval = span_words(reached.low, reached.high)
     seeds = amounts.count(reached.n, "seed")
@@ -139,33 +139,34 @@ def _taking(candidate: Candidate) -> str:
 
 
 def span_words(low: float | None, high: float | None) -> str:
-    """An interval of times; empty where there is none."""
+    """Return an interval of times; empty if there is none."""
     return "" if low is None or high is None else f"{amounts.seconds(low)} to {amounts.seconds(high)}"
 
 
 def verdict_words(best: Candidate) -> str:
-    """The verdict on the recipe at the baseline's quality, to be put behind a sentence.
+    """Return the verdict on the recipe at the baseline's quality, to be appended to a sentence.
 
     "; at baseline's own quality: inconclusive, about 9 seeds would decide, 1.39x faster"
     """
-    found = best.verdict
-    if found is None:
+    verdict = best.verdict
+    if verdict is None:
         return ""
-    result = found.comparison
+    result = verdict.comparison
     gain = "" if result.ratio is None or result.adjusted_low is None else f", {gain_words(result.x, result.ratio)}"
-    control = "" if found.control is None else f"; its gain vanishes against its control {clipped(found.control.name)}"
-    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(found)}{gain}"
-    return f"{words}{control}{fresh_words(found)}"
+    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(verdict)}{gain}"
+    if verdict.control is not None:
+        words += f"; its gain vanishes against its control {clipped(verdict.control.name)}"
+    return f"{words}{fresh_words(verdict)}"
 
 
 def _named(asked: Asked, candidate: Candidate) -> str:
-    """Its name, and its machine where there are several."""
-    several = len({each.setting.machine for each in asked.candidates}) > 1
+    """Return a candidate's name, with its machine where there are several."""
+    several = len({other.setting.machine for other in asked.candidates}) > 1
     return f"{name_of(candidate)} on {clipped(str(candidate.setting.machine))}" if several else name_of(candidate)
 
 
 def name_of(candidate: Candidate) -> str:
-    """The candidate's name, fit to be shown."""
+    """Return the candidate's name, clipped for the screen."""
     return clipped(candidate.label)
 
 
@@ -185,28 +186,32 @@ NUMBERS = ("time needed", "reach rate", "cost", "inference", "n")
 
 
 def evidence(asked: Asked) -> list[tuple[str, ...]]:
-    """A row of texts for each candidate, in the order of `COLUMNS`."""
-    return [_row(asked, each) for each in asked.candidates]
+    """Return a row of texts for each candidate; the columns are `COLUMNS`."""
+    return [_row(asked, candidate) for candidate in asked.candidates]
 
 
 def notes(asked: Asked, today: datetime.date) -> list[str]:
-    """How to read the evidence: what was not known, what nothing was extrapolated from, prices with their date."""
+    """Return the sentences on how to read the evidence: interpolation, unknown figures, sources of times, prices."""
     said = [
-        "Extrapolated: nothing. Every time lies at or between budgets that were run; a quality beyond the last one is"
-        " not reached."
+        "Extrapolated: nothing. Every time lies at or between budgets that were run; a quality beyond the last one"
+        " counts as not reached."
     ]
     if best := asked.best:
         said += _between(asked, best)
     said += _unknown(asked)
-    said += [*asked.time_notes, *time_notes(each.time_source for each in asked.candidates)]
-    priced = [each for each in asked.candidates if each.known.usd_per_hour is not None or asked.limits.max_usd is None]
-    said += sorted({price_words(each, today) for each in priced})
-    if asked.limits.quality is None and any(each.tuning is None for each in asked.candidates):
-        said.append("The baseline is not tuned: being as good as it says little.")
+    said += [*asked.time_notes, *time_notes(candidate.time_source for candidate in asked.candidates)]
+    priced = [
+        candidate
+        for candidate in asked.candidates
+        if candidate.known.usd_per_hour is not None or asked.limits.max_usd is None
+    ]
+    said += sorted({price_words(candidate, today) for candidate in priced})
+    if asked.limits.quality is None and any(candidate.tuning is None for candidate in asked.candidates):
+        said.append("The baseline is untuned: equalling it means little.")
     slower = [
-        f"{name_of(each)}, {inference_words(each.verdict.comparison)}"
-        for each in asked.candidates
-        if each.verdict is not None and each.verdict.comparison.slower_inference
+        f"{name_of(candidate)}, {inference_words(candidate.verdict.comparison)}"
+        for candidate in asked.candidates
+        if candidate.verdict is not None and candidate.verdict.comparison.slower_inference
     ]
     if slower:
         said.append(f"Slower at inference than the baseline: {'; '.join(slower)}.")
@@ -214,7 +219,7 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
 
 
 def price_words(candidate: Candidate, today: datetime.date) -> str:
-    """Which price the candidate's cost is made with, as of when, and that it is old; or that there is none."""
+    """Return the price behind a candidate's cost, with its date and age; or that there is none."""
     known = candidate.known
     if known.usd_per_hour is None:
         return f"Price: {known.no_price}."
@@ -255,24 +260,24 @@ def _between(asked: Asked, best: Candidate) -> list[str]:
     if tested is not None and reached.below is not None:
         said.append(
             f"{name_of(best)}: interpolated between its budgets {reached.below:g} and {tested.ssr:g};"
-            f" the latter has {amounts.quality(tested.quality, asked.kind)} in {amounts.seconds(tested.seconds)}"
+            f" the latter reaches {amounts.quality(tested.quality, asked.kind)} in {amounts.seconds(tested.seconds)}"
             f" ({amounts.count(tested.n, 'seed')})."
         )
     if reached.left_out:
         budgets = ", ".join(f"{ssr:g}" for ssr in reached.left_out)
-        said.append(f"{name_of(best)}: budget {budgets} left out, which was not run with every seed.")
+        said.append(f"{name_of(best)}: budget {budgets} left out, because it was not run with every seed.")
     return said
 
 
 def _unknown(asked: Asked) -> list[str]:
-    """What no run tells, each with the recipes that it is unknown of."""
+    """Return the unknown figures, each with the recipes that lack it."""
     reasons: dict[str, list[str]] = {}
-    for each in asked.candidates:
-        for finding in each.findings:
+    for candidate in asked.candidates:
+        for finding in candidate.findings:
             if finding.standing is Standing.UNKNOWN:
-                reasons.setdefault(finding_words(asked, finding), []).append(name_of(each))
+                reasons.setdefault(finding_words(asked, finding), []).append(name_of(candidate))
     whole = len(asked.candidates)
     return [
-        f"Not known, so not guessed: {reason} ({'every recipe' if len(names) == whole > 1 else ', '.join(names)})."
+        f"Unknown, and not guessed: {reason} ({'every recipe' if len(names) == whole > 1 else ', '.join(names)})."
         for reason, names in reasons.items()
     ]

@@ -1,4 +1,4 @@
-"""The axes of a tradeoff chart: payment along x, quality along y, with round numbers of one unit."""
+"""Axes of a tradeoff chart: payment along x, quality along y, with round numbers of one unit."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,14 @@ from explorer.page.amounts import DAY, HOUR, MINUTE
 from explorer.run_files import Metric
 from explorer.views.explorer.payments import Payment
 
-LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis hides where the good recipes differ
+LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis squeezes the good recipes together
 
 
 def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
-    """The x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits the values."""
+    """Return the x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits them."""
     unit, name = _unit(payment, max(values))
     ticks = [tick * unit for tick in round_ticks(min(values) / unit, max(values) / unit, log=log)]
+    # Marks at the ends need room: 4% of the range on either side, by a factor on a log axis.
     low, high = (min(values), max(values)) if log else (0.0, max(values))
     pad = (high / low) ** 0.04 if log and low else 1.0
     domain = [low / pad, high * (pad if log else 1.03)]
@@ -38,10 +39,10 @@ def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heights:
-    """Where a quality is drawn: as it is, or, where errors differ by more than a factor of 6, on a log scale.
+    """Scale of the quality axis: linear, or logarithmic where errors differ by more than a factor of 6.
 
-    On a log scale a fraction that should be high is drawn as its error, from above to below, and labelled as it is:
-    98% stands as far below 99% as 96% below 98%. `drawn` finds the place of a quality and the quality of a place.
+    On a log scale a fraction that should be high is drawn as its error, small errors on top, but labelled as a
+    quality: 98% is as far below 99% as 96% below 98%. `drawn` turns a quality into its place, and back.
     """
 
     kind: Metric
@@ -51,25 +52,26 @@ class Heights:
 
     @property
     def from_above(self) -> bool:
-        """Whether places are errors, small ones on top."""
+        """True if places are errors, small ones on top."""
         return self.log and self.kind.higher_is_better
 
     def drawn(self, values: Any) -> Any:
-        """Qualities as places, or places as qualities: the two directions are the same."""
+        """Return qualities as places, or places as qualities: 1 - x is its own inverse."""
         return 1 - values if self.from_above else values
 
     def within(self, values: Any) -> Any:
-        """Qualities as places that are cut off at the ends of the axis, for bands."""
+        """Return qualities as places that are cut off at the ends of the axis, for bands."""
         return np.clip(self.drawn(values), self.low, self.high)
 
 
 def heights(values: Sequence[float], kind: Metric) -> Heights:
-    """Choose the scale for qualities of which there is at least one."""
+    """Choose the scale for at least one quality."""
     error = kind.higher_is_better and kind.bounded
     places = [1 - value for value in values] if error else list(values)
     low, high = min(places), max(places)
     if (error or not kind.higher_is_better) and low > 0 and high / low > LOG_FROM:
         return Heights(kind=kind, log=True, low=low / 1.15, high=high * 1.15)
+    # Equal values still need an axis: 6% of the range, else of the value, else of 1.
     low, high = min(values), max(values)
     pad = (high - low or abs(high) or 1.0) * 0.06
     top = min(high + pad, 1.0) if kind.bounded else high + pad
@@ -77,7 +79,7 @@ def heights(values: Sequence[float], kind: Metric) -> Heights:
 
 
 def quality_axis(place: Heights) -> alt.Y:
-    """The y channel over the field `y`, which holds places, with its title above the axis."""
+    """Return the y channel over the field `y`, which holds places."""
     scale = "log scale of the error" if place.from_above else "log scale" if place.log else ""
     name = place.kind.title(scale)
     style = ".10~%" if place.kind.percent else ".10~g"
@@ -93,8 +95,8 @@ def quality_axis(place: Heights) -> alt.Y:
 
 
 def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
-    """Round numbers from `low` to `high`: 1, 2, 5 of each decade (1 alone over many decades, more within one), or about
-    six equal steps.
+    """Return round numbers from `low` to `high`: about six equal steps, or for a log axis 1, 2, 5 of each decade (only
+    1 over many decades, more within one).
 
     >>> round_ticks(0.7, 30, log=True)
     [1.0, 2.0, 5.0, 10.0, 20.0]
@@ -110,8 +112,9 @@ def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
         factors = (1, 1.5, 2, 3, 5, 7)
     if math.log10(high / low) < 0.5:
         factors = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
-    found = [_clean(factor * 10.0**power) for power in range(first, last + 1) for factor in factors]
-    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+    ticks = [_clean(factor * 10.0**power) for power in range(first, last + 1) for factor in factors]
+    # A tolerance of 0.1%, so that a rounded end of the axis keeps its own tick.
+    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
 def _unit(payment: Payment, high: float) -> tuple[float, str]:
@@ -129,4 +132,5 @@ def _step(raw: float) -> float:
 
 
 def _clean(value: float) -> float:
+    # 0.1 * 3 is 0.30000000000000004, which a label would show
     return float(f"{value:.10g}")

@@ -1,4 +1,4 @@
-"""The choices that each control offers, and the question fitted to them: one that can be answered."""
+"""Choices that each control offers, and the question fitted to them: one that can be answered."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Quest
 
 
 def clouds(rows: pd.DataFrame, prices: Sequence[Price]) -> tuple[str, ...]:
-    """The providers that price some hardware of these rows; "" for the price table's own choice comes first."""
+    """Return the providers that price some hardware of these rows, after "" for the price table's own choice."""
     hardware = rows["hardware"].unique()
     return ("", *(name for name in providers(prices) if any(price_at(machine, prices, name) for machine in hardware)))
 
 
 def at_price(rows: pd.DataFrame, prices: Sequence[Price], *, cloud: str, usd_per_hour: float | None) -> pd.DataFrame:
-    """The rows with their costs at the user's own price, at those of a provider, or as the price table has them.
+    """Return the rows with their costs at the user's own price, at a provider's prices, or as the price table has them.
 
-    Hardware that the provider has no price for has no cost then.
+    Hardware for which the provider has no price then has no cost.
     """
     if usd_per_hour is not None:
         return reprice(rows, own_price(usd_per_hour))
@@ -36,24 +36,24 @@ def at_price(rows: pd.DataFrame, prices: Sequence[Price], *, cloud: str, usd_per
 
 
 def price_words(rows: pd.DataFrame, *, today: date) -> str:
-    """Which prices the costs of these rows are made with, hardware by hardware, and as of when.
+    """Return the prices behind the costs of these rows, for each hardware, with their dates.
 
     "$63.30/h as of 2026-08-06, dstackai/dstack#4110"
     """
-    return "; ".join(_each(rows, today))
+    return "; ".join(_prices(rows, today))
 
 
-def _each(rows: pd.DataFrame, today: date) -> Iterator[str]:
+def _prices(rows: pd.DataFrame, today: date) -> Iterator[str]:
     groups = rows.groupby(["hardware", "world_size"], sort=False)  # a run on several accelerators pays for all of them
-    for (name, processes), of_it in groups:
+    for (name, processes), runs in groups:
         hardware = name if processes == 1 else f"{name}, {processes} processes"
-        priced = of_it[of_it["usd_per_hour"].notna()]
+        priced = runs[runs["usd_per_hour"].notna()]
         if priced.empty:
             yield f"no price for {name}"
             continue
         first = priced.iloc[0]
         words = f"{amounts.dollars(first['usd_per_hour'])}/h"
-        if "price_source" in first:  # means of many sweeps do not say
+        if "price_source" in first:  # means over many sweeps lack it
             as_of = first["price_as_of"] if isinstance(first["price_as_of"], str) else ""
             age = age_words(as_of, today)
             words += f"{f' as of {as_of}' if as_of else ''}{f', {age}' if age else ''}, {first['price_source']}"
@@ -64,11 +64,11 @@ Found = TypeVar("Found")
 
 TARGETS = (-1e12, 1e12)
 USD_PER_HOUR = (1e-6, 1e9)
-"""The least and the largest target quality and own price that are taken: with others, curves and axes overflow."""
+"""Bounds of a target quality and of a user's own price: beyond them curves and axes overflow."""
 
 
 class Results(Protocol):
-    """Where rows come from: a `Snapshot`."""
+    """Source of rows: a `Snapshot`."""
 
     @property
     def facets(self) -> pd.DataFrame: ...
@@ -82,7 +82,7 @@ class Results(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choices:
-    """What each control offers, given the choices before it."""
+    """Choices that each control offers, given the choices before it."""
 
     datasets: tuple[str, ...]
     models: tuple[str, ...]
@@ -100,15 +100,15 @@ class Choices:
     sizes: tuple[str, ...]
     baseline_hardware: tuple[str, ...]
     payments: tuple[str, ...]
-    deletions: tuple[str, ...]  # "" for the dearest, and the classes of governed runs
+    deletions: tuple[str, ...]  # "" for the costliest, and the classes of governed runs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """An answerable question, what could be asked instead, and the rows that are compared.
+    """Question that can be answered, the other choices, and the rows that are compared.
 
     `rows` are rows of `results`, or in a survey of several sweeps a row for each recipe and budget (`frames.means`),
-    at the price that was asked for. `shown` says which of them are not hidden.
+    at the price that was asked for. `shown` marks those that are not hidden.
     """
 
     question: Question
@@ -118,29 +118,29 @@ class Settled:
 
     @property
     def baseline(self) -> str | None:
-        """The recipe to compare with; None where the sweep's own has no run here, and no other was chosen."""
+        """The recipe to compare with; None where the sweep's own has no run here and no other was chosen."""
         return self.question.baseline if self.question.baseline in self.choices.recipes else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scope:
-    """Where runs are looked at."""
+    """Part of the results that a question is about."""
 
     question: Question
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     sweeps: tuple[str, ...]
     hardware: tuple[str, ...]
-    facets: pd.DataFrame  # those that are left
+    facets: pd.DataFrame  # of this part
 
 
 def settle(results: Results, wished: Question) -> Settled:
-    """Fit a wish to the results, which have at least one row. Raises `StoreError` if they cannot be read any more."""
+    """Fit a question to the results, which have at least one row. Raises `StoreError` if they can no longer be read."""
     wished = replace(
         wished, target=_within(wished.target, TARGETS), usd_per_hour=_within(wished.usd_per_hour, USD_PER_HOUR)
     )
     scope = _scope(results.facets, wished)
-    judged = scope.facets.loc[scope.facets["is_quality"], "metric"]
+    judged = scope.facets.loc[scope.facets["is_quality"], "metric"]  # the metric that sweeps are judged by
     metrics = tuple(sorted(scope.facets["metric"].unique()))
     metric = _first(wished.metric, metrics, default=str(judged.iloc[0]))
     question = replace(scope.question, metric=metric)
@@ -153,7 +153,13 @@ def settle(results: Results, wished: Question) -> Settled:
 def _fit(
     rows: pd.DataFrame, wished: Question, *, scope: _Scope, metrics: Sequence[str], prices: Sequence[Price]
 ) -> Settled:
-    """Fit what is asked of some rows to what they have."""
+    """Fit the choices of a question to some rows.
+
+    Each choice is offered for the rows that the choices before it leave, so the order matters. A choice that is not
+    offered is replaced by its default, so that a question from other results always has an answer.
+    """
+    # Seeds and sources come first: they take rows away, and everything below is offered for the rows that are left.
+    # Seeds are offered for all rows, so that the choice can be widened again.
     rows = rows.assign(hardware_label=hardware_labels(rows))
     seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"]}))
     wanted_seeds = tuple(seed for seed in wished.seeds if seed in seeds)
@@ -163,27 +169,34 @@ def _fit(
     wanted_sources = tuple(source for source in wished.sources if source in sources)
     if wanted_sources:
         rows = rows[rows["time_source"].isin(wanted_sources)]
+    # Prices come before payments, because dollars are offered only if some run has a cost at the chosen price.
     offered_clouds = clouds(rows, prices)
     cloud = _first(wished.cloud, offered_clouds)
     rows = at_price(rows, prices, cloud=cloud, usd_per_hour=wished.usd_per_hour)
+    # The sweep's own baseline is offered even without a run here: then nothing is compared until the user chooses
+    # another. A silent stand-in would change the meaning of every number on the screen.
     recipes = tuple(dict.fromkeys(rows["recipe"]))
-    own_baseline = str(
-        rows["baseline"].iloc[0]
-    )  # it may have no run here: then nothing is compared until one is chosen
+    own_baseline = str(rows["baseline"].iloc[0])
     baselines = recipes if wished.is_survey or own_baseline in recipes else (own_baseline, *recipes)
     baseline = _first(wished.baseline, baselines, default=own_baseline)
+    # Recipes and methods hide rows and take none away: hidden recipes still count among the comparisons. The baseline
+    # is never hidden. This needs the baseline, so it follows it.
     methods = _methods(rows)
     wanted_methods = tuple(method for method in wished.methods if method in methods)
     kept = tuple(name for name in recipes if name in (wished.recipes or recipes) or name == baseline)
     shown = rows["recipe"].isin(kept) & (_has_any(rows, wanted_methods) | (rows["recipe"] == baseline))
+    # The x axis and marker sizes: an amount that no run has cannot be drawn.
     priced = bool(rows["cost_usd"].notna().any())
-    payments = tuple(key for key, each in PAYMENTS.items() if _is_offered(each, rows, priced=priced))
+    payments = tuple(key for key, payment in PAYMENTS.items() if _is_offered(payment, rows, priced=priced))
     deletions = ("", *_classes(rows))
-    labels = tuple(dict.fromkeys(rows["hardware_label"]))
     sizes = ("", *known_measures(rows))
+    # Colours and small multiples: only a property with several values tells anything apart. Splitting by seed also
+    # needs single runs, which a survey does not have.
     splits = tuple(key for key in SPLITS if key in ("", "seed") or (_column(key) in rows and _several(rows, key)))
     splits = tuple(key for key in splits if key != "seed" or len(seeds) > 1)
     compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
+    # A baseline on other hardware needs several machines among the rows.
+    labels = tuple(dict.fromkeys(rows["hardware_label"]))
     own = ("", *(labels if len(labels) > 1 and not wished.is_survey else ()))
     question = replace(
         wished,
@@ -225,7 +238,7 @@ def _fit(
 
 
 def machines(rows: pd.DataFrame) -> list[Machine]:
-    """The machine of each row."""
+    """Return the machine of each row."""
     columns = (rows["device"], rows["hardware"], rows["threads"], rows["world_size"])
     known: dict[tuple[object, ...], Machine] = {}  # a sweep has few, and as many rows as it has runs
     for key in zip(*columns, strict=True):
@@ -238,16 +251,17 @@ def machines(rows: pd.DataFrame) -> list[Machine]:
 
 
 def hardware_labels(frame: pd.DataFrame) -> list[str]:
-    """What tells one machine from another, in words, for each row."""
+    """Return the machine of each row in words."""
     return [str(machine) for machine in machines(frame)]
 
 
 def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
-    """Choose where to look: each choice among those that the choices before it leave."""
-    left, found = facets.assign(hardware_label=hardware_labels(facets)), wished
-    of_sweep = left.loc[left["sweep"] == wished.sweep, "dataset"]  # a sweep that is named has its dataset
+    """Choose dataset, model, sweep and hardware, in this order: each among those that the choices before it leave."""
+    left, question = facets.assign(hardware_label=hardware_labels(facets)), wished
+    # A named sweep brings its dataset along; else the first dataset would hide it.
+    of_sweep = left.loc[left["sweep"] == wished.sweep, "dataset"]
     if len(of_sweep) and not wished.dataset:
-        found = replace(found, dataset=str(of_sweep.iloc[0]))
+        question = replace(question, dataset=str(of_sweep.iloc[0]))
     offered: dict[str, tuple[str, ...]] = {}
     for field, column, plural in (
         ("dataset", "dataset", "datasets"),
@@ -256,17 +270,19 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
         ("hardware", "hardware_label", "hardware"),
     ):
         names = sorted(left[column].unique())
+        # Qualities of different datasets are not comparable, so there is no choice of all. A sweep may train several
+        # models, so all of them are the default. Hardware begins with the machine that has the most runs.
         several: tuple[str, ...] = (ALL,) if len(names) > 1 and field != "dataset" else ()
         first = ALL if field == "model" and len(names) > 1 else names[0]
         default = _most(left, column) if field == "hardware" else first
-        chosen = _first(getattr(found, field), (*several, *names), default=default)
+        chosen = _first(getattr(question, field), (*several, *names), default=default)
         left = left if chosen == ALL else left[left[column] == chosen]
-        found, offered[plural] = replace(found, **{field: chosen}), (*several, *names)
-    return _Scope(question=found, facets=left, **offered)
+        question, offered[plural] = replace(question, **{field: chosen}), (*several, *names)
+    return _Scope(question=question, facets=left, **offered)
 
 
 def _most(facets: pd.DataFrame, column: str) -> str:
-    """The value with most runs of its own, not predicted ones; of several such, the first by name."""
+    """Return the value with the most runs, without predicted ones; of equals the first by name."""
     own = facets["runs"] - facets["predicted"]
     return str(own.groupby(facets[column]).sum().sort_index().idxmax())
 
@@ -293,9 +309,9 @@ def _several(rows: pd.DataFrame, key: str) -> bool:
 
 
 def _methods(rows: pd.DataFrame) -> tuple[str, ...]:
-    """The methods of the recipes, by name."""
-    found = {name for names in rows["methods"].unique() if isinstance(names, str) for name in names.split("+") if name}
-    return tuple(sorted(found))
+    """Return the methods of the recipes, by name."""
+    joined = (names for names in rows["methods"].unique() if isinstance(names, str))
+    return tuple(sorted({name for names in joined for name in names.split("+") if name}))
 
 
 def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
@@ -309,19 +325,19 @@ def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
 
 
 def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
-    """Whether some of the runs were paid in it: costs take a price, deletions a ledger."""
+    """Return whether some run has an amount: costs need a price, deletions a ledger."""
     known = not payment.forecast or rows[DELETION].notna().any()
     return bool(known and (payment.unit != "dollars" or priced))
 
 
 def _classes(rows: pd.DataFrame) -> list[str]:
-    """The classes of these runs whose deletion has a forecast."""
-    found = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
-    return sorted(name.removeprefix(f"{DELETION}/") for name in found)
+    """Return the classes of these runs whose deletion has a forecast."""
+    columns = [str(name) for name in rows.columns if str(name).startswith(f"{DELETION}/") and rows[name].notna().any()]
+    return sorted(name.removeprefix(f"{DELETION}/") for name in columns)
 
 
 def _within(wished: float | None, limits: tuple[float, float]) -> float | None:
-    """The number, None where it is not between the limits."""
+    """Return a number that is within the limits, else None."""
     return wished if wished is not None and limits[0] <= wished <= limits[1] else None
 
 

@@ -53,7 +53,7 @@ def comparison_table(
         p_values: adds a column for them, for readers on paper.
     """
     at_budget = {(result.setting, result.label): result for result in budgets}
-    pairs = [(verdict, at_budget.get(_key(verdict.comparison))) for verdict in verdicts]
+    pairs = [(verdict, at_budget.get((verdict.comparison.setting, verdict.comparison.label))) for verdict in verdicts]
     pairs.sort(key=lambda pair: _best_first(*pair) if order == "best" else _least_first(pair[0].comparison))
     several = len({verdict.comparison.setting for verdict in verdicts}) > 1
     bases = {verdict.comparison.baseline_setting: verdict.comparison for verdict in reversed(verdicts)}
@@ -101,10 +101,6 @@ def p_value(value: float | None) -> str:
     if value is None:
         return amounts.MISSING
     return "below 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _key(result: EqualQuality) -> tuple[object, str]:
-    return result.setting, result.label
 
 
 def _is_reached(result: EqualQuality) -> bool:

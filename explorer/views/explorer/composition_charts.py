@@ -1,7 +1,7 @@
-"""How methods compose, drawn: pairs as a matrix, the way to a recipe as a waterfall, the parts of a step as bars.
+"""Charts of composition: pairs as a matrix, the way to a recipe as a waterfall, the parts of a step as bars.
 
-The matrix has quality above its diagonal and time below it. Blue is better together than alone, orange worse, the
-fuller the more, either kind by its own greatest. A frame marks an interval that excludes 0: a full line among all
+The matrix has quality above its diagonal and time below it. Blue is better together than apart, orange worse; the fill
+is relative to the greatest interaction of its kind. A frame marks an interval that excludes 0: a full line among all
 pairs (Holm), a dashed one on its own.
 """
 
@@ -32,31 +32,32 @@ ROW = 34  # pixels
 SURE, OWN, NO = "all pairs", "on its own", "no"
 
 CAPTION = (
-    "Above the diagonal: quality, below it: time. Blue is better together than what both do alone, orange is worse. A"
-    " framed cell: the interval excludes 0, with a full line also among all pairs (Holm). A dot: not known, and the"
-    " tooltip says why."
+    "Above the diagonal: quality, below it: time. Blue is better together than both separately, orange is worse. In a"
+    " framed cell the interval excludes 0; a full line holds among all pairs (Holm). A dot is unknown; its tooltip has"
+    " the reason."
 )
 
 
-def cells(found: Composition) -> pd.DataFrame:
-    """A row for each cell: row, column, kind, value (above 0 is better), text, mark, and what its tooltip says."""
-    place = {method: index for index, method in enumerate(found.methods[:MANY])}
+def cells(composition: Composition) -> pd.DataFrame:
+    """Return a row for each cell: row, column, kind, value (above 0 is better), text, mark, and the tooltip's texts."""
+    place = {method: index for index, method in enumerate(composition.methods[:MANY])}
     rows = []
-    for pair in found.pairs:
+    for pair in composition.pairs:
         if pair.first in place and pair.second in place:
             first, second = sorted((pair.first, pair.second), key=place.__getitem__)
-            rows += [{"row": first, "column": second, **_quality(pair, found)}]
-            rows += [{"row": second, "column": first, **_time(pair, found)}]
+            rows += [{"row": first, "column": second, **_quality(pair, composition)}]
+            rows += [{"row": second, "column": first, **_time(pair, composition)}]
     frame = pd.DataFrame(rows)
     if frame.empty:
         return frame
+    # Quality and time have different units, so each kind is filled by its own greatest value.
     largest = frame.groupby("kind")["value"].transform(lambda values: values.abs().max())
     return frame.assign(share=(frame["value"] / largest.where(largest > 0, 1.0)).fillna(0.0))
 
 
-def interactions(found: Composition, *, width: int | str = "container") -> alt.LayerChart:
+def interactions(composition: Composition, *, width: int | str = "container") -> alt.LayerChart:
     """Draw the pairs of a composition that has at least two methods."""
-    frame, methods = cells(found), list(found.methods[:MANY])
+    frame, methods = cells(composition), list(composition.methods[:MANY])
     frame = frame.assign(
         sign=["worse" if value < 0 else "better" for value in frame["share"]], size=frame["share"].abs()
     )
@@ -78,7 +79,7 @@ def interactions(found: Composition, *, width: int | str = "container") -> alt.L
     rects = (
         alt.Chart(frame, name="cells")
         .mark_rect(stroke=theme.TEXT, strokeOpacity=0.18, strokeWidth=1)
-        .encode(x=x, y=y, color=colour, fillOpacity=fill, tooltip=_tooltip(found))
+        .encode(x=x, y=y, color=colour, fillOpacity=fill, tooltip=_tooltip(composition))
     )
     frames = [
         base.mark_rect(filled=False, stroke=theme.TEXT, strokeWidth=1.8, strokeDash=dash).transform_filter(
@@ -93,81 +94,85 @@ def interactions(found: Composition, *, width: int | str = "container") -> alt.L
         chart.properties(
             width=width,
             height=ROW * len(methods),
-            description=describe_pairs(found),
+            description=describe_pairs(composition),
             padding={"top": 4, "left": 2, "right": overhang, "bottom": 4},
         )
     )
 
 
-def describe_pairs(found: Composition) -> str:
-    """The picture in sentences, for who does not see it."""
-    said = [f"Interactions of {amounts.count(len(found.measured_pairs), 'pair')} of {len(found.methods)} methods."]
-    said += [f"{pair.first} with {pair.second}: {'; '.join(_spoken(pair, found))}." for pair in found.measured_pairs]
-    return " ".join(said)
+def describe_pairs(composition: Composition) -> str:
+    """Return the matrix in sentences, for screen readers."""
+    pairs = composition.measured_pairs
+    first = f"Interactions of {amounts.count(len(pairs), 'pair')} of {len(composition.methods)} methods."
+    return " ".join(
+        [first, *(f"{pair.first} with {pair.second}: {'; '.join(_spoken(pair, composition))}." for pair in pairs)]
+    )
 
 
 def mark(estimate: Estimate, confidence: float) -> str:
-    """Whether the interval excludes 0: among all pairs, on its own, or not."""
+    """Return whether the interval excludes 0: among all pairs, on its own, or not."""
     if estimate.p_holm is not None and estimate.p_holm < 1 - confidence:
         return SURE
     return OWN if estimate.differs else NO
 
 
-def _quality(pair: Pair, found: Composition) -> dict[str, Any]:
+def _quality(pair: Pair, composition: Composition) -> dict[str, Any]:
     value = pair.quality.value
-    if value is None or found.kind is None:
+    if value is None or composition.kind is None:
         return {
             "kind": "quality",
             "value": float("nan"),
             "text": "\u00b7",
-            **_said(pair, pair.quality, amounts.MISSING, found),
+            **_said(pair, pair.quality, amounts.MISSING, composition),
         }
     return {
         "kind": "quality",
-        "value": value if found.kind.higher_is_better else -value,
-        "text": found.kind.number(value, sign="+"),
-        **_said(pair, pair.quality, found.kind.difference(value), found, kind=found.kind),
+        "value": value if composition.kind.higher_is_better else -value,
+        "text": composition.kind.number(value, sign="+"),
+        **_said(pair, pair.quality, composition.kind.difference(value), composition, kind=composition.kind),
     }
 
 
-def _time(pair: Pair, found: Composition) -> dict[str, Any]:
+def _time(pair: Pair, composition: Composition) -> dict[str, Any]:
     value = pair.time.value
     return {
         "kind": "time",
         "value": float("nan") if value is None else -value,
         "text": "\u00b7" if value is None else f"{round(math.expm1(value), 2) + 0.0:+.0%}",
-        **_said(pair, pair.time, time_words(value), found),
+        **_said(pair, pair.time, time_words(value), composition),
     }
 
 
-def _said(pair: Pair, estimate: Estimate, words: str, found: Composition, kind: Metric | None = None) -> dict[str, Any]:
+def _said(
+    pair: Pair, estimate: Estimate, words: str, composition: Composition, kind: Metric | None = None
+) -> dict[str, Any]:
     return {
         "pair": f"{pair.first} with {pair.second}",
         "words": words,
         "interval": interval_words(estimate, kind),
-        "mark": mark(estimate, found.confidence),
+        "mark": mark(estimate, composition.confidence),
         "n": f"{estimate.n} {'windows' if kind is None else 'seeds'}" if estimate.n else amounts.MISSING,
         "of": "training time" if kind is None else kind.name,
     }
 
 
-def _tooltip(found: Composition) -> list[alt.Tooltip]:
+def _tooltip(composition: Composition) -> list[alt.Tooltip]:
     titles = {
         "pair": "Pair",
         "of": "Of",
-        "words": "Beyond both alone",
-        "interval": f"{found.confidence:.0%} interval",
+        "words": "Beyond both separately",
+        "interval": f"{composition.confidence:.0%} interval",
         "mark": "Excludes 0",
         "n": "From",
     }
     return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items()]
 
 
-def _spoken(pair: Pair, found: Composition) -> Iterator[str]:
+def _spoken(pair: Pair, composition: Composition) -> Iterator[str]:
     quality, time = pair.quality, pair.time
-    if quality.value is not None and found.kind is not None:
-        words = interval_words(quality, found.kind)
-        yield f"{found.kind.name} {quality_words(quality.value, found.kind)} ({words})"
+    if quality.value is not None and composition.kind is not None:
+        words = interval_words(quality, composition.kind)
+        yield f"{composition.kind.name} {quality_words(quality.value, composition.kind)} ({words})"
     if time.value is not None:
         yield f"time {time_words(time.value)} ({interval_words(time)})"
 
@@ -178,19 +183,20 @@ HALF = 0.32  # of a bar's height, in rows
 
 
 def steps(recipe: Composed, *, baseline: str) -> pd.DataFrame:
-    """A row for each bar, from the baseline to the recipe: name, start and end in seconds, factor, kind, meaning.
+    """Return a row for each bar from the baseline to the recipe: name, start and end in seconds, factor, kind, meaning.
 
     Raises `AnalysisError` for a recipe without a prediction.
     """
     by_parts, error, first, last = recipe.by_parts, recipe.error.value, recipe.baseline_seconds, recipe.seconds
     if by_parts is None or error is None or first is None or last is None:
         raise AnalysisError(f"{recipe.label}: no prediction: {recipe.reason}")
+    # Factors of time multiply, so their logarithms add up to the recipe's measured time exactly.
     logs = [*recipe.alone, by_parts, error]
     ends = [first * math.exp(total) for total in itertools.accumulate(logs)]
     names = [*recipe.methods, SHARED, LEFT]
     meanings = [
-        *("this method alone" for _ in recipe.methods),
-        "what the parts of a step say beyond the product of the methods alone",
+        *("this method by itself" for _ in recipe.methods),
+        "correction for methods that shorten the same part of a step",
         "measured beyond what the parts of a step predict",
     ]
     starts, whole = [first, *ends[:-1]], "steps times the time of a step"
@@ -204,7 +210,7 @@ def steps(recipe: Composed, *, baseline: str) -> pd.DataFrame:
 
 
 def waterfall(recipe: Composed, *, baseline: str, width: int | str = "container") -> alt.LayerChart:
-    """Draw a recipe that has a prediction. Raises `AnalysisError` for another one."""
+    """Draw a recipe that has a prediction. Raises `AnalysisError` for any other."""
     frame = steps(recipe, baseline=baseline)
     count = len(frame)
     sure = _interval(recipe, at=count - 2)
@@ -256,7 +262,7 @@ def waterfall(recipe: Composed, *, baseline: str, width: int | str = "container"
 
 
 def describe_waterfall(frame: pd.DataFrame) -> str:
-    """The picture in a sentence, for who does not see it."""
+    """Return the waterfall in a sentence, for screen readers."""
     first, *between, last = frame.to_dict("records")
     factors = ", ".join(f"{row['name']} {row['factor']:.2f}" for row in between)
     return (
@@ -270,7 +276,7 @@ def _kind(log: float) -> str:
 
 
 def _interval(recipe: Composed, *, at: int) -> pd.DataFrame:
-    """Where the recipe's time can be, given what is predicted: one row, or none where there is no interval."""
+    """Return the interval of the recipe's time around its prediction: one row, or none without an interval."""
     predicted, low, high = recipe.predicted_seconds, recipe.error.low, recipe.error.high
     if predicted is None or low is None or high is None:
         return pd.DataFrame({"x": [], "x2": [], "top": []}, dtype=float)
@@ -278,7 +284,7 @@ def _interval(recipe: Composed, *, at: int) -> pd.DataFrame:
 
 
 def _rows(names: Sequence[str]) -> dict[str, Any]:
-    """A numeric axis with a name for each row, the first on top: names may repeat."""
+    """Return a numeric axis with a name for each row, the first on top. A nominal axis would merge equal names."""
     labels = "".join(f"datum.value == {index} ? {json.dumps(clipped(name))} : " for index, name in enumerate(names))
     return {
         "title": None,
@@ -305,9 +311,9 @@ PARTS = {
     "governance": "governance",
     "other": "other",
 }
-"""The parts of a step, keys of `records.Timings`, in the order in which they happen."""
+"""The parts of a step, keys of `run_files.Timings`, in the order in which they happen."""
 
-# Neighbours stay apart on a dark ground too, where explorer.css lightens some of them.
+# Neighbours stay apart on a dark background too, where explorer.css lightens some of them.
 COLOURS = ("#999999", "#BBBBBB", "#DDDDDD", "#8C6D1F", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#F0E442")
 
 

@@ -1,4 +1,4 @@
-"""How the methods of a setting compose, as rows of text, tables and JSON; no chart."""
+"""Composition of the methods of a setting, as rows of text, tables and JSON; no chart."""
 
 import math
 from collections.abc import Iterator
@@ -16,10 +16,9 @@ from explorer.views.explorer.snapshot import Snapshot
 
 
 def composed(snapshot: Snapshot, asked: Question, *, ssr: float | None = None) -> Composition:
-    """The composition in the setting of a question, over all of its recipes: a recipe that is not chosen for the curves
-    has been run all the same.
+    """Return the composition in the setting of a question, over all of its recipes, shown or hidden.
 
-    Raises `AnalysisError` for a budget that was not run, `StoreError` if the database cannot be read any more.
+    Raises `AnalysisError` for a budget that was not run, `StoreError` if the database can no longer be read.
     """
     settled = settle(snapshot, replace(asked, recipes=(), methods=()))
     schedules = snapshot.schedules(settled.question.sweep)
@@ -30,29 +29,29 @@ RECIPES = ("Recipe", "Methods", "Speedup", "Predicted", "Of predicted time", "In
 PAIRS = ("Pair", "Quality beyond both", "Interval", "n", "Time beyond both", "Interval", "Holm")
 
 
-def recipe_rows(found: Composition) -> list[tuple[str, ...]]:
-    """The recipes of several methods, measured beside predicted; the columns are `RECIPES`."""
-    return [_recipe(recipe) for recipe in found.recipes]
+def recipe_rows(composition: Composition) -> list[tuple[str, ...]]:
+    """Return the recipes of several methods, measured and predicted; the columns are `RECIPES`."""
+    return [_recipe(recipe) for recipe in composition.recipes]
 
 
-def pair_rows(found: Composition) -> list[tuple[str, ...]]:
-    """The pairs that were run; the columns are `PAIRS`. Holm: what still differs among all pairs."""
+def pair_rows(composition: Composition) -> list[tuple[str, ...]]:
+    """Return the pairs that were run; the columns are `PAIRS`. "Holm" names what still differs among all pairs."""
     return [
         (
             f"{pair.first} with {pair.second}",
-            quality_words(pair.quality.value, found.kind),
-            interval_words(pair.quality, found.kind),
+            quality_words(pair.quality.value, composition.kind),
+            interval_words(pair.quality, composition.kind),
             str(pair.quality.n),
             time_words(pair.time.value),
             interval_words(pair.time),
-            _holm(found.confidence, quality=pair.quality.p_holm, time=pair.time.p_holm),
+            _holm(composition.confidence, quality=pair.quality.p_holm, time=pair.time.p_holm),
         )
-        for pair in found.measured_pairs
+        for pair in composition.measured_pairs
     ]
 
 
 def quality_words(value: float | None, kind: Metric | None) -> str:
-    """An interaction in quality, in the unit of a difference.
+    """Return an interaction in quality, in the unit of a difference.
 
     >>> quality_words(-0.5, Metric(name="nll", unit="nats", higher_is_better=False)), quality_words(None, None)
     ('-0.5000 nats', '-')
@@ -61,7 +60,7 @@ def quality_words(value: float | None, kind: Metric | None) -> str:
 
 
 def time_words(value: float | None) -> str:
-    """A logarithm of a ratio of times, as what is longer or shorter.
+    """Return a logarithm of a ratio of times as a percentage longer or shorter.
 
     >>> time_words(0.0953), time_words(-0.1), time_words(None)
     ('+10.0%', '-9.5%', '-')
@@ -70,7 +69,7 @@ def time_words(value: float | None) -> str:
 
 
 def interval_words(estimate: Estimate, kind: Metric | None = None) -> str:
-    """The interval of an interaction in the quality of that metric, or in time; or why there is none."""
+    """Return the interval of an interaction, in quality for a metric `kind`, else in time; or the reason for none."""
     if estimate.low is None or estimate.high is None:
         return f"no interval: {estimate.reason}" if estimate.value is not None else str(estimate.reason)
     if kind is None:
@@ -78,12 +77,12 @@ def interval_words(estimate: Estimate, kind: Metric | None = None) -> str:
     return f"{kind.number(estimate.low, sign='+')} to {kind.difference(estimate.high)}"
 
 
-def composition_json(found: Composition) -> dict[str, Any]:
-    """The composition for other tools; beside its logarithms the ratios of times that they stand for."""
-    document = asdict(found)
+def composition_json(composition: Composition) -> dict[str, Any]:
+    """Return the composition for other tools: its logarithms, and the ratios of times that they express."""
+    document = asdict(composition)
     kind = document.pop("kind") or {"name": "", "unit": "", "higher_is_better": True}
     document |= {"metric": kind["name"], "unit": kind["unit"], "higher_is_better": kind["higher_is_better"]}
-    for written, recipe in zip(document["recipes"], found.recipes, strict=True):
+    for written, recipe in zip(document["recipes"], composition.recipes, strict=True):
         written |= {"speedup": recipe.speedup, "predicted_speedup": recipe.predicted_speedup}
         for name in ("value", "low", "high"):
             log = getattr(recipe.error, name)
@@ -91,13 +90,13 @@ def composition_json(found: Composition) -> dict[str, Any]:
     return document
 
 
-def composition_tables(found: Composition) -> Iterator[Table]:
+def composition_tables(composition: Composition) -> Iterator[Table]:
     """Yield both tables; each only if it has a row."""
-    if found.recipes:
-        caption = "Predicted from what each method does alone to each part of a step"
-        yield _table(RECIPES, recipe_rows(found), caption)
-    if found.measured_pairs:
-        yield _table(PAIRS, pair_rows(found), "What pairs do together beyond what both do alone")
+    if composition.recipes:
+        caption = "Predicted from the effect of each method by itself on each part of a step"
+        yield _table(RECIPES, recipe_rows(composition), caption)
+    if composition.measured_pairs:
+        yield _table(PAIRS, pair_rows(composition), "Effect of pairs beyond that of both methods separately")
 
 
 def _recipe(recipe: Composed) -> tuple[str, ...]:

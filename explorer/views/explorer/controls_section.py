@@ -1,4 +1,4 @@
-"""The section on controls: recipes and the runs that show whether a gain comes from elsewhere."""
+"""Section on controls: recipes and the runs that show whether a gain comes from elsewhere."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from explorer.views.explorer.snapshot import Snapshot
 
 
 class ControlsSection(Section):
-    """What the controls of a sweep say of its recipes."""
+    """Recipes of a sweep and their controls."""
 
     key, title = "controls", "Controls"
 
@@ -22,7 +22,7 @@ class ControlsSection(Section):
         super().__init__(ask, [self._shown])
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Show the controls among the rows that are shown."""
+        """Show the controls among the rows of an answer."""
         self._shown.value = fragment(*control_blocks(answer.rows))
         if not self._shown.value:
-            raise ExplorerError("No control was run: `controls: all` in a specification adds them.")
+            raise ExplorerError("No control was run. Add `controls: all` to the specification and run the sweep again.")

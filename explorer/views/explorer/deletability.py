@@ -1,9 +1,9 @@
-"""Quality, cost and deletability in one picture: what recipes reach, for what, and what taking a class out takes.
+"""Chart of quality, cost and deletability: the quality of recipes, its price, and the time to delete a class.
 
-A mark is the mean of a recipe at one budget; a thin line joins its budgets. Its place is quality against what was
-paid; its colour is how long deleting would take, dark for at once, and its shape the level: a circle where all that
-is asked about can be dropped (G2), a square where some of it takes a replay (G3). Runs of which that is not known are
-hollow: they keep no ledger, or nobody measured their steps.
+A mark is the mean of a recipe at one budget; a thin line joins its budgets. Its place is quality against payment, its
+colour the time of a deletion, dark for fast, and its shape the level: a circle where the classes can be dropped (G2),
+a square where some need a replay (G3). Runs without a forecast are hollow: they keep no ledger, or their steps were
+never measured.
 """
 
 import altair as alt
@@ -31,8 +31,8 @@ def deletability(
 ) -> alt.LayerChart:
     """Draw runs of one setting: rows of `results`, and of `deletion_forecasts` for the colour.
 
-    `class_` is the one to be deleted; empty: of each run the dearest. `payment` is what the x axis shows, a key of
-    `axes.PAYMENTS`. Raises `AnalysisError` where no run was paid in it, and for a class that no run has.
+    `class_` is the class to delete; empty for the costliest of each run. `payment` is the x axis, a key of
+    `payments.PAYMENTS`. Raises `AnalysisError` if no run has an amount of it, and for a class that no run has.
     """
     known = sorted(forecasts["class"].unique())
     if class_ and class_ not in known:
@@ -40,12 +40,13 @@ def deletability(
     paid, deletion = PAYMENTS[payment], payment_of("deletion", class_=class_)
     means = _means(_deletions(results, forecasts, class_), paid.column)
     if means.empty:
-        raise AnalysisError(f"no run of these was paid in {paid.label.lower()}: its time or its price is not known")
+        raise AnalysisError(f"no run here has a known {paid.label.lower()}: its step time or its price is unknown")
     kind = metric_of(results.iloc[0].to_dict())
     place = heights(means["quality"].tolist(), kind)
     means = means.assign(y=place.drawn(means["quality"]))
     x = payment_axis(paid, list(means["x"]), log=len(set(means["x"])) > 1)
     y = quality_axis(place)
+    # Lines lie below marks. Hollow marks are a layer of their own, because an unknown time has no colour.
     base = alt.Chart(means)
     lines = base.mark_line(color=theme.TEXT, opacity=0.3, strokeWidth=1.2).encode(x=x, y=y, detail="recipe:N")
     marks = alt.Chart(means[means["seconds"].notna()], name="deletable").mark_point(size=170, filled=True, opacity=1)
@@ -77,7 +78,7 @@ def deletability(
 
 
 def describe(means: pd.DataFrame, kind: Metric, *, what: str) -> str:
-    """The picture in sentences, for who does not see it."""
+    """Return the chart in sentences, for screen readers."""
     said = []
     for recipe, rows in means.groupby("recipe", sort=False):
         last = rows.sort_values("x").iloc[-1]
@@ -89,17 +90,18 @@ def describe(means: pd.DataFrame, kind: Metric, *, what: str) -> str:
 
 
 def _deletions(results: pd.DataFrame, forecasts: pd.DataFrame, class_: str) -> pd.DataFrame:
-    """The rows with `seconds` and `level` of the deletion that is asked about. How long it takes is known of the
-    machine that trained, not of one whose times are predicted."""
+    """Return the rows with `seconds` and `level` of the deletion of a class."""
     if not class_:
         return results.assign(seconds=results[DELETION], level=results["deletion_level"])
     mine = forecasts.loc[forecasts["class"] == class_, ["directory", "seconds", "level"]]
+    # The time of a deletion is known for the machine that trained, not for one whose times are predicted.
     rows = results.merge(mine, how="left", on="directory")
     return rows.assign(seconds=rows["seconds"].where(rows["time_source"] != "predicted"))
 
 
 def _means(rows: pd.DataFrame, x: str) -> pd.DataFrame:
-    """A row for each budget of each recipe: recipe, ssr, x, quality, seconds, way, n and the texts of its tooltip."""
+    """Return a row for each budget of a recipe: recipe, ssr, x, quality, seconds, way, n, and the tooltip's texts."""
+    # The worst level counts: one run that needs a replay makes it G3.
     paid = rows[rows[x].notna() & rows["quality"].notna()]
     groups = paid.groupby(["recipe", "ssr"], sort=False)
     means = groups.agg(
@@ -121,7 +123,7 @@ def _means(rows: pd.DataFrame, x: str) -> pd.DataFrame:
 
 
 def _colour(title: str, seconds: pd.Series) -> alt.Color:
-    """Seconds on a log scale, whose ticks are labelled as times."""
+    """Return the colour channel: seconds on a log scale, whose ticks are labelled as times."""
     low, high = float(seconds.min()), float(seconds.max())
     ticks = round_ticks(low, high, log=True) if high > low else [low]
     words = [*(f"datum.value == {tick!r} ? '{amounts.seconds(tick)}'" for tick in ticks), "''"]

@@ -1,4 +1,4 @@
-"""The tradeoff chart as a widget: one chart in which runs can be chosen, or small multiples on the same axes."""
+"""Tradeoff chart as a widget: one chart in which runs can be chosen, or small multiples on the same axes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,6 @@ from typing import Any
 
 import altair as alt
 import ipywidgets as widgets
-import pandas as pd
 from altair.utils import schemapi
 
 from explorer.page import amounts, theme
@@ -27,16 +26,16 @@ from explorer.views.explorer.tradeoff import (
 from explorer.views.notebook import Fit, empty_chart
 
 COLUMNS = 2
-SMALL_WIDTH, SMALL_HEIGHT = 228, 190  # pixels: two charts beside one another, beside the table
-MOST = 12  # charts; of more values the first ones by name are drawn
+SMALL_WIDTH, SMALL_HEIGHT = 228, 190  # pixels: two columns of charts fit next to the table
+MOST = 12  # charts; the first ones by name are drawn
 UNKNOWN = "none"
 
 
-def multiples(found: Answer) -> alt.ConcatChart:
-    """The charts of an answer that has a scene, for the values of what its question splits by."""
-    scene, split = found.scene, found.question.split
-    assert scene is not None  # the caller looked
-    parts = _parts(found, scene)
+def multiples(answer: Answer) -> alt.ConcatChart:
+    """Return small multiples of an answer that has a scene: a chart for each value that its question splits by."""
+    scene, split = answer.scene, answer.question.split
+    assert scene is not None  # the callers check
+    parts = _parts(answer, scene)
     drawn = dict(list(parts.items())[:MOST])
     look = look_of(scene)
     charts = [
@@ -54,27 +53,25 @@ def multiples(found: Answer) -> alt.ConcatChart:
     return theme.styled(whole.properties(description=f"{words}. {describe(scene)}", spacing=28))
 
 
-def _parts(found: Answer, scene: Scene) -> dict[str, Scene]:
-    """The scene of each value, by name."""
-    column = {"hardware": "hardware_label"}.get(found.question.split, found.question.split)
-    if found.question.split == "seed":
-        return {f"seed {seed}": _of_seed(found, scene, seed) for seed in sorted(scene.runs["seed"].unique())}
+def _parts(answer: Answer, scene: Scene) -> dict[str, Scene]:
+    """Return the scene of each value, by name."""
+    column = {"hardware": "hardware_label"}.get(answer.question.split, answer.question.split)
+    if answer.question.split == "seed":
+        return {f"seed {seed}": _of_seed(answer, scene, seed) for seed in sorted(scene.runs["seed"].unique())}
     rows = scene.runs if len(scene.runs) else scene.means
     values = rows[column].map(lambda value: str(value) if isinstance(value, str) else UNKNOWN)
     return {
-        name: scene.of(sorted(set(rows.loc[values == name, "series"])), runs=_mask(scene, values == name))
+        name: scene.of(
+            sorted(set(rows.loc[values == name, "series"])), runs=values == name if len(scene.runs) else None
+        )
         for name in sorted(set(values))
     }
 
 
-def _mask(scene: Scene, rows: pd.Series) -> pd.Series | None:
-    return rows if len(scene.runs) else None
-
-
-def _of_seed(found: Answer, scene: Scene, seed: int) -> Scene:
-    """The curves of one seed alone, on the axes of all."""
-    asked, rows = found.question, found.rows
-    alone = build_scene(
+def _of_seed(answer: Answer, scene: Scene, seed: int) -> Scene:
+    """Return the curves of a single seed, on the axes of all seeds."""
+    asked, rows = answer.question, answer.rows
+    single = build_scene(
         rows[rows["seed"] == seed],
         payment=scene.payment,
         baseline=scene.base,
@@ -84,8 +81,8 @@ def _of_seed(found: Answer, scene: Scene, seed: int) -> Scene:
         size=asked.size,
         deletion_of=asked.deletion_of,
     )
-    assert alone is not None  # the seed has runs
-    return replace(alone, x_range=scene.x_range, y_range=scene.y_range)
+    assert single is not None  # the seed has runs
+    return replace(single, x_range=scene.x_range, y_range=scene.y_range)
 
 
 HEIGHT = 380
@@ -93,47 +90,47 @@ PAPER = 720  # width of an exported chart, in pixels
 
 
 class Figure(widgets.VBox):
-    """`on_brush` is told what was brushed, `on_pick` which marks were clicked."""
+    """Chart of an answer. `on_brush` is called with the brushed rectangle, `on_pick` with the clicked marks."""
 
     def __init__(self, *, on_brush: Callable[[Brush], None], on_pick: Callable[[list[str]], None]) -> None:
         self._on_brush, self._on_pick = on_brush, on_pick
         self._chart = empty_chart(debounce_wait=150, max_wait=False)
-        self._found: Answer | None = None
+        self._answer: Answer | None = None
         super().__init__([Fit().add_class("x-fit"), self._chart])
         self.add_class("x-chart")
 
-    def show(self, found: Answer) -> None:
+    def show(self, answer: Answer) -> None:
         """Draw an answer; nothing where it has no scene."""
-        before, self._found = self._found, found
-        if before is not None and found.scene is before.scene and found.question.split == before.question.split:
-            return  # it is drawn, and drawing it anew would take a second and the brush
-        if found.scene is None:
+        before, self._answer = self._answer, answer
+        if before is not None and answer.scene is before.scene and answer.question.split == before.question.split:
+            return  # drawing it again would take a second and lose the brush
+        if answer.scene is None:
             self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
             return
-        # Tests hold charts against the schema of Vega-Lite; on the way to the page that takes longer than all else.
+        # Tests check charts against the schema of Vega-Lite; here the check would take longer than everything else.
         with schemapi.debug_mode(False):
-            drawn = chart_of(found)
+            drawn = chart_of(answer)
             object.__setattr__(drawn, "to_dict", partial(drawn.to_dict, validate=False))
             self._chart.chart = drawn  # pyright: ignore[reportAttributeAccessIssue]
-        if not found.question.split:
+        if not answer.question.split:
             self._chart.selections.observe(self._brushed, BRUSH)
             self._chart.selections.observe(self._picked, PICKED)
 
     def forget(self) -> None:
-        """Draw the next answer even if it is drawn already: what was brushed is in the browser alone."""
-        self._found = None
+        """Draw the next answer even if it is drawn already, because only the browser knows the brush."""
+        self._answer = None
         self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
 
     def _brushed(self, change: Any) -> None:
-        found = self._found
-        if found is None or found.scene is None:
+        answer = self._answer
+        if answer is None or answer.scene is None:
             return
         ranges = {name: [float(end) for end in limits] for name, limits in (change["new"].value or {}).items()}
         if not ranges:
             return self._on_brush(())
-        x = sorted(ranges.get("x", found.scene.x_range))
-        heights = found.scene.heights
-        y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*found.scene.y_range]
+        x = sorted(ranges.get("x", answer.scene.x_range))
+        heights = answer.scene.heights
+        y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*answer.scene.y_range]
         return self._on_brush((*x, *y))
 
     def _picked(self, change: Any) -> None:
@@ -141,11 +138,11 @@ class Figure(widgets.VBox):
         self._on_pick([str(value) for mark in picked for name, value in mark.items() if name in ("directory", "place")])
 
 
-def chart_of(found: Answer, *, width: int | str = "container") -> alt.LayerChart | alt.ConcatChart:
-    """The chart of an answer that has a scene. Only one that is as wide as its place can be brushed."""
-    assert found.scene is not None  # the caller looked
-    if found.question.split:
-        return multiples(found)
+def chart_of(answer: Answer, *, width: int | str = "container") -> alt.LayerChart | alt.ConcatChart:
+    """Return the chart of an answer that has a scene. Only a chart as wide as its container can be brushed."""
+    assert answer.scene is not None  # the callers check
+    if answer.question.split:
+        return multiples(answer)
     return tradeoff(
-        found.scene, width=width, height=HEIGHT, brush=found.question.brush if width == "container" else None
+        answer.scene, width=width, height=HEIGHT, brush=answer.question.brush if width == "container" else None
     )

@@ -1,4 +1,4 @@
-"""What runs are paid in and what else is known of them: columns of `results` for an axis, or for the size of marks."""
+"""Payments and measures: the columns of `results` that can be the x axis, or the size of a mark."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -8,21 +8,23 @@ import pandas as pd
 from explorer.analysis.reprice import COST, DELETION, of_class
 from explorer.page import amounts
 
+COSTLIEST = "the costliest class"  # to delete, of the classes of a run
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Payment:
-    """What a run is paid in: a column of `results`, and how its axis reads."""
+    """Resource that a run is paid in: a column of `results`, and the wording of its axis."""
 
     key: str
     column: str
     label: str
     title: str
     unit: Literal["seconds", "dollars", "count"]
-    forecast: bool = False  # what is still to come, and never measured
+    forecast: bool = False  # it lies in the future, so it is never measured
 
     @property
     def counted(self) -> bool:
-        """Whether it is known exactly, whatever is known of the time."""
+        """True for a count, which is known exactly even where the time is not."""
         return self.unit == "count"
 
 
@@ -37,7 +39,7 @@ PAYMENTS = {
             key="deletion",
             column="deletion_seconds",
             label="Deletion",
-            title="Deletion of the dearest class",
+            title=f"Deletion of {COSTLIEST}",
             unit="seconds",
             forecast=True,
         ),
@@ -45,7 +47,7 @@ PAYMENTS = {
             key="deletion_cost",
             column="deletion_usd",
             label="Deletion cost",
-            title="Cost of deleting the dearest class (US dollars)",
+            title=f"Cost of deleting {COSTLIEST} (US dollars)",
             unit="dollars",
             forecast=True,
         ),
@@ -54,16 +56,16 @@ PAYMENTS = {
 
 
 def payment_of(key: str, *, class_: str = "") -> Payment:
-    """The payment of that key; of a deletion that of one class, where one is named."""
-    found = PAYMENTS[key]
-    if not class_ or not found.forecast:
-        return found
-    title = found.title.replace("the dearest class", class_)
-    return replace(found, column=of_class(found.column, class_), title=title)
+    """Return the payment of a key; for a deletion, that of one class if it is named."""
+    payment = PAYMENTS[key]
+    if not class_ or not payment.forecast:
+        return payment
+    title = payment.title.replace(COSTLIEST, class_)
+    return replace(payment, column=of_class(payment.column, class_), title=title)
 
 
 def amount(x: float | None, payment: Payment) -> str:
-    """A value on the x axis, in words."""
+    """Return a value of the x axis in words."""
     if payment.unit == "seconds":
         return amounts.seconds(x)
     if payment.unit == "dollars":
@@ -71,12 +73,9 @@ def amount(x: float | None, payment: Payment) -> str:
     return amounts.MISSING if amounts.missing(x) else f"{x:,.0f}"
 
 
-DEAREST = "the dearest class"
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """A column of `results` as the size of marks; `unit` says how it reads."""
+    """Column of `results` that the size of a mark can show; `unit` gives its format."""
 
     key: str
     column: str
@@ -85,11 +84,11 @@ class Measure:
 
     @property
     def of_deletion(self) -> bool:
-        """Whether it is about deleting a class."""
+        """True for the time or the cost of deleting a class."""
         return self.column in (DELETION, COST)
 
     def words(self, value: float | None) -> str:
-        """A value in words; a dash where it is unknown."""
+        """Return a value in words; a dash where it is unknown."""
         if value is None or amounts.missing(value):
             return amounts.MISSING
         match self.unit:
@@ -111,23 +110,25 @@ MEASURES = {
         Measure(key="time", column="train_seconds", label="Training time", unit="seconds"),
         Measure(key="cost", column="cost_usd", label="Training cost", unit="dollars"),
         Measure(key="examples", column="examples", label="Examples", unit="count"),
-        Measure(key="inference", column="inference_seconds", label="Inference of an example", unit="seconds"),
-        Measure(key="deletion", column=DELETION, label=f"Deletion of {DEAREST}", unit="seconds"),
-        Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {DEAREST}", unit="dollars"),
-        Measure(key="chi", column="chi", label="Directions of classes differ (chi)", unit="nats"),
-        Measure(key="overhead", column="ledger_overhead", label="Ledger's share of a step", unit="share"),
+        Measure(key="inference", column="inference_seconds", label="Inference per example", unit="seconds"),
+        Measure(key="deletion", column=DELETION, label=f"Deletion of {COSTLIEST}", unit="seconds"),
+        Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {COSTLIEST}", unit="dollars"),
+        Measure(key="chi", column="chi", label="Separation of classes (chi)", unit="nats"),
+        Measure(key="overhead", column="ledger_overhead", label="Ledger overhead per step", unit="share"),
     )
 }
 
 
 def measure_of(key: str, *, class_: str = "") -> Measure | None:
-    """The measure of that key, None for none; of a deletion that of one class, where one is named."""
-    found = MEASURES.get(key)
-    if found is None or not class_ or not found.of_deletion:
-        return found
-    return replace(found, column=of_class(found.column, class_), label=found.label.replace(DEAREST, class_))
+    """Return the measure of a key, None for no key; for a deletion, that of one class if it is named."""
+    measure = MEASURES.get(key)
+    if measure is None or not class_ or not measure.of_deletion:
+        return measure
+    return replace(measure, column=of_class(measure.column, class_), label=measure.label.replace(COSTLIEST, class_))
 
 
 def known_measures(rows: pd.DataFrame) -> tuple[str, ...]:
-    """The measures that some of these rows have."""
-    return tuple(key for key, each in MEASURES.items() if each.column in rows and rows[each.column].notna().any())
+    """Return the measures that some of these rows have."""
+    return tuple(
+        key for key, measure in MEASURES.items() if measure.column in rows and rows[measure.column].notna().any()
+    )

@@ -1,7 +1,7 @@
-"""What a user asks the explorer, as a plain value: the whole state of the view, which a token carries.
+"""Question that a user asks the explorer, as a plain value: the whole state of the view, which a token carries.
 
-A question can name what the results lack, for example after they were read again, or when it comes from a colleague
-with other results: `choices.settle` then puts the first valid choice in its place.
+A question can name something that the results lack, for example after they were read again, or when it comes from a
+colleague with other results: `choices.settle` then puts the first valid choice in its place.
 
 A token is text to paste to a colleague, `explorer open explore --view TOKEN`:
 
@@ -9,9 +9,8 @@ A token is text to paste to a colleague, `explorer open explore --view TOKEN`:
 
 `state` is the fields of the question that differ from their defaults: canonical JSON (RFC 8785), compressed (DEFLATE,
 RFC 1951), in base64url without padding (RFC 4648). `check` is the beginning of the SHA-256 of everything before it,
-so that a token that lost or changed a character is refused and not misread. Anybody can write a token: what comes out
-of one is checked like any other file from a stranger, and names that the results lack are settled like any other
-wish.
+so that a token that lost or changed a character is refused and not misread. It is no signature: the content of a
+token is checked like any other file from a stranger, and names that the results lack are settled like any other wish.
 """
 
 import base64
@@ -19,8 +18,8 @@ import binascii
 import hashlib
 import re
 import zlib
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Self
 
 from explorer import schema
 from explorer.canonical import canonical
@@ -32,7 +31,7 @@ ALL = "*"
 """The choice of all models, sweeps or hardwares at once."""
 
 COMPARE = {"recipe": "Recipe", "methods": "Methods", "hardware": "Hardware", "policy": "Policy"}
-"""What gives curves their colour."""
+"""The choices for the colour of curves."""
 
 SPLITS = {
     "": "one chart",
@@ -41,7 +40,7 @@ SPLITS = {
     "policy": "a chart for each policy",
     "seed": "a chart for each seed",
 }
-"""What small multiples are made for."""
+"""The choices for small multiples."""
 
 ORDERS = {"least": "least {payment} at equal quality", "best": "best quality at equal {payment}"}
 
@@ -57,16 +56,16 @@ class Question:
     cloud: str = ""  # at whose prices, a provider of the price table; empty: own prices, else the cheapest on demand
     metric: str = ""
     recipes: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()  # recipes with at least one of these, beside the baseline
+    methods: tuple[str, ...] = ()  # shows recipes with at least one of these, and the baseline
     seeds: tuple[int, ...] = ()
     sources: tuple[str, ...] = ()  # where times come from: measured, profiled, predicted
     compare: str = "recipe"  # a key of COMPARE
     split: str = ""  # a key of SPLITS
-    size: str = ""  # a key of `measures.MEASURES`: what the size of a mark says
+    size: str = ""  # a key of `payments.MEASURES`: the meaning of the size of a mark
     baseline: str = ""
-    baseline_hardware: str = ""  # a machine in words; empty: of each recipe its own
+    baseline_hardware: str = ""  # a machine in words; empty: the machine of each recipe
     payment: str = "time"  # a key of `PAYMENTS`
-    deletion_of: str = ""  # a class, where deletion is what is paid; empty: the dearest
+    deletion_of: str = ""  # a class, where the x axis is its deletion; empty: the costliest
     log: bool = True
     order: str = "least"  # a key of ORDERS
     target: float | None = None  # None: the baseline's quality at the full budget
@@ -78,29 +77,48 @@ class Question:
 
     @property
     def paid_in(self) -> Payment:
-        """What runs are paid in."""
+        """The x axis: the resource that runs are paid in."""
         return payment_of(self.payment, class_=self.deletion_of)
 
     @property
     def is_survey(self) -> bool:
-        """Whether several sweeps are looked at, which have no common baseline: nothing is compared then."""
+        """True for several sweeps at once. They have no common baseline, so nothing is compared."""
         return self.sweep == ALL
 
+    def without(self, *fields: str) -> Self:
+        """Return the question with these fields at their defaults."""
+        return replace(self, **{name: getattr(Question(), name) for name in fields})
+
     def as_json(self) -> dict[str, Any]:
+        """Return the fields by name, as a token holds them."""
         return asdict(self)
+
+
+# Fields by what depends on them: an answer is computed again only from the first part that a changed field touches.
+
+OF_SECTIONS = ("brush", "chosen", "versus", "section")
+"""Fields that only the sections below the chart depend on."""
+
+OF_LAYOUT = ("split", "order", *OF_SECTIONS)
+"""Fields that the content of the chart does not depend on."""
+
+OF_PICTURE = ("recipes", "methods", "compare", "size", "log", *OF_LAYOUT)
+"""Fields that hide or draw: comparisons do not depend on them, because each counts all recipes of the sweep."""
+
+# ---- tokens
 
 
 PREFIX = "x1"
 MAX_TOKEN = 8 * 2**10  # characters
 MAX_STATE = 64 * 2**10  # bytes, once decompressed
-RAW_DEFLATE = -15  # for zlib: no header and no checksum of its own
+RAW_DEFLATE = -15  # for zlib: without its header and checksum
 WHERE = "the view token"
 
 _FORM = re.compile(r"([A-Za-z0-9]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 
 
 def to_token(question: Question) -> str:
-    """The token of a question. Raises `AnalysisError` for one that no token can hold."""
+    """Return the token of a question. Raises `AnalysisError` for one that no token can hold."""
     default = asdict(Question())
     state = {name: value for name, value in asdict(question).items() if value != default[name]}
     try:
@@ -117,12 +135,13 @@ def to_token(question: Question) -> str:
 
 
 def from_token(text: str) -> Question:
-    """The question of a token, in which spaces and line breaks do not count.
+    """Return the question of a token, in which spaces and line breaks do not count.
 
-    Raises `AnalysisError` that says what is wrong: cut off or changed, of another version, too large, a field that no
-    question has, a value of another type.
+    Raises `AnalysisError` for a token that is cut off or changed, of another version or too large, and for an unknown
+    field or a value of another type.
     """
-    if len(text) > 2 * MAX_TOKEN:  # before anything is made of it
+    # The cheap checks come first, so that a hostile text costs nothing: length, form, version, digest, then content.
+    if len(text) > 2 * MAX_TOKEN:  # twice, because line breaks do not count
         raise AnalysisError(f"{WHERE}: found {len(text)} characters; at most {MAX_TOKEN} are read")
     token = "".join(text.split())
     if len(token) > MAX_TOKEN:
@@ -134,24 +153,24 @@ def from_token(text: str) -> Question:
         )
     version, packed, check = parts.groups()
     if version != PREFIX:
-        raise AnalysisError(f"{WHERE}: of version {version!r:.20}; this explorer reads {PREFIX!r}")
+        raise AnalysisError(f"{WHERE}: found version {version!r:.20}; this explorer reads {PREFIX!r}")
     if check != _check(packed):
         raise AnalysisError(
             f"{WHERE}: cut off or changed on its way: its check is {check!r:.20}, not {_check(packed)!r}"
         )
     state = schema.parse_json(_unpacked(packed), where=WHERE, error=AnalysisError, max_bytes=MAX_STATE)
     question = schema.from_json(Question, state, where=WHERE, error=AnalysisError)
-    to_token(question)  # what can be read can be passed on: no number and no text that JSON's canonical form lacks
+    to_token(question)  # a view that opens can be passed on: no number and no text that canonical JSON lacks
     return question
 
 
 def _check(packed: str) -> str:
-    """36 bits, in six characters."""
+    """Return the check of a state: 36 bits in six characters, enough against slips of the hand."""
     return base64.urlsafe_b64encode(hashlib.sha256(f"{PREFIX}.{packed}".encode()).digest()).decode()[:6]
 
 
 def _unpacked(packed: str) -> bytes:
-    """The bytes of the state, of which there are never more than `MAX_STATE` in memory."""
+    """Return the bytes of the state; a compression bomb is stopped at `MAX_STATE` bytes."""
     try:
         content = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
         unpacker = zlib.decompressobj(RAW_DEFLATE)

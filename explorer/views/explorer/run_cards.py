@@ -1,7 +1,7 @@
-"""Cards of runs: what each reached and took, where its time went, which files it has, and how to repeat it.
+"""Cards of runs: quality, time and cost, where the time went, files, and the command to repeat a run.
 
-What is not known is stated with its reason. Addresses of files are relative to the directory `here`, so that they
-work in JupyterLab and in a browser that reads the page from disk. A command is for a shell in `here`.
+An unknown figure is given with its reason. Addresses of files are relative to the directory `here`, so that they work
+in JupyterLab and in a browser that reads the page from disk. A command is for a shell in `here`.
 """
 
 import os
@@ -32,10 +32,11 @@ REPORT = "report.html"
 
 
 def run_directory(runs: Path, directory: str) -> Path:
-    """The directory of a run, of which the database says where it lies below `runs`.
+    """Return the directory of a run, given its path below `runs` in the database.
 
-    Raises `StoreError` for a place that is not below it.
+    Raises `StoreError` for a path that is not below it.
     """
+    # A database can come from elsewhere: its paths must not lead out of the directory of runs.
     parts = PurePosixPath(directory).parts
     if not parts or ".." in parts or PurePosixPath(directory).is_absolute():
         raise StoreError(f"the database names {directory!r:.80} as the directory of a run; expected one below {runs}")
@@ -48,7 +49,7 @@ def reproduce(directory: Path, *, here: Path) -> Text:
 
 
 def notebook(directory: Path, *, here: Path) -> Text:
-    """Return a link to the executed notebook, a dash where there is none."""
+    """Return a link to the executed notebook; a dash if there is none."""
     path = directory / rundir.NOTEBOOK
     return (link(path, "open", here=here),) if path.is_file() else amounts.MISSING
 
@@ -73,7 +74,7 @@ def report(directory: Path, *, runs: Path, governed: bool, here: Path) -> Text:
 
 
 def link(path: Path, words: str, *, here: Path) -> Span:
-    """Return a link that leaves the page where it is."""
+    """Return a link that opens in a new window."""
     return Span(words, "link", quote(Path(os.path.relpath(path, here)).as_posix()))
 
 
@@ -82,24 +83,24 @@ def _command(words: str) -> tuple[Span, ...]:
 
 
 def _typed(path: Path, here: Path) -> str:
-    """A path as one types it in a shell."""
+    """Return a path as typed in a shell."""
     return shlex.quote(Path(os.path.relpath(path, here)).as_posix())
 
 
 PHASES = (
     Column(title="Phase"),
     Column(title="Steps", number=True),
-    Column(title="A step", number=True),
-    Column(title="Together", number=True),
+    Column(title="Per step", number=True),
+    Column(title="Total", number=True),
 )
 MOST_PHASES = 12  # phases that are listed one by one
-LEAST = 0.005  # a part of less is not named
+LEAST = 0.005  # smaller parts are left out
 WIDTH = 100.0  # of the bar, in its own units
 
 
 def times(profile: Profile | None, timings: Mapping[str, float], run: pd.Series) -> Iterator[Block | Markup]:
     """Yield the phases of a row of `results` and the split of its steps: as profiled on the row's machine, or else as
-    measured in the run, where nothing tells its phases apart."""
+    measured in the run, which does not separate phases."""
     if profile is None or not profile.phases:
         yield from _split({part: timings.get(part, 0.0) for part in PARTS}, _measured(run))
         return
@@ -125,7 +126,7 @@ def _phase(name: str, steps: int, seconds: float | None) -> Row:
 
 
 def _profiled(profile: Profile) -> Iterator[Block | Markup]:
-    """Yield the split of all steps: every phase counts with its steps."""
+    """Yield the split of all steps, in which every phase is weighted by its steps."""
     try:
         phases = [
             schedules.phase(
@@ -143,19 +144,19 @@ def _profiled(profile: Profile) -> Iterator[Block | Markup]:
         yield Paragraph(clipped(str(error), 160), "warning")
         return
     parts = schedules.Schedule(recipe="", phases=tuple(phases)).by_part()
-    yield from _split(parts, f"What steps are spent on, as profiled {profile.made_at[:10]}")
+    yield from _split(parts, f"Where the time goes, as profiled {profile.made_at[:10]}")
 
 
 def _measured(run: pd.Series) -> str:
     shared = " while it shared the machine" if run["contended"] is True or run["contended"] == 1 else ""
-    return f"What steps were spent on, as measured in the run{shared}; its phases were not profiled"
+    return f"Where the time went, as measured in the run{shared}; its phases were not profiled"
 
 
 def _split(parts: Mapping[str, float], title: str) -> Iterator[Block | Markup]:
     """Yield a bar of the parts and the same in words."""
     whole = sum(parts.values())
     if not whole > 0:
-        yield Paragraph("What its steps are spent on is not known.", "note")
+        yield Paragraph("Where the time of its steps goes is unknown.", "note")
         return
     shares = {part: parts[part] / whole for part in PARTS if parts.get(part, 0.0) / whole >= LEAST}
     place = 0.0
@@ -177,27 +178,28 @@ def _colour(part: str) -> str:
     return COLOURS[list(PARTS).index(part)]
 
 
-CARDS = 6  # that are shown at most
-DIGEST = 16  # characters of a digest that are shown; the whole of it on hover
+CARDS = 6  # at most
+DIGEST = 16  # characters of a digest that are shown; hovering shows all of it
 
 SOURCES = {
-    "measured": "measured in the run itself",
-    "profiled": "profiled: its steps times the step time on a quiet machine",
-    "predicted": "predicted: its steps times the step time of a profile that was made elsewhere and imported",
+    "measured": "measured in the run",
+    "profiled": "profiled: steps times the step time on an idle machine",
+    "predicted": "predicted: steps times the step time of an imported profile of another machine",
 }
-"""Where a training time comes from, a value of `time_source`."""
+"""Sources of a training time, by value of `time_source`."""
 
-UNTIMED = "unknown: its recipe was not profiled, and the run shared its machine"
+UNTIMED = "unknown: the recipe was not profiled, and the run shared its machine"
 
 
 def run_cards(
     rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, look: theme.Look
 ) -> Iterator[Block | Markup]:
-    """Yield a card for each of the first `CARDS` rows of `results`, and how many more there are.
+    """Yield a card for each of the first `CARDS` rows of `results`, and the number of further rows.
 
     `runs` is the directory of runs; links and commands are relative to the directory `here`. Raises `StoreError` if the
-    database cannot be read, or says that a run lies outside `runs`.
+    database cannot be read, or places a run outside `runs`.
     """
+    # One query for all cards: each has several phases and parts.
     shown = rows.head(CARDS)
     details = run_details(database, list(shown["directory"]))
     cards = [_card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()]
@@ -220,7 +222,7 @@ def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, l
 
 
 def _figures(run: pd.Series) -> Iterator[Markup]:
-    """Yield the three numbers that are asked for first."""
+    """Yield the three most important numbers: quality, time and cost."""
     yield _figure(amounts.quality(run["quality"], metric_of(run.to_dict())), named(run["metric"]))
     source = isolated(run["time_source"]) if isinstance(run["time_source"], str) else "unknown"
     yield _figure(amounts.seconds(run["train_seconds"]), f"training time, {source}")
@@ -242,7 +244,7 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
             ),
         )
     yield "Time", _time(run, known)
-    yield "Dollars", _dollars(run)
+    yield "Cost", _dollars(run)
     yield "Inference", _inference(run)
     yield "Hardware", isolated(_label(_machine(run)), 80)
     yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {isolated(run['precision'])}"
@@ -270,9 +272,9 @@ def _time(run: pd.Series, known: RunDetails | None) -> str:
 
 def _dollars(run: pd.Series) -> str:
     if amounts.missing(run["usd_per_hour"]):
-        return f"no price for {isolated(run['hardware'])}"
+        return f"unknown: add a price for {isolated(run['hardware'])}"
     as_of = run["price_as_of"] if isinstance(run["price_as_of"], str) else ""
-    told = (
+    parts = (
         f"{amounts.dollars(run['usd_per_hour'])}/h as of {as_of}"
         if as_of
         else f"{amounts.dollars(run['usd_per_hour'])}/h",
@@ -280,13 +282,13 @@ def _dollars(run: pd.Series) -> str:
         isolated(str(run["price_source"]), 160),
         "the time is unknown" if amounts.missing(run["cost_usd"]) else "",
     )
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _inference(run: pd.Series) -> str:
     if amounts.missing(run["inference_seconds"]):
         return "not measured"
-    return f"{amounts.seconds(run['inference_seconds'])} an example"
+    return f"{amounts.seconds(run['inference_seconds'])} per example"
 
 
 def _methods(run: pd.Series) -> Text:
@@ -295,25 +297,25 @@ def _methods(run: pd.Series) -> Text:
 
 def _baseline(run: pd.Series) -> Text:
     tuning = tuning_words(run["tuning"])
-    words = Span("untuned: nobody searched for good settings", "warn")
+    words = Span("untuned baseline", "warn")
     if tuning is not None:
         words = Span(f'tuning, in the author\'s words: "{isolated(tuning, 160)}"')
     return with_note("this is it" if run["is_baseline"] else named(str(run["baseline"])), (words,))
 
 
 def _governed(run: pd.Series) -> Iterator[tuple[str, Text]]:
-    """What only a run with a ledger has."""
+    """Yield the facts that only a run with a ledger has."""
     if not isinstance(run["ledger_root"], str):
         yield "Governance", "none: the run keeps no ledger"
         return
     yield "Policy", named(str(run["policy"])) if isinstance(run["policy"], str) else "not recorded"
     entries = amounts.count(int(run["ledger_size"]), "entry", "entries")
     ledger = (Span(f"{entries}, root "), *_digest(run["ledger_root"]))
-    yield "Ledger", with_note(ledger, "as it was read; nobody has verified it")
+    yield "Ledger", with_note(ledger, "not verified")
     if not amounts.missing(run["ledger_overhead"]):
-        yield "Governing took", f"{run['ledger_overhead']:.1%} of the time of its steps"
+        yield "Governance overhead", f"{run['ledger_overhead']:.1%} of its step time"
     if not amounts.missing(run["chi"]):
-        yield "Directions of classes differ", f"chi {run['chi']:.3g} nats above chance, in the layer where most"
+        yield "Separation of classes", f"chi {run['chi']:.3g} nats above chance, in the layer where it is greatest"
     yield "Deletion", _deletion(run)
 
 
@@ -322,20 +324,20 @@ def _deletion(run: pd.Series) -> Text:
         return "no forecast"
     words = LEVELS.get(run["deletion_level"], str(run["deletion_level"]))
     if amounts.missing(run["deletion_seconds"]):
-        return with_note(words, "how long it takes is not known for this machine")
+        return with_note(words, "its time on this machine is unknown")
     low, high = run["deletion_seconds_low"], run["deletion_seconds_high"]
     within = "" if amounts.missing(low) else f" ({amounts.seconds(low)} to {amounts.seconds(high)})"
     takes = Span(f"{amounts.seconds(run['deletion_seconds'])}{within} for ")
-    return with_note(words, (takes, *named(str(run["deletion_class"])), Span(", the dearest class: a forecast")))
+    return with_note(words, (takes, *named(str(run["deletion_class"])), Span(", the costliest class: a forecast")))
 
 
 def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
     directory = run_directory(runs, run["directory"])
     governed = isinstance(run["ledger_root"], str)
-    yield "Train it again", reproduce(directory, here=here)
+    yield "Train again", reproduce(directory, here=here)
     yield "Notebook", notebook(directory, here=here)
     if governed:
-        yield "Its ledger", ledger(directory, here=here)
+        yield "Ledger files", ledger(directory, here=here)
     yield (
         "Report" if governed else "Sweep's report",
         report(directory, runs=runs, governed=governed, here=here),
@@ -349,7 +351,6 @@ def _digest(value: object) -> tuple[Span, ...]:
 
 
 def _machine(run: pd.Series) -> Machine:
-    """The machine that the row is about."""
     return Machine(
         device=run["device"],
         hardware=run["hardware"],

@@ -1,4 +1,4 @@
-"""The section on runs: those chosen by brush, click or from a list, as cards and as a table."""
+"""Section on runs: those chosen by brush, click or from a list, as cards and as a table."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -29,12 +29,12 @@ COLUMNS = (
     Column(title="Training time", number=True),
     Column(title="Cost", number=True),
     Column(title="Notebook"),
-    Column(title="Train it again"),
+    Column(title="Train again"),
 )
 
 
 def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
-    """The rows of a scene's runs inside the brushed rectangle, given as the ranges of x and y."""
+    """Return the rows inside the brushed rectangle, given as the ranges of x and y."""
     inside = pd.Series(True, index=rows.index)
     for field, limits in brush.items():
         inside &= rows[field].between(min(limits), max(limits))
@@ -45,13 +45,13 @@ def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) 
     """Yield the rows as a table, in their order. `runs` is the directory of runs; links are relative to the directory
     `here`.
 
-    Raises `StoreError` for a run that is said to lie outside `runs`.
+    Raises `StoreError` if the database places a run outside `runs`.
     """
     shown = rows.head(MAX_ROWS)
     if len(shown):
         yield Table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
     if rest := len(rows) - len(shown):
-        yield Paragraph(f"and {amounts.count(rest, 'more run')}; the export has them all", "note")
+        yield Paragraph(f"and {amounts.count(rest, 'more run')}; the export has all of them", "note")
 
 
 def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
@@ -74,7 +74,7 @@ LISTED = 400  # runs in the list; a brush or a filter makes them fewer
 
 
 class RunsSection(Section):
-    """The runs that are chosen by brush, by click or from a list that the keyboard reaches."""
+    """Runs chosen by brush, by click, or from a list that the keyboard reaches."""
 
     key, title = "", "Runs"
 
@@ -86,12 +86,13 @@ class RunsSection(Section):
         super().__init__(ask, [fields, self._cards, self._table])
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Show the runs that are chosen, or how to choose some."""
+        """Show the chosen runs, or how to choose some."""
         scene = answer.scene
         if scene is None:
-            raise ExplorerError("Nothing is drawn, so there is nothing to choose from.")
+            raise ExplorerError("No run is drawn, so there is none to choose.")
         listed = chosen_rows(answer)
         self._offer(listed, scene, answer.question.chosen)
+        # Single runs that were clicked come first; with only a brush, the first runs inside it.
         cards = scene.runs[scene.runs["directory"].isin(answer.question.chosen)]
         if cards.empty and answer.question.brush:
             cards = listed.head(CARDS)
@@ -121,20 +122,20 @@ class RunsSection(Section):
             self.ask(chosen=tuple(self.list.value)[:CARDS])
 
 
-def chosen_rows(found: Answer) -> pd.DataFrame:
-    """The runs of an answer's scene that are inside the brush; all of them without one."""
-    scene, brush = found.scene, found.question.brush
-    assert scene is not None  # the caller looked
+def chosen_rows(answer: Answer) -> pd.DataFrame:
+    """Return the runs of an answer's scene that are inside the brush; all of them without a brush."""
+    scene, brush = answer.scene, answer.question.brush
+    assert scene is not None  # the callers check
     if len(brush) != 4:
         return scene.runs
     return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
 
 
 def hint(scene: Scene) -> str:
-    """How runs are chosen."""
+    """Return the sentence on how to choose runs."""
     return (
         f"All {amounts.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click"
-        " one, or choose it from the list: a card says what it was, what it cost and how to repeat it."
+        " one, or choose it from the list: its card shows the settings, the cost and the command to repeat it."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is below the chart: one section at a time, of which only the open one is computed.
+"""Sections below the chart: one is open at a time, and only that one is computed.
 
 A section is a class in a file of its own and an entry of the tuple `explore.SECTIONS`.
 """
@@ -23,7 +23,7 @@ IN_A_SURVEY = "Choose one sweep to see this: several sweeps have no common basel
 class Section(widgets.VBox):
     """Part of the explorer. A choice in it calls `ask` with the fields of the question that it changes."""
 
-    key: ClassVar[str]  # the value of `Question.section`, empty for the one that is open at first
+    key: ClassVar[str]  # the value of `Question.section`; empty for the section that is open at first
     title: ClassVar[str]  # on its button
 
     def __init__(self, ask: Callable[..., None], children: Sequence[widgets.Widget] = ()) -> None:
@@ -36,7 +36,7 @@ class Section(widgets.VBox):
 
 
 class Sections(widgets.VBox):
-    """The buttons and the open section. `on_change` is called with the question that a choice in it makes."""
+    """Buttons and the open section. `on_change` is called with the question that a choice in a section makes."""
 
     def __init__(self, kinds: Sequence[type[Section]], *, on_change: Callable[[Question], None]) -> None:
         self._on_change, self._quiet = on_change, Quiet()

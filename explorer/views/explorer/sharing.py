@@ -49,9 +49,18 @@ def export(
 ) -> Path:
     """Write one file and its origin into `directory`, and return the file's path.
 
-    `chart` has a width in pixels; `target` is the quality at which recipes are compared. Raises `RunError` if the disk
-    refuses, `StoreError` if the database cannot be read any more, and `AnalysisError` if a ledger that is shown is no
-    longer the one in it.
+    Args:
+        kind: the format, and the suffix of the file.
+        rows: the rows that are shown.
+        chart: the chart, with a width in pixels.
+        question: the view, which the origin records.
+        target: the quality at which recipes are compared.
+        snapshot: the database that the rows come from.
+        directory: the folder for both files.
+        name: the file's name without its suffix.
+
+    Raises `RunError` if the disk refuses, `StoreError` if the database can no longer be read, and `AnalysisError` if a
+    ledger that is shown has changed there.
     """
     content = encode(kind, rows=rows, chart=chart)
     path = directory / f"{name}.{kind}"
@@ -74,8 +83,9 @@ def export(
 
 
 def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     if kind == "csv":
+        # CSV holds text: missing values become None, and arrays lists, as the store's own export writes them.
         plain = rows.astype(object).where(rows.notna(), None)
         for column in {"train_seconds_windows", "inference_windows"} & set(plain.columns):
             lists = [None if cell is None else list(map(float, cell)) for cell in plain[column]]
@@ -90,7 +100,7 @@ def encode(kind: Format, *, rows: pd.DataFrame, chart: Chart) -> bytes:
 
 
 def prices_behind(rows: pd.DataFrame, prices: Sequence[Price]) -> dict[str, Any]:
-    """The digest of the price table, and which price the costs of each hardware are made with; None for no price."""
+    """Return the digest of the price table, and the price that each hardware's costs were computed with, or None."""
     columns = ["hardware", "world_size", "usd_per_hour", "price_source", "price_as_of"]
     shown = rows[columns].drop_duplicates() if set(columns) <= set(rows.columns) else pd.DataFrame(columns=columns)
     used = shown.astype(object).where(shown.notna(), None).to_dict("records")
@@ -98,9 +108,9 @@ def prices_behind(rows: pd.DataFrame, prices: Sequence[Price]) -> dict[str, Any]
 
 
 def ledgers_behind(rows: pd.DataFrame, database: Path) -> dict[str, Any]:
-    """The heads of the ledgers of the governed runs among the rows: origin, size and root, as they were read.
+    """Return the heads of the ledgers of the governed runs among the rows: origin, size and root, as they were read.
 
-    Of means there are none, and that is said. Raises `AnalysisError` where the database has another root by now.
+    Rows that are means have none, and a note records that. Raises `AnalysisError` if the database now has another root.
     """
     if not {"run_id", "ledger_root"} <= set(rows.columns):
         return {"ledgers": None, "ledgers_note": "the rows are means over runs: no single run is shown"}
@@ -108,19 +118,22 @@ def ledgers_behind(rows: pd.DataFrame, database: Path) -> dict[str, Any]:
     sweeps = list(governed["sweep"].unique())
     heads = pd.concat([frames.ledger_heads(database, sweep=sweep) for sweep in sweeps]) if sweeps else pd.DataFrame()
     known = {(head["sweep"], head["run_id"]): head for head in heads.to_dict("records")}
-    found = []
+    ledgers = []
     for run in governed[["sweep", "run_id", "ledger_root"]].to_dict("records"):
         head = known.get((run["sweep"], run["run_id"]))
         if head is None or head["root"] != run["ledger_root"]:
             raise AnalysisError(f"the ledger of {run['run_id']} is not the one that is shown: press Refresh")
-        found.append(
+        ledgers.append(
             {"sweep": head["sweep"], "run": head["run_id"], **{k: head[k] for k in ("origin", "size", "root")}}
         )
-    return {"ledgers": found, "ledgers_note": "as read when the database was made; `explorer ledger verify` checks one"}
+    return {
+        "ledgers": ledgers,
+        "ledgers_note": "as read when the database was made; `explorer ledger verify` checks one",
+    }
 
 
 def _view(question: Question) -> dict[str, str | None]:
-    """The token, and the command that opens the same view."""
+    """Return the token, and the command that opens the same view."""
     try:
         token = to_token(question)
     except AnalysisError as error:
@@ -134,7 +147,8 @@ LABEL = "This view (paste another one here)"
 
 
 class Sharing(widgets.VBox):
-    """`export` writes a file and returns its path; `on_open` is called with the question of a pasted token."""
+    """Token of the view and the export buttons. `export` writes a file and returns its path; `on_open` is called with
+    the question of a pasted token."""
 
     def __init__(self, *, export: Callable[[Format], Path], on_open: Callable[[Question], None]) -> None:
         self._export, self._on_open = export, on_open
@@ -143,8 +157,8 @@ class Sharing(widgets.VBox):
         self._quiet = Quiet()
         self._said = widgets.HTML()
         buttons = [button(kind.upper(), tooltip=f"Export what is shown as {kind.upper()}") for kind in FORMATS]
-        for kind, each in zip(FORMATS, buttons, strict=True):
-            each.on_click(partial(self.write, kind))
+        for kind, pressed in zip(FORMATS, buttons, strict=True):
+            pressed.on_click(partial(self.write, kind))
         super().__init__([widgets.HBox([self.token.add_class("x-token"), *buttons]).add_class("x-exports"), self._said])
         self.add_class("x-sharing")
 
@@ -158,7 +172,7 @@ class Sharing(widgets.VBox):
                 self._warn(str(error))
 
     def write(self, kind: Format, _: object = None) -> None:
-        """Export, and say where to."""
+        """Export what is shown, and show the file's path."""
         try:
             path = self._export(kind)
         except ExplorerError as error:
@@ -181,5 +195,5 @@ class Sharing(widgets.VBox):
 
 
 def button(label: str, *, tooltip: str) -> widgets.Button:
-    """A button that is as wide as its words."""
+    """Return a button that is as wide as its label."""
     return widgets.Button(description=label, tooltip=tooltip, layout=widgets.Layout(width="auto"))

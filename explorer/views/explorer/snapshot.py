@@ -1,7 +1,7 @@
-"""The published database as the explorer has it: its facets at one moment, and rows of it when they are asked for.
+"""Published database as the explorer has it: its facets at one moment, and its rows on demand.
 
-Rows come from the database by what was chosen, so that a hundred thousand runs are never in memory at once. What was
-read is kept for a few questions: a control that changes only the picture asks nobody.
+Only the chosen rows are read, so that a hundred thousand runs are never in memory at once. They are kept for a few
+questions, so that a control that changes only the picture reads nothing.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from explorer.store import frames, published
 from explorer.store.frames import confirming, with_confirming
 from explorer.store.queries import Filter
 
-KEPT = 12  # answers to questions
+KEPT = 12  # results that are remembered: a few for each of the last questions
 
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Snapshot:
-    """A database file, and what can be chosen in it."""
+    """Database file, with the choices that it offers."""
 
     runs: Path  # the directory of runs, which the column `directory` is relative to
     database: Path
@@ -39,24 +39,25 @@ class Snapshot:
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
 
     def rows(self, where: Filter, *, metric: str) -> pd.DataFrame:
-        """Rows of `results` with that metric as their quality and a column more for the deletion of each class.
+        """Return rows of `results` with that metric as their quality, and a column for the deletion of each class.
 
-        Raises `StoreError` if the database cannot be read any more.
+        Raises `StoreError` if the database can no longer be read.
         """
         return self.remember(("rows", where, metric), lambda: self._rows(where, metric))
 
     def means(self, where: Filter, *, metric: str) -> pd.DataFrame:
-        """A row for each recipe and budget of each setting: see `frames.means`. Raises as `rows` does."""
+        """Return a row for each recipe and budget of each setting: see `frames.means`. Raises as `rows` does."""
         return self.remember(("means", where, metric), lambda: frames.means(self.database, metric=metric, where=where))
 
     def schedules(self, sweep: str) -> pd.DataFrame:
-        """The phases of each recipe of a sweep at each budget, with their step times. Raises as `rows` does."""
+        """Return the phases of a sweep's recipes at each budget, with their step times. Raises as `rows` does."""
         return self.remember(("schedules", sweep), lambda: frames.schedules(self.database, sweep=sweep))
 
     def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
-        """What fresh seeds say of comparisons, all of one sweep and metric. Raises as `rows` does."""
+        """Return the confirmations of comparisons, all of one sweep and metric. Raises as `rows` does."""
         if not results:
             return []
+        # Most sweeps were never confirmed: a query for the names of confirming sweeps saves reading their rows.
         setting = results[0].setting
         if not self.remember(("confirming", setting.sweep), lambda: confirming(self.database, setting.sweep)):
             return []
@@ -64,11 +65,11 @@ class Snapshot:
         return confirmations_of(rows, results)
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
-        """What was made for this key before, or now."""
+        """Return the value that was made for this key before, or make it now."""
         if key not in self._kept:
             self._kept[key] = make()
             while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+                self._kept.popitem(last=False)  # the one that was used longest ago
         self._kept.move_to_end(key)
         return self._kept[key]
 
@@ -93,13 +94,13 @@ def read_snapshot(runs: Path) -> Snapshot:
 
 
 def _with_classes(results: pd.DataFrame, database: Path, *, sweep: str | None) -> pd.DataFrame:
-    """The rows with the seconds and the cost of deleting each class; unknown where a run does not have it."""
+    """Return the rows with the seconds and the cost of deleting each class; NaN for a class that a run lacks."""
     if results["deletion_level"].isna().all():
         return results
     forecasts = frames.deletion_forecasts(database, sweep=sweep)
     seconds = forecasts.pivot(index="directory", columns="class", values="seconds")
     seconds.columns = [of_class(DELETION, str(name)) for name in seconds.columns]
     merged = results.merge(seconds, how="left", left_on="directory", right_index=True)
-    # What a deletion takes is known of the machine that trained, not of one whose times are predicted.
+    # The time of a deletion is known for the machine that trained, not for one whose times are predicted.
     merged.loc[merged["time_source"] == "predicted", seconds.columns] = float("nan")
     return with_deletion_costs(merged)

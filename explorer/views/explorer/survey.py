@@ -1,8 +1,7 @@
-"""Many sweeps at once: the mean of every recipe at every budget, and the frontier over all of them.
+"""Survey of many sweeps: the mean of every recipe at every budget, and the frontier over all of them.
 
-Sweeps have no common baseline, so nothing is compared; what stands out leads to its own sweep. Of many thousands of
-points those on the frontier are drawn and, of the rest, one for each place of the chart: nobody could tell more
-apart.
+Sweeps have no common baseline, so nothing is compared: a point of interest leads to its own sweep. Of many thousands
+of points, those on the frontier are drawn and, of the rest, one for each cell of the chart: more would overlap.
 """
 
 from dataclasses import replace
@@ -20,7 +19,7 @@ from explorer.views.explorer.payments import MEASURES, Payment, amount
 from explorer.views.explorer.tradeoff import Scene, extent, group_name
 from explorer.views.notebook import named, swatch
 
-PLACES = (72, 44)  # of the chart, across and up: at most so many points are drawn beside the frontier
+CELLS = (72, 44)  # of the chart, across and up: each draws at most one point that is off the frontier
 MAX_GROUPS = 24  # colours; further groups share one
 REST = "others"
 MAX_ROWS = 30
@@ -29,7 +28,11 @@ MAX_ROWS = 30
 def survey_scene(
     means: pd.DataFrame, *, payment: Payment, metric: str, log: bool, compare: str, size: str
 ) -> Scene | None:
-    """The scene of rows of `frames.means`; None when none of them has been paid in `payment`."""
+    """Return the scene of rows of `frames.means`; None if no row has an amount of `payment`.
+
+    `metric`, `log`, `compare` and `size` are those of a `Question`.
+    """
+    # The front comes before the thinning, so that no cell can hide a point of it.
     paid = means[means[payment.column].notna() & means["quality"].notna()]
     if paid.empty:
         return None
@@ -65,23 +68,23 @@ def survey_scene(
 
 
 def survey_sentence(means: pd.DataFrame) -> str:
-    """What there is, and that nothing of it is compared."""
+    """Return the headline of a survey: the numbers of recipes and sweeps, and the way to a comparison."""
     recipes = amounts.count(means[["sweep", "recipe_digest"]].drop_duplicates().shape[0], "recipe")
     sweeps = amounts.count(means["sweep"].nunique(), "sweep")
     return f"{recipes} of {sweeps}: choose one sweep to compare its recipes with its baseline"
 
 
 def survey_note(means: pd.DataFrame, scene: Scene) -> str:
-    """How much of it is drawn."""
+    """Return a note on how many of the points are drawn."""
     drawn, points = len(scene.means), len(means)
     if drawn == points:
         runs = amounts.count(int(means["n"].sum()), "run")
         return f"{amounts.count(points, 'mean')} of {runs}; the frontier is over all."
-    return f"{drawn:,} of {points:,} means are drawn, one for each place of the chart; the frontier is over all."
+    return f"{drawn:,} of {points:,} means are drawn, one for each cell of the chart; the frontier is over all."
 
 
 def frontier_table(scene: Scene, look: Look) -> Table:
-    """Return the points on the frontier as a table, beside the chart."""
+    """Return the points on the frontier as a table."""
     columns = (
         Column(title="On the frontier"),
         Column(title="Sweep"),
@@ -108,16 +111,17 @@ def frontier_table(scene: Scene, look: Look) -> Table:
 
 
 def _front(paid: pd.DataFrame, *, higher: bool) -> pd.Index:
+    # A control exists for others to be compared with, so it is no candidate.
     candidates = paid[paid["control"].isna()] if "control" in paid else paid
     x, y = candidates["x"].to_numpy(), candidates["y"].to_numpy()
     return candidates.index[pareto.front(x, y, higher_is_better=higher)]
 
 
 def _thin(paid: pd.DataFrame, *, log: bool) -> pd.DataFrame:
-    """The points of the frontier, and one for each place of the chart."""
+    """Return the points of the frontier, and one for each cell of the chart."""
     across = np.log(paid["x"]) if log else paid["x"]
-    cells = [_cells(np.asarray(values), count) for values, count in zip((across, paid["y"]), PLACES, strict=True)]
-    place = pd.Series(cells[0] * PLACES[1] + cells[1], index=paid.index)
+    cells = [_cells(np.asarray(values), count) for values, count in zip((across, paid["y"]), CELLS, strict=True)]
+    place = pd.Series(cells[0] * CELLS[1] + cells[1], index=paid.index)
     return paid[paid["on_front"] | ~place.duplicated()]
 
 
@@ -131,9 +135,10 @@ def _series(rows: pd.DataFrame) -> pd.Series:
 
 
 def _groups(rows: pd.DataFrame, compare: str) -> list[str]:
-    """What gives each point its colour; the groups that have most points on the frontier keep one of their own."""
+    """Return the group of each point, which gives its colour; small groups share one."""
     columns = (rows["recipe"], machines(rows), rows["methods"], rows["policy"])
-    names = pd.Series([group_name(compare, *each) for each in zip(*columns, strict=True)], index=rows.index)
+    names = pd.Series([group_name(compare, *values) for values in zip(*columns, strict=True)], index=rows.index)
+    # Points on the frontier count first, because they are what is read; the number of points breaks ties.
     rank = rows.groupby(names)["on_front"].sum() * len(rows) + names.value_counts()
     kept = set(rank.sort_values(ascending=False).index[:MAX_GROUPS])
     return [name if name in kept else REST for name in names]

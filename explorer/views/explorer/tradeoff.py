@@ -1,4 +1,4 @@
-"""The tradeoff chart: its content, put together from the curves and the front of the analysis, and its drawing."""
+"""Tradeoff chart: its content, put together from the curves and the front of the analysis, and its drawing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ from explorer.views.explorer.axes import Heights, heights, payment_axis, quality
 from explorer.views.explorer.choices import machines
 from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
 
-BETWEEN = 6  # drawn points between two budgets where a line that is straight in log x is not so on the axes
-MAX_DRAWN = 600  # points of all lines together; where there are many, each has fewer
+BETWEEN = 6  # drawn points between two budgets, where a line that is straight in log x bends on the axes
+MAX_DRAWN = 600  # points of all lines together: many lines have fewer points each
 MAX_RUNS = 500  # marks; of more runs only the means are drawn
 UNGOVERNED = "no policy"
 NO_METHODS = "none"
@@ -27,14 +27,14 @@ NO_METHODS = "none"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """A tradeoff chart's content. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
+    """Content of a tradeoff chart. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
 
-    Every row has `recipe`, its label; `series`, the curve that it belongs to; `group`, what gives it its colour.
+    Every row has `recipe`, its label; `series`, the curve that it belongs to; `group`, which gives it its colour.
 
-    `runs`: a row a run: x, y, and the columns of `results`.
-    `means`: a row a budget of a curve: x, y, ssr, n, time_source, on_front, probability of being on it (NaN where that
-    is not known), size.
-    `lines`: a row a drawn point of a curve: x, y, low, high (NaN where there is no band).
+    `runs`: a row for each run: x, y, and the columns of `results`.
+    `means`: a row for each budget of a curve: x, y, ssr, n, time_source, on_front, probability of being on it (NaN if
+    unknown), size.
+    `lines`: a row for each drawn point of a curve: x, y, low, high (NaN without a band).
     `front`: x, y of the frontier's corners, by x.
     """
 
@@ -44,7 +44,7 @@ class Scene:
     front: pd.DataFrame
     payment: Payment
     kind: Metric  # of the qualities
-    baseline: str | None  # its group, which is drawn in the colour of the text
+    baseline: str | None  # its group, drawn in the colour of the text
     base: str | None  # its label
     target: float | None
     size: Measure | None = None
@@ -59,33 +59,33 @@ class Scene:
 
     @property
     def heights(self) -> Heights:
-        """How qualities are placed: after runs and target; a band that goes further is cut off."""
+        """Scale of the y axis, which holds runs and target; a band that goes further is cut off."""
         return heights(self.y_range, self.kind)
 
     @property
     def groups(self) -> list[str]:
-        """What has a colour of its own, in the order of the legend: as they come in the results."""
+        """The groups, each with a colour of its own, in the order of the results and of the legend."""
         return list(dict.fromkeys(self.means["group"]))
 
     @property
     def recipes(self) -> list[str]:
-        """The labels of the recipes, as they come in the results."""
+        """The labels of the recipes, in the order of the results."""
         return list(dict.fromkeys(self.means["recipe"]))
 
     @property
     def controls(self) -> list[str]:
-        """The recipes that are there for others to be compared with; they are never on the front."""
+        """The recipes that exist for others to be compared with; they are never on the front."""
         if "control" not in self.runs:
             return []
         return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
 
     @property
     def draws_runs(self) -> bool:
-        """Whether single runs are drawn beside the means."""
+        """True if single runs are drawn as well as the means."""
         return 0 < len(self.runs) <= MAX_RUNS
 
     def of(self, series: Sequence[str], runs: pd.Series | None = None) -> "Scene":
-        """The part of some curves, on the same axes; of their runs those that are marked."""
+        """Return the part of some curves on the same axes; of their runs only those that the mask `runs` marks."""
         kept = self.runs if runs is None else self.runs[runs]
         return replace(
             self,
@@ -106,29 +106,36 @@ def build_scene(
     size: str = "",
     deletion_of: str = "",
 ) -> Scene | None:
-    """The scene of some rows of `results`, all of one sweep and metric; None when none of them has been paid in
-    `payment`.
+    """Return the scene of some rows of `results`, all of one sweep and metric; None if none has an amount of `payment`.
 
-    `target` is drawn as a line; `compare`, `size` and `deletion_of` are those of a `Question`. Raises `AnalysisError`
-    for results that no curve can be made of.
+    Args:
+        rows: the rows of the runs that are drawn.
+        payment: the x axis.
+        baseline: the label of the baseline, which is drawn in bold.
+        target: a quality that is drawn as a line.
+        log, compare, size, deletion_of: the fields of a `Question`.
+
+    Raises `AnalysisError` for results that no curve can be made of.
     """
-    found = curves.curves(rows, x=payment.column)
-    if not found:
+    drawn = curves.curves(rows, x=payment.column)
+    if not drawn:
         return None
-    setting = found[0].setting
-    names, groups = series_names(found), group_of(rows, found, compare)
-    runs = _runs(rows, found, names, groups, payment)
-    means = _means(found, names, groups, rows, payment)
+    # Names and colours belong to curves; runs and means take theirs from the curve that they belong to.
+    setting = drawn[0].setting
+    names, groups = series_names(drawn), group_of(rows, drawn, compare)
+    runs = _runs(rows, drawn, names, groups, payment)
+    means = _means(drawn, names, groups, rows, payment)
     measure = measure_of(size, class_=deletion_of)
     if measure is not None:
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
+    # The target belongs to the range of y: a target out of reach must stay visible.
     targets = () if target is None else (target,)
     y_range = extent([*runs["y"], *means["y"], *targets])
     place = heights(y_range, setting.kind)
     return Scene(
         runs=runs,
         means=means,
-        lines=_lines(found, names, groups, straight=log and not place.log),
+        lines=_lines(drawn, names, groups, straight=log and not place.log),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=payment,
         kind=setting.kind,
@@ -143,37 +150,38 @@ def build_scene(
 
 
 def extent(values: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest value."""
+    """Return the least and the largest value."""
     return float(min(values)), float(max(values))
 
 
 Names = dict[tuple[Machine, str], str]
-"""Something of each curve, by its machine and label."""
+"""Texts for curves, by machine and label."""
 
 
-def _means(found: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
-    """The mean points, with their places on the front over everything that is drawn."""
+def _means(drawn: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
+    """Return the mean points, each with its place on the front over everything that is drawn."""
     front = pareto.front_table(rows, x=payment.column)
     keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
     front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
-    means = curves.table(found).merge(front, on=keys, how="left")
-    places = [curve.setting.machine for curve in found for _ in curve.points]
+    means = curves.table(drawn).merge(front, on=keys, how="left")
+    places = [curve.setting.machine for curve in drawn for _ in curve.points]
     means = means.assign(
         recipe=means["label"],
         series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
         group=[groups[place, label] for place, label in zip(places, means["label"], strict=True)],
         y=means["mean"],
-        candidate=means["on_front"].notna(),  # controls are none
+        candidate=means["on_front"].notna(),  # the front table has no controls
         on_front=means["on_front"].eq(True),
     )
-    if len({curve.setting.machine for curve in found}) > 1:
-        means = _front_over_all(means, higher=found[0].setting.higher_is_better)
+    if len({curve.setting.machine for curve in drawn}) > 1:
+        means = _front_over_all(means, higher=drawn[0].setting.higher_is_better)
     columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
     return means.reindex(columns=columns)
 
 
 def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
-    """The front over several hardwares at once; how sure it is, is then not known."""
+    """Return the means with the front over several machines at once. Its probabilities are unknown: seeds are resampled
+    only within a machine."""
     candidates = means[means["candidate"]]
     best = candidates.index[
         pareto.front(candidates["x"].to_numpy(), candidates["y"].to_numpy(), higher_is_better=higher)
@@ -181,9 +189,9 @@ def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
     return means.assign(on_front=means.index.isin(best), probability=np.nan)
 
 
-def _runs(rows: pd.DataFrame, found: list[Curve], names: Names, groups: Names, payment: Payment) -> pd.DataFrame:
+def _runs(rows: pd.DataFrame, drawn: list[Curve], names: Names, groups: Names, payment: Payment) -> pd.DataFrame:
     shown = rows[rows[payment.column].notna()]
-    places, labels = run_labels(shown, found)
+    places, labels = run_labels(shown, drawn)
     pairs = list(zip(places, labels, strict=True))
     return shown.assign(
         recipe=labels,
@@ -195,23 +203,23 @@ def _runs(rows: pd.DataFrame, found: list[Curve], names: Names, groups: Names, p
 
 
 def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
-    """The median of a measure at each budget of each curve."""
+    """Return the median of a measure at each budget of each curve."""
     grouped = runs.groupby(["series", "ssr"], sort=False)[measure.column].median()
     return grouped.rename("size").reset_index()
 
 
-def _lines(found: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
-    """The curves with as many points as it takes: they are linear in log x, as the analysis has it, on every axis."""
-    parts, of_all = [], sum(len(curve.points) for curve in found)
-    for curve in found:
+def _lines(drawn: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
+    """Return the curves as lines. The analysis interpolates linearly in log x; other axes need points in between."""
+    parts, total = [], sum(len(curve.points) for curve in drawn)
+    for curve in drawn:
         points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
-        between = 1 if straight else max(1, min(BETWEEN, MAX_DRAWN // of_all))
+        between = 1 if straight else max(1, min(BETWEEN, MAX_DRAWN // total))
         at, corners = np.arange((len(points) - 1) * between + 1), np.arange(len(points)) * between
         log_x = np.log(points[:, 0])
         places = np.interp(at, corners, log_x)
         ends = [np.interp(places, log_x, column) for column in points[:, 1:].T]
         parts.append(np.column_stack([np.exp(places), *ends]))
-    keys = [(curve.setting.machine, curve.label) for curve in found]
+    keys = [(curve.setting.machine, curve.label) for curve in drawn]
     frame = pd.DataFrame(np.concatenate(parts), columns=["x", "y", "low", "high"])
     lengths = [len(part) for part in parts]
     return frame.assign(
@@ -226,7 +234,7 @@ def _number(value: float | None) -> float:
 
 
 def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
-    """The group that the baseline is in, where it has one to itself."""
+    """Return the group of the baseline if it holds no other recipe."""
     mine = set(means.loc[means["recipe"] == baseline, "group"])
     others = set(means.loc[means["recipe"] != baseline, "group"])
     return next(iter(mine)) if len(mine) == 1 and not mine & others else None
@@ -235,18 +243,18 @@ def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
 # ---- names and groups of curves: a curve is one recipe on one machine
 
 
-def series_names(found: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
-    """The name of each curve, by its machine and label."""
-    several = len({curve.setting.machine for curve in found}) > 1
+def series_names(drawn: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
+    """Return the name of each curve, by machine and label; with its machine where several are drawn at once."""
+    several = len({curve.setting.machine for curve in drawn}) > 1
     return {
         (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}" if several else curve.label
-        for curve in found
+        for curve in drawn
     }
 
 
-def run_labels(rows: pd.DataFrame, found: Sequence[Curve]) -> tuple[list[Machine], list[str]]:
-    """The machine and the label of each row's curve: the recipe, with its digest where several have that name."""
-    known = {(curve.setting.machine, curve.label) for curve in found}
+def run_labels(rows: pd.DataFrame, drawn: Sequence[Curve]) -> tuple[list[Machine], list[str]]:
+    """Return the machine and the label of each row's curve: the recipe, with its digest if several have that name."""
+    known = {(curve.setting.machine, curve.label) for curve in drawn}
     places = machines(rows)
     labels = [
         recipe if (place, recipe) in known else f"{recipe} ({digest[:6]})"
@@ -255,10 +263,10 @@ def run_labels(rows: pd.DataFrame, found: Sequence[Curve]) -> tuple[list[Machine
     return places, labels
 
 
-def group_of(rows: pd.DataFrame, found: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
-    """What gives each curve its colour, by its machine and label; `compare` is that of a `Question`."""
+def group_of(rows: pd.DataFrame, drawn: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
+    """Return the group of each curve, which gives its colour, by machine and label; `compare` is a `Question`'s."""
     first = rows.drop_duplicates(["recipe_digest", "device", "hardware", "threads", "world_size"])
-    places, labels = run_labels(first, found)
+    places, labels = run_labels(first, drawn)
     return {
         (place, label): group_name(compare, label, place, methods, policy)
         for place, label, methods, policy in zip(places, labels, first["methods"], _policies(first), strict=True)
@@ -266,7 +274,7 @@ def group_of(rows: pd.DataFrame, found: Sequence[Curve], compare: str) -> dict[t
 
 
 def group_name(compare: str, label: str, place: Machine, methods: object, policy: object) -> str:
-    """One value of what is compared."""
+    """Return the group of a curve, given a key of `question.COMPARE`."""
     match compare:
         case "methods":
             return str(methods).replace("+", " + ") if isinstance(methods, str) and methods else NO_METHODS
@@ -291,15 +299,15 @@ SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
 
 
 Brush = tuple[float, ...]
-"""x from, x to, quality from, quality to; empty where nothing is brushed"""
+"""x from, x to, quality from, quality to; empty without a brush"""
 
 
 def tradeoff(
     scene: Scene, *, width: int | str = "container", height: int = 400, brush: Brush | None = None
 ) -> alt.LayerChart:
-    """Draw a scene. With `brush`, which may be empty, runs can be selected: by dragging under the name `brush`, by
-    clicking as `picked`."""
-    return alt.LayerChart(  # made in one go: every method of a chart copies it whole
+    """Draw a scene. With `brush`, which may be empty, runs can be selected: by dragging (`BRUSH`) or clicking
+    (`PICKED`)."""
+    return alt.LayerChart(  # in one call, because every method of a chart copies all of it
         layer=layers(scene, brush=brush),
         width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
         height=height,
@@ -311,26 +319,28 @@ def tradeoff(
 
 
 def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None = None) -> list[Any]:
-    """The layers of the chart, with the colours of `look`: its own unless it is a part of something larger."""
+    """Return the layers of the chart. `look` gives the colours; by default the scene's own."""
     look = look or look_of(scene)
     x = payment_axis(scene.payment, scene.x_range, log=scene.log)
     y = quality_axis(scene.heights)
-    found = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
-    found.append(_line_layer(scene, x, y, look) if len(scene.lines) else None)
-    found += _mean_layers(scene, x, y, look, brush=None if scene.draws_runs else brush)
-    found.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)  # on top, to be clicked
-    return [layer for layer in found if layer is not None]
+    # From bottom to top: bands, front, target, lines, means, runs. The topmost marks take the clicks: single runs, or
+    # means where there are too many runs to draw.
+    parts = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
+    parts.append(_line_layer(scene, x, y, look) if len(scene.lines) else None)
+    parts += _mean_layers(scene, x, y, look, brush=None if scene.draws_runs else brush)
+    parts.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)
+    return [layer for layer in parts if layer is not None]
 
 
 def look_of(scene: Scene) -> theme.Look:
-    """The colour of each group, and the group of each label."""
+    """Return the colour of each group, and the group of each label."""
     first = scene.means.drop_duplicates("recipe")
     groups = {str(label): str(group) for label, group in zip(first["recipe"], first["group"], strict=True)}
     return theme.look(scene.groups, baseline=scene.baseline, groups=groups)
 
 
 def describe(scene: Scene) -> str:
-    """The chart in a sentence or two, for who does not see it."""
+    """Return the chart in a sentence or two, for screen readers."""
     names = scene.recipes
     on_front = set(scene.means.loc[scene.means["on_front"].astype(bool), "recipe"])
     direction = "higher" if scene.kind.higher_is_better else "lower"
@@ -349,7 +359,7 @@ def describe(scene: Scene) -> str:
 
 
 def listed(names: list[str], *, most: int = 12) -> str:
-    """Names in a row, as many as one listens to."""
+    """Return names in a row, as many as a listener can follow."""
     rest = len(names) - most
     shown = ", ".join(clipped(name) for name in names[:most])
     return f"{shown} and {rest} more" if rest > 0 else shown
@@ -429,12 +439,12 @@ def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush |
 
 
 def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityValue) -> Any:
-    """One value where a field is true, another where it is not. `alt.condition` says the same in ten times the time."""
+    """Return one value where a field is true and another elsewhere. `alt.condition` takes ten times as long."""
     return channel(value=otherwise, condition={"test": f"datum.{field}", "value": value})
 
 
 def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
-    """By dragging, from where the brush is now, and by clicking."""
+    """Return the selections: by dragging, beginning with the current brush, and by clicking."""
     place = scene.heights.drawn
     drawn: Any = {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))} if len(brush) == 4 else alt.Undefined
     mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
@@ -445,7 +455,10 @@ def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
 
 
 def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> list[alt.Chart]:
-    """The means, one layer for filled marks and one for hollow ones. With a `brush` it is means that are selected."""
+    """Return the means: filled marks for measured amounts, hollow ones for others, a cross in predicted ones.
+
+    With a `brush`, means can be selected.
+    """
     frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
     exact = scene.payment.counted
     measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
@@ -455,7 +468,7 @@ def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: B
         name = "filled" if mark["filled"] else "hollow"
         size: Any = alt.Undefined if scene.size is None else _size(scene)
         if scene.size is not None:
-            mark["fillOpacity"] = 0.25  # large marks lie over one another
+            mark["fillOpacity"] = 0.25  # large marks overlap
         return (
             alt.Chart(frame[rows], name=name)
             .mark_point(size=95, opacity=1, strokeWidth=2.2, clip=True, **mark)
@@ -484,10 +497,11 @@ def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: B
 
 
 def _size(scene: Scene) -> alt.Size:
-    """The size channel over the field `size`, labelled in words."""
-    assert scene.size is not None  # it is being drawn
+    """Return the size channel over the field `size`, labelled in words."""
+    assert scene.size is not None  # the caller checks
     known = scene.means["size"].dropna()
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    # Vega formats no times: the labels of three ticks are spelt out in an expression.
     ticks = sorted({low, (low + high) / 2, high})
     words = " : ".join([*(f"datum.value == {tick!r} ? '{scene.size.words(tick)}'" for tick in ticks), "''"])
     legend = alt.Legend(
@@ -524,13 +538,13 @@ _MEAN_WORDS = {
     "size_text": "",
     "budget": "Budget",
     "n": "Seeds (n)",
-    "time_source": "Time is",
+    "time_source": "Timing source",
     "front_text": "On the frontier",
 }
 
 
 def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[alt.Tooltip]:
-    """What is said under the mouse: the columns that the frame has, under their titles."""
+    """Return the tooltip: the columns that the frame has, with their titles."""
     titles = words | {
         "quality_text": f"{words['quality_text']}{scene.metric}",
         "time_text": words["time_text"] or scene.payment.label,
@@ -540,24 +554,25 @@ def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[a
 
 
 def _placed(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
-    """The rows with their qualities in `y` replaced by the places where they are drawn."""
+    """Return the rows with their qualities in `y` turned into places on the axis."""
     return frame.assign(y=scene.heights.drawn(frame["y"]))
 
 
 def _bright(frame: pd.DataFrame, scene: Scene) -> pd.Series:
-    """Whether the row's curve is the baseline's, or on the frontier anywhere: a curve is bright or dim as a whole."""
+    """Mark the rows of bright curves: the baseline's, and those on the frontier anywhere. Other curves are dimmed."""
     on_front = scene.means["on_front"].astype(bool)
     bright = {*scene.means.loc[on_front, "series"]}
     return frame["series"].isin(bright) | (frame["recipe"] == scene.base)
 
 
 def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
-    """The rows with the texts of their tooltips."""
+    """Return the rows with the texts of their tooltips."""
     words: dict[str, Any] = {
         "recipe_text": frame["series"].map(clipped),
         "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"]],
         "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
     }
+    # Rows of single runs have `train_seconds`; rows of means have not.
     if "train_seconds" in frame:
         sources = frame["time_source"].fillna("unknown")
         words["time_text"] = [

@@ -1,4 +1,4 @@
-"""The section that compares two recipes: what each reaches and takes, the differences with their intervals."""
+"""Section that compares two recipes: quality, amounts, and the differences with their intervals."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,81 +21,82 @@ from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import joined, named, swatch
 
-SAID = 160  # characters of a reason, which holds names of anybody's
+LONGEST = 160  # characters of a reason, which may contain long names
 
 
-def duel_blocks(found: Duel, *, look: theme.Look, payment: Payment) -> Iterator[Block]:
-    """Yield the comparison as a sentence and a table. `payment` is what its x is."""
-    named_ = {field: isolated(getattr(found.equal_quality, field)) for field in ("label", "baseline")}
-    words = sentence(replace(found, equal_quality=replace(found.equal_quality, **named_)))
+def duel_blocks(pair: Duel, *, look: theme.Look, payment: Payment) -> Iterator[Block]:
+    """Yield the comparison as a sentence and a table. `payment` is its x axis."""
+    # The sentence is plain text: names that are written from right to left must not turn it around.
+    named_ = {field: isolated(getattr(pair.equal_quality, field)) for field in ("label", "baseline")}
+    words = sentence(replace(pair, equal_quality=replace(pair.equal_quality, **named_)))
     yield Paragraph(f"{words}.", "note")
-    if found.reason:  # there is no budget to compare at
-        yield Paragraph(f"{_clipped(found.reason)}.", "note")
+    if pair.reason:  # there is no budget to compare at
+        yield Paragraph(f"{_clipped(pair.reason)}.", "note")
     columns = (
-        Column("What"),
-        Column(swatch(found.first.recipe, look), number=True),
-        Column(swatch(found.second.recipe, look), number=True),
+        Column(""),
+        Column(swatch(pair.first.recipe, look), number=True),
+        Column(swatch(pair.second.recipe, look), number=True),
         Column("Difference", number=True),
     )
-    caption = f"{found.confidence:.0%} intervals, Student's t over the seeds; the second less the first, or over it"
-    yield Table(columns, list(_rows(found, payment)), caption)
+    caption = f"{pair.confidence:.0%} intervals, Student's t over the seeds; second minus first, or second over first"
+    yield Table(columns, list(_rows(pair, payment)), caption)
 
 
-def _rows(found: Duel, payment: Payment) -> Iterator[Row]:
-    for at in found.budgets:
-        yield _at(found, at, payment)
-    yield _equal_x(found, payment)
-    yield _equal_quality(found, payment)
-    yield _inference(found)
-    yield Row(cells=("Deletion", _deletion(found.first), _deletion(found.second), ""))
-    yield Row(cells=("Methods that only it has", _only(found.first), _only(found.second), ""))
+def _rows(pair: Duel, payment: Payment) -> Iterator[Row]:
+    for at in pair.budgets:
+        yield _at(pair, at, payment)
+    yield _equal_x(pair, payment)
+    yield _equal_quality(pair, payment)
+    yield _inference(pair)
+    yield Row(cells=("Deletion", _deletion(pair.first), _deletion(pair.second), ""))
+    yield Row(cells=("Methods only here", _only(pair.first), _only(pair.second), ""))
 
 
-def _at(found: Duel, at: AtBudget, payment: Payment) -> Row:
+def _at(pair: Duel, at: AtBudget, payment: Payment) -> Row:
     less = at.difference
     return Row(
         cells=(
-            f"{found.setting.metric} at budget {at.ssr:g}",
-            _reached(found, at.first, payment),
-            _reached(found, at.second, payment),
-            _difference(found, less),
+            f"{pair.setting.metric} at budget {at.ssr:g}",
+            _reached(pair, at.first, payment),
+            _reached(pair, at.second, payment),
+            _difference(pair, less),
         )
     )
 
 
-def _reached(found: Duel, side: Reached, payment: Payment) -> Text:
-    return with_note(amounts.quality(side.quality, found.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
+def _reached(pair: Duel, side: Reached, payment: Payment) -> Text:
+    return with_note(amounts.quality(side.quality, pair.setting.kind), f"{amount(side.x, payment)}, n={side.n}")
 
 
-def _equal_x(found: Duel, payment: Payment) -> Row:
-    at, kind = found.equal_x, found.setting.kind
-    title = f"{found.setting.metric} at equal {axis_words(found.x)}"
+def _equal_x(pair: Duel, payment: Payment) -> Row:
+    at, kind = pair.equal_x, pair.setting.kind
+    title = f"{pair.setting.metric} at same {axis_words(pair.x)}"
     difference = Estimate(value=at.difference, low=at.low, high=at.high, n=at.n, reason=at.reason)
     return Row(
         cells=(
             with_note(title, "" if at.budget is None else amount(at.budget, payment)),
             amounts.quality(at.baseline_quality, kind),
             amounts.quality(at.recipe_quality, kind),
-            _difference(found, difference),
+            _difference(pair, difference),
         )
     )
 
 
-def _equal_quality(found: Duel, payment: Payment) -> Row:
-    at = found.equal_quality
-    title = f"{payment.label} at equal {found.setting.metric}"
+def _equal_quality(pair: Duel, payment: Payment) -> Row:
+    at = pair.equal_quality
+    title = f"{payment.label} at equal {pair.setting.metric}"
     return Row(
         cells=(
-            with_note(title, "" if at.target is None else amounts.quality(at.target, found.setting.kind)),
+            with_note(title, "" if at.target is None else amounts.quality(at.target, pair.setting.kind)),
             amount(at.baseline_x, payment),
-            _needed(found, payment),
-            amounts.MISSING if at.ratio is None else with_note(_ratio(found), _of_ratio(found)),
+            _needed(pair, payment),
+            amounts.MISSING if at.ratio is None else with_note(_ratio(pair), _of_ratio(pair)),
         )
     )
 
 
-def _needed(found: Duel, payment: Payment) -> str:
-    at = found.equal_quality
+def _needed(pair: Duel, payment: Payment) -> str:
+    at = pair.equal_quality
     if at.outcome == Outcome.REACHED:
         return amount(at.recipe_x, payment)
     if at.outcome == Outcome.BELOW:
@@ -103,13 +104,13 @@ def _needed(found: Duel, payment: Payment) -> str:
     return str(at.outcome) if at.reason is None else _clipped(at.reason)
 
 
-def _ratio(found: Duel) -> str:
-    at_most = "at most " if found.equal_quality.outcome == Outcome.BELOW else ""
-    return f"{at_most}{amounts.ratio(found.equal_quality.ratio)}"
+def _ratio(pair: Duel) -> str:
+    at_most = "at most " if pair.equal_quality.outcome == Outcome.BELOW else ""
+    return f"{at_most}{amounts.ratio(pair.equal_quality.ratio)}"
 
 
-def _of_ratio(found: Duel) -> str:
-    at = found.equal_quality
+def _of_ratio(pair: Duel) -> str:
+    at = pair.equal_quality
     words = [ratio_interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
     if at.call in (Call.INCONCLUSIVE, Call.EQUIVALENT):
         words.append(str(at.call))
@@ -118,8 +119,8 @@ def _of_ratio(found: Duel) -> str:
     return _clipped(", ".join(word for word in words if word))
 
 
-def _difference(found: Duel, less: Estimate) -> Text:
-    kind = found.setting.kind
+def _difference(pair: Duel, less: Estimate) -> Text:
+    kind = pair.setting.kind
     if less.value is None:
         return with_note(amounts.MISSING, _clipped(less.reason or ""))
     unclear = ", inconclusive" if less.low is not None and not less.differs else ""
@@ -127,11 +128,11 @@ def _difference(found: Duel, less: Estimate) -> Text:
     return with_note(by_how_much(less.value, kind), f"{span}, n={less.n}{unclear}")
 
 
-def _inference(found: Duel) -> Row:
-    first, second = found.first.inference_seconds, found.second.inference_seconds
+def _inference(pair: Duel) -> Row:
+    first, second = pair.first.inference_seconds, pair.second.inference_seconds
     ratio = None if first is None or second is None else second / first
-    beside = with_note(amounts.ratio(ratio), "" if ratio is None else inference_interval(found.equal_quality))
-    return Row(cells=("Inference, one example", amounts.seconds(first), amounts.seconds(second), beside))
+    difference = with_note(amounts.ratio(ratio), "" if ratio is None else inference_interval(pair.equal_quality))
+    return Row(cells=("Inference per example", amounts.seconds(first), amounts.seconds(second), difference))
 
 
 def _deletion(side: Side) -> Text:
@@ -145,11 +146,11 @@ def _only(side: Side) -> Text:
 
 
 def _clipped(words: str) -> str:
-    return clipped(words, SAID)
+    return clipped(words, LONGEST)
 
 
 class TwoRecipesSection(Section):
-    """The two recipes that are chosen; without a choice the baseline and the recipe that needs least."""
+    """Two chosen recipes; without a choice, the baseline and the recipe that needs least."""
 
     key, title = "versus", "Two recipes"
 
@@ -165,7 +166,7 @@ class TwoRecipesSection(Section):
         """Compare the two recipes."""
         recipes, asked = answer.settled.choices.recipes, answer.question
         if len(recipes) < 2:
-            raise ExplorerError("There is one recipe here: nothing to set it beside.")
+            raise ExplorerError("There is only one recipe here, and none to compare it with.")
         chosen = asked.versus if len(asked.versus) == 2 else _default(answer, recipes)
         with self.quiet:
             for field, name in zip((self.first, self.second), chosen, strict=True):
@@ -182,8 +183,8 @@ class TwoRecipesSection(Section):
             self.ask(versus=(str(self.first.value), str(self.second.value)))
 
 
-def _default(found: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
-    known = [each for each in found.comparisons if each.ratio is not None]
-    best = min(known, key=lambda each: each.ratio or 0.0).recipe if known else ""
-    first = found.settled.baseline or recipes[0]
+def _default(answer: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
+    known = [result for result in answer.comparisons if result.ratio is not None]
+    best = min(known, key=lambda result: result.ratio or 0.0).recipe if known else ""
+    first = answer.settled.baseline or recipes[0]
     return first, best if best and best != first else next(name for name in recipes if name != first)

@@ -1,4 +1,4 @@
-"""The controls of the explorer: ordinary labelled fields, all of which can be reached by keyboard."""
+"""Controls of the explorer: ordinary labelled fields, all of which the keyboard reaches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,22 +8,24 @@ import ipywidgets as widgets
 
 from explorer.page.document import clipped
 from explorer.views.explorer.choices import Choices, Settled
-from explorer.views.explorer.payments import DEAREST, MEASURES, PAYMENTS
+from explorer.views.explorer.payments import COSTLIEST, MEASURES, PAYMENTS
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
+from explorer.views.notebook import Quiet
 
 AUTOMATIC, OWN = "automatic", "own"
-WORDS = {"cloud": "the price table's choice", "size": "all alike", "baseline_hardware": "the recipe's own"}
-"""What the empty choice of a field is called."""
+WORDS = {"cloud": "the price table's default", "size": "equal", "baseline_hardware": "same as the recipe"}
+"""The label of the empty choice of a field."""
 MORE = "More filters, prices, colours"
 
 
 class Controls(widgets.VBox):
-    """The fields in which a question is put. `on_change` is called with the new question after a user changed one."""
+    """Fields of a question. `on_change` is called with the new question after a user changed one."""
 
     def __init__(self, *, on_change: Callable[[Question], None]) -> None:
         self._on_change = on_change
-        self._showing = False
+        self._quiet = Quiet()
         self._shown = Question()
+        # --- primary fields ---
         self.dataset = widgets.Dropdown(description="Dataset")
         self.model = widgets.Dropdown(description="Model")
         self.sweep = widgets.Dropdown(description="Sweep")
@@ -32,21 +34,23 @@ class Controls(widgets.VBox):
         self.baseline = widgets.Dropdown(description="Baseline")
         self.baseline_hardware = widgets.Dropdown(description="Baseline's hardware")
         self.target_from = widgets.Dropdown(description="Target quality")
-        self.target = _number("Own target", least=0.0)
-        self.cloud = widgets.Dropdown(description="Prices of")
-        self.price_from = widgets.Dropdown(description="Price")
-        self.price = _number("Own price ($/hour)", least=0.001)
-        self.payment = widgets.ToggleButtons(description="Pay in")
+        self.target = _number("Your target", least=0.0)
+        self.payment = widgets.ToggleButtons(description="X axis")
         self.deletion_of = widgets.Dropdown(description="Deletion of")
         self.scale = widgets.ToggleButtons(description="Scale", options=[("Log", True), ("Linear", False)])
         self.order = widgets.Dropdown(description="Table order")
-        self.compare = widgets.Dropdown(description="Colour by")
-        self.size = widgets.Dropdown(description="Size says")
-        self.split = widgets.Dropdown(description="Small multiples")
         self.recipes = widgets.SelectMultiple(description="Recipes (Ctrl adds)", rows=5)
-        self.methods = widgets.SelectMultiple(description="With a method of", rows=4)
+        # --- folded fields ---
+        self.methods = widgets.SelectMultiple(description="Uses method", rows=4)
         self.seeds = widgets.SelectMultiple(description="Seeds", rows=4)
-        self.sources = widgets.SelectMultiple(description="Times that are", rows=4)
+        self.sources = widgets.SelectMultiple(description="Timing source", rows=4)
+        self.cloud = widgets.Dropdown(description="Provider's prices")
+        self.price_from = widgets.Dropdown(description="Price")
+        self.price = _number("Your price ($/hour)", least=0.001)
+        self.compare = widgets.Dropdown(description="Colour by")
+        self.size = widgets.Dropdown(description="Marker size")
+        self.split = widgets.Dropdown(description="Small multiples")
+        # The order of these lists is the order on the screen and of the keyboard.
         first = [
             self.recipes,
             *(self.dataset, self.model, self.sweep, self.hardware, self.metric),
@@ -70,8 +74,8 @@ class Controls(widgets.VBox):
         self._fold()
 
     def read(self) -> Question:
-        """The question that the fields put now; what has no field here stays as it was shown. All recipes are put as
-        none in particular: another sweep has others."""
+        """Return the question in the fields; parts of it without a field here keep the value that was shown."""
+        # All recipes are asked for as none in particular, because another sweep has other recipes.
         lists = {name: tuple(getattr(self, name).value) for name in _LISTS}
         if len(lists["recipes"]) == len(self.recipes.options):
             lists["recipes"] = ()
@@ -85,28 +89,27 @@ class Controls(widgets.VBox):
         )
 
     def show(self, settled: Settled, *, target: float | None, price: str) -> None:
-        """Show an answerable question. `target` is the quality that is used, `price` words for the table's price."""
-        self._shown, self._showing = settled.question, True
-        try:
+        """Show a settled question. `target` is the quality that is used, `price` the words for the table's price."""
+        self._shown = settled.question
+        with self._quiet:
             for name, offered in _offers(settled.choices, settled.question).items():
                 field = getattr(self, name)
                 _offer(field, offered, getattr(settled.question, name))
                 field.layout.display = "" if _is_needed(name, len(offered), settled.question) else "none"
+            # Four buttons or more need two columns of the grid, or their labels are cut.
             wide = self.payment.add_class if len(self.payment.options) > 3 else self.payment.remove_class
             wide("x-wide")
             self.scale.value = settled.question.log
             question = settled.question
-            _choose_own(self.target_from, self.target, "baseline at full budget", given=question.target, used=target)
+            _choose_own(self.target_from, self.target, "baseline at 100% budget", given=question.target, used=target)
             self.target_from.layout.display = "none" if question.is_survey else ""
             _choose_own(self.price_from, self.price, price, given=question.usd_per_hour, used=None)
-        finally:
-            self._showing = False
 
     def _fold(self) -> None:
         self._folded.layout.display = "" if self.more.value else "none"
 
     def _changed(self, _: Any) -> None:
-        if not self._showing:
+        if not self._quiet:
             self._on_change(self.read())
 
 
@@ -119,7 +122,7 @@ _ALWAYS = ("dataset", "model", "sweep", "hardware", "metric", "payment", "compar
 
 
 def _is_needed(name: str, offered: int, question: Question) -> bool:
-    """Whether a field is shown: not one that has no choice, and in a survey none of what compares."""
+    """Return whether a field is shown. A field without a choice is hidden; in a survey, so are those that compare."""
     if name == "deletion_of":
         sized = MEASURES.get(question.size)
         return question.paid_in.forecast or (sized is not None and sized.of_deletion)
@@ -129,7 +132,7 @@ def _is_needed(name: str, offered: int, question: Question) -> bool:
 
 
 def _offers(choices: Choices, question: Question) -> dict[str, Sequence[Any]]:
-    """What each field offers: names, with their words where these differ."""
+    """Return the options of each field: names, with their labels where these differ."""
     paid = question.paid_in.label.lower()
     return {
         "dataset": choices.datasets,
@@ -141,7 +144,7 @@ def _offers(choices: Choices, question: Question) -> dict[str, Sequence[Any]]:
         "baseline_hardware": [(name or WORDS["baseline_hardware"], name) for name in choices.baseline_hardware],
         "cloud": [(name or WORDS["cloud"], name) for name in choices.clouds],
         "payment": [(PAYMENTS[key].label, key) for key in choices.payments],
-        "deletion_of": [(name or DEAREST, name) for name in choices.deletions],
+        "deletion_of": [(name or COSTLIEST, name) for name in choices.deletions],
         "order": [(words.format(payment=paid), key) for key, words in ORDERS.items()],
         "compare": [(COMPARE[key], key) for key in choices.compare],
         "size": [(MEASURES[key].label if key else WORDS["size"], key) for key in choices.sizes],
@@ -162,7 +165,7 @@ def _number(label: str, *, least: float) -> widgets.BoundedFloatText:
 
 
 def _offer(field: Any, options: Sequence[Any], value: Any) -> None:
-    """Set options and value together; a field whose options are the same keeps its focus."""
+    """Set options and value. Options that are the same are not set again, so that the field keeps its focus."""
     if tuple(field.options) != tuple(options):
         field.options = tuple(options)
     if field.value != value:
@@ -177,9 +180,9 @@ def _choose_own(
     given: float | None,
     used: float | None,
 ) -> None:
-    """Show whether the user gave a number; without one the field is hidden and holds what is used instead."""
-    _offer(source, [(automatic, AUTOMATIC), ("own value", OWN)], AUTOMATIC if given is None else OWN)
+    """Show a number and its source. Without a number of the user's own, the hidden field holds the one in use."""
+    _offer(source, [(automatic, AUTOMATIC), ("your own", OWN)], AUTOMATIC if given is None else OWN)
     value = used if given is None else given
     if value is not None:
-        number.value = value  # in full: rounded up, it would be beyond what the baseline has
+        number.value = value  # unrounded: rounded up, the baseline itself would miss it
     number.layout.display = "none" if given is None else ""

@@ -1,4 +1,4 @@
-"""The section on access: whose keys were wrapped for the run, who read it, and what, as the project's ledger has it."""
+"""Section on access: wrapped keys, reads and revocations of a run, as the project's ledger records them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,32 +14,31 @@ from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import ReadSection, coded, heading, note, warning
 from explorer.views.notebook import named
 
-MOST = 100  # entries that are shown, the last ones
+MOST = 100  # entries; the last ones are shown
 COLUMNS = (
     Column(title="Entry"),
-    Column(title="What"),
-    Column(title="Who"),
-    Column(title="What the grant covers"),
-    Column(title="What was asked for"),
+    Column(title="Action"),
+    Column(title="Reader"),
+    Column(title="Granted"),
+    Column(title="Requested"),
 )
 ACTIONS = {"wrapped": "keys wrapped", "read": "read", "revoked": "grant revoked"}
 NO_LEDGER = (
-    "There is no project's ledger in %s: that keys were wrapped for anybody, or read with, is on no record here. "
-    "Where a policy seals numbers, `explorer grant` puts into it whose keys of which run were handed over, each "
-    "answered request with its grant and what was asked for, and each revocation."
+    "There is no project's ledger in %s, so no access is on record here. Where a policy seals numbers, `explorer "
+    "grant` records there the keys that were wrapped, each answered request with its grant and query, and each "
+    "revocation."
 )
-NOTHING = "None of its entries is about this run: that keys of it were wrapped, or read with, is on no record here."
+NOTHING = "No entry of the project's ledger is about this run, so no access to it is on record here."
 CAPTION = (
-    "In the order in which they were recorded; an entry has no clock. It names grant and query by digest: who that is "
-    "and what was asked for, the reader's signed request says, or the file of wrapped keys beside the run. An entry "
-    "says that keys were handed over, not how often they were used; and whoever has the secrets of the run reads "
-    "without a grant."
+    "In the order of the entries, which carry no time. An entry names grant and query only by digest; reader and "
+    "request come from the signed request, or from the file of wrapped keys in the run. An entry proves that keys "
+    "were handed over, not how often they were used. A holder of the run's secrets needs no grant."
 )
 
 
 def access_blocks(opened: OpenRun) -> Iterator[Block]:
     """Yield the log. Raises `LedgerError` for a project's ledger that is damaged."""
-    yield heading("Who may read it, and who did")
+    yield heading("Access granted and used")
     runs = runs_of(opened.ledger.run)
     badge = project_badge(runs, trust=opened.trust, now=opened.now)
     if badge is None:
@@ -48,7 +47,7 @@ def access_blocks(opened: OpenRun) -> Iterator[Block]:
     log = access_log(opened.ledger, trust=opened.trust, now=opened.now)
     yield _standing(badge)
     for entry in log.unknown[:MOST]:
-        yield warning(f"{entry} is of a version that is not known here, and may be about this run.")
+        yield warning(f"{entry} has an unknown version, and may be about this run.")
     if not log.logged:
         yield Paragraph(NOTHING, "empty")
         return
@@ -57,22 +56,22 @@ def access_blocks(opened: OpenRun) -> Iterator[Block]:
     if rest := len(log.logged) - len(shown):
         yield note(f"and {rest:,} before these")
     yield note(coded(CAPTION))
-    yield note("A proof shows somebody far away, who trusts the signer, that an entry is in the project's ledger:")
+    yield note("A proof shows anyone who trusts the signer that an entry is in the project's ledger:")
     yield Code(prove_commands(badge.directory, shown[-1].index, here=Path.cwd()))
 
 
 def _standing(badge: ProjectBadge) -> Paragraph:
     size = f"{amounts.count(badge.size, 'entry', 'entries')} in {badge.directory}, root {badge.root[:16]}"
     if not badge.anchored:
-        return note(f"The project's ledger: {size}. Not checked: name a trust file.")
+        return note(f"The project's ledger: {size}. Not verified: no trust file given.")
     if badge.findings:
-        return warning(f"The project's ledger: {size}. Not believed: {badge.findings[0]}")
+        return warning(f"The project's ledger: {size}. Not trusted: {badge.findings[0]}")
     cosigned = f"; cosigned by {', '.join(badge.cosigned_by)}" if badge.cosigned_by else ""
     return note(f"The project's ledger: {size}. \u2713 Verified, signed by {', '.join(badge.signed_by)}{cosigned}.")
 
 
 def _row(logged: Logged) -> Row:
-    action = with_note(ACTIONS[logged.action], "" if logged.fits else "of another state than this ledger has ever had")
+    action = with_note(ACTIONS[logged.action], "" if logged.fits else "for a state that this ledger never had")
     return Row(
         cells=(str(logged.index), action, _who(logged), _covers(logged), _asked(logged)),
         quiet=logged.action == "revoked",
@@ -82,8 +81,8 @@ def _row(logged: Logged) -> Row:
 def _who(logged: Logged) -> Text:
     digest = f"grant {logged.id} {logged.grant[:12]}" if logged.id else f"grant {logged.grant[:12]}"
     if logged.known is None:
-        return with_note("not known here", f"{digest}: its file is not beside the run")
-    standing = "holds today" if logged.known.believed else logged.known.why or "nobody was asked who signed it"
+        return with_note("unknown", f"{digest}: its file is not in the run")
+    standing = "holds today" if logged.known.believed else logged.known.why or "its signature was not checked"
     return with_note(named(logged.known.grant.grantee.name), f"{digest}: {clipped(standing, 160)}")
 
 
@@ -99,7 +98,7 @@ def _asked(logged: Logged) -> Text:
     if logged.query is None:
         return amounts.MISSING
     if logged.asked is None:
-        return with_note("in no words here", f"query {logged.query[:12]}")
+        return with_note("request not here", f"query {logged.query[:12]}")
     asked = logged.asked
     classes = clipped(", ".join("numbers over several" if path == JOINT else path for path in asked.classes), 120)
     steps = f"{asked.kind} entries, steps {asked.steps.start:,} to {asked.steps.stop - 1:,}"

@@ -1,4 +1,4 @@
-"""The section on deletion: what deleting each class takes, which deletions are certified, what was erased."""
+"""Section on deletion: the price of deleting each class, the certificates of deletions, and erased records."""
 
 import os
 import shlex
@@ -35,17 +35,17 @@ from explorer.views.ledger.open_run import OpenRun
 from explorer.views.ledger.pane import ReadSection, coded, heading, note, warning
 from explorer.views.notebook import named
 
-NOT_HERE = "No erasure is on record. Whether a secret was destroyed all the same cannot be told: they are not here."
-ERASED = "Erased from the record, with the secrets that opened them: numbers {}. The model has what it learned."
-SAID = "On record as entry {} of the project's ledger. Whether the run conforms cannot be told from then on."
-UNSAID = "The secrets of these were destroyed, and {}: numbers {}. The run does not conform."
+NOT_HERE = "No erasure is on record. The secrets are not here, so an unrecorded one cannot be ruled out."
+ERASED = "Erased from the record, with their secrets: numbers {}. The model keeps what it learned."
+RECORDED = "On record as entry {} of the project's ledger. The run can no longer be shown to conform."
+UNRECORDED = "The secrets of these were destroyed, and {}: numbers {}. The run does not conform."
 KEPT = "Every class still has the secret that opens its numbers: `explorer delete erase` has erased none of them."
 
 
 def deletion_blocks(opened: OpenRun) -> Iterator[Block]:
-    """Yield three parts; a part that fails hides no other."""
+    """Yield forecasts, certificates and erasures; a part that fails does not hide the others."""
     parts: dict[str, Callable[[], Iterator[Block]]] = {
-        "What deleting each class takes": lambda: deletions_table(opened.ledger),
+        "Deletion of each class": lambda: deletions_table(opened.ledger),
         "Certificates": lambda: certificate_blocks(opened, here=Path.cwd()),
         "Erased from the record": lambda: erased_blocks(opened),
     }
@@ -58,17 +58,18 @@ def deletion_blocks(opened: OpenRun) -> Iterator[Block]:
 
 
 def erased_blocks(opened: OpenRun) -> Iterator[Block]:
-    """Yield which numbers nobody can open any more, and what the project's ledger has about it. Raises `LedgerError` or
+    """Yield the numbers that can no longer be opened, and the record of their erasure. Raises `LedgerError` or
     `ProvenanceError` for secrets that cannot be used."""
+    # Three cases: erased and recorded, destroyed without a record, which does not conform, and neither.
     keys, withheld = opened.ledger.keys, read_withheld(opened.ledger.ledger, trust=opened.trust, now=opened.now)
     destroyed = keys.erased if isinstance(keys, OwnKeys) else frozenset[str]()
     recorded = {*withheld.erased, JOINT} if withheld.erased else set[str]()
     if recorded:
         entries = sorted({index for indices in withheld.erased.values() for index in indices})
         yield note(ERASED.format(_names(opened, recorded)))
-        yield note(SAID.format(", ".join(map(str, entries))))
+        yield note(RECORDED.format(", ".join(map(str, entries))))
     if destroyed - recorded:
-        yield warning(UNSAID.format(withheld.without, _names(opened, destroyed - recorded)))
+        yield warning(UNRECORDED.format(withheld.without, _names(opened, destroyed - recorded)))
     if not recorded and not destroyed:
         yield note(coded(KEPT)) if isinstance(keys, OwnKeys) else note(NOT_HERE)
 
@@ -87,8 +88,8 @@ DELETIONS = (
 )
 WAYS = {"G2": "exact by structure", "G3": "exact by replay"}
 NOTE = (
-    "G2: its sealed region is dropped, and nothing is trained. G3: training goes on without it from the newest state "
-    "that it had not moved. Times are forecasts of the whole command. "
+    "G2 drops the class's sealed region without training. G3 repeats training without the class, from the newest state "
+    "that it had not influenced. Times are forecasts for the whole command. "
 )
 
 
@@ -100,9 +101,9 @@ def deletions_table(run: RunLedger) -> Iterator[Block]:
     rows = [Row(_cells(path, forecast), quiet=bool(forecast.obstacles)) for path, forecast in forecasts.items()]
     if rows:
         yield Table(DELETIONS, rows)
-    yield note(coded(f"{NOTE}`explorer delete plan` says more."))
+    yield note(coded(f"{NOTE}`explorer delete plan` shows the details."))
     for obstacle in sorted({obstacle for forecast in forecasts.values() for obstacle in forecast.obstacles}):
-        yield Paragraph(f"Not possible here and now: {obstacle}", "warning")
+        yield Paragraph(f"Not possible at the moment: {obstacle}", "warning")
 
 
 def _cells(path: str, forecast: Forecast) -> tuple[Text, ...]:
@@ -123,84 +124,84 @@ CERTIFICATES = (
     Column(title="Verdict"),
     Column(title="Issued"),
     Column(title="Recorded"),
-    Column(title="Still there", number=True),
+    Column(title="Still present", number=True),
 )
 SHOWN = 5  # paths
 NONE = (
-    "No certificate speaks of this run, below the directory of runs or in the project's ledger. A deletion without one "
-    "has shown nothing; the lineage names the runs that deletions made. `explorer delete run` ends in a certificate."
+    "No certificate about this run, in the directory of runs or in the project's ledger. A deletion without one is not "
+    "shown; the lineage names the runs that deletions made. `explorer delete run` ends in a certificate."
 )
-WORD = (
-    "Deleted is said only where every claim was derived again from both ledgers and held; the steps themselves are the "
-    "trainer's word, until `explorer delete verify --counterfactual` has trained the run that never had the target. "
-    "When it was issued, what it did not reach and what is to be destroyed are the signer's word. An entry of a ledger "
-    "has no clock."
+MEANING = (
+    "'Deleted' means that every claim was derived again from both ledgers and held. The steps themselves are only "
+    "claimed by the trainer, until `explorer delete verify --counterfactual` trains the run that never had the target. "
+    "The date of issue, the unreachable copies and the files to destroy are claims of the signer. Entries of a ledger "
+    "carry no time."
 )
 
 
 def certificate_blocks(opened: OpenRun, *, here: Path) -> Iterator[Block]:
-    """Yield all of them, each with its content. Raises `LedgerError` for a project's ledger that is damaged."""
+    """Yield the certificates with their content. Raises `LedgerError` for a project's ledger that is damaged."""
     listed = certificates(opened.ledger, trust=opened.trust, now=opened.now)
     if not listed.known:
         yield Paragraph(coded(NONE), "empty")
     else:
         yield Table(CERTIFICATES, [_row(certificate) for certificate in listed.known])
-        yield note(coded(WORD))
+        yield note(coded(MEANING))
     for path in listed.damaged:
-        yield warning(f"No certificate: {path}")
+        yield warning(f"Not a certificate: {path}")
     for certificate in listed.known:
         yield _details(certificate, here)
 
 
-def verdict(each: KnownCertificate) -> str:
-    """In words, what a certificate shows."""
-    if each.verified is None:
-        return "not checked" if each.path is None or each.fault == NO_TRUST else "not shown"
-    return "\u2713 deleted" if each.deleted else "\u2717 not shown to be deleted"
+def verdict(certificate: KnownCertificate) -> str:
+    """Return the verdict on a certificate."""
+    if certificate.verified is None:
+        return "not checked" if certificate.path is None or certificate.fault == NO_TRUST else "not shown"
+    return "\u2713 deleted" if certificate.deleted else "\u2717 deletion not shown"
 
 
-def target(each: KnownCertificate) -> str:
-    """What was to be deleted, by the certificate or else by the entry that names it."""
-    if each.claimed is not None:
-        return each.claimed.target.words
-    assert each.deletion is not None  # one of the two has told of it
-    if each.deletion.classes:
-        return ", ".join(each.deletion.classes)
-    vouched = ", ".join(each.deletion.authorities)
-    return f"what {vouched} vouches for" if vouched else amounts.count(each.deletion.records, "record")
+def target(certificate: KnownCertificate) -> str:
+    """Return the target of a deletion, from the certificate or else from the entry that names it."""
+    if certificate.claimed is not None:
+        return certificate.claimed.target.words
+    assert certificate.deletion is not None  # a certificate is known from one of the two
+    if certificate.deletion.classes:
+        return ", ".join(certificate.deletion.classes)
+    vouched = ", ".join(certificate.deletion.authorities)
+    return f"data vouched for by {vouched}" if vouched else amounts.count(certificate.deletion.records, "record")
 
 
-def _row(each: KnownCertificate) -> Row:
-    claimed, deletion = each.claimed, each.deletion
+def _row(certificate: KnownCertificate) -> Row:
+    claimed, deletion = certificate.claimed, certificate.deletion
     level = claimed.level if claimed is not None else deletion.level if deletion is not None else amounts.MISSING
-    entry = "in no entry" if each.entry is None else f"entry {each.entry}"
-    still = "not looked" if each.verified is None else f"{len(each.remaining):,}"
+    entry = "in no entry" if certificate.entry is None else f"entry {certificate.entry}"
+    still = "not checked" if certificate.verified is None else f"{len(certificate.remaining):,}"
     return Row(
         cells=(
-            with_note(named(target(each)), "this run had it" if each.side == "had" else "this run is without it"),
-            level if each.deleted else with_note(level, "as it claims"),
-            with_note(verdict(each), clipped(_why(each), 160)),
+            with_note(named(target(certificate)), "in this run" if certificate.side == "had" else "not in this run"),
+            level if certificate.deleted else with_note(level, "claimed"),
+            with_note(verdict(certificate), clipped(_why(certificate), 160)),
             amounts.MISSING if claimed is None else claimed.issued,
             entry,
             still,
         ),
-        strong=each.deleted,
-        quiet=each.path is None,
+        strong=certificate.deleted,
+        quiet=certificate.path is None,
     )
 
 
-def _why(each: KnownCertificate) -> str:
-    if each.verified is None:
-        return each.fault or ""
-    failed = [check for check in each.verified.checks if check.outcome is not Outcome.HELD]
+def _why(certificate: KnownCertificate) -> str:
+    if certificate.verified is None:
+        return certificate.fault or ""
+    failed = [check for check in certificate.verified.checks if check.outcome is not Outcome.HELD]
     if failed:
         return f"{failed[0].says}: {failed[0].outcome}: {failed[0].why}"
-    return f"all {len(each.verified.checks)} claims held; signed by {', '.join(each.verified.signed_by)}"
+    return f"all {len(certificate.verified.checks)} claims held; signed by {', '.join(certificate.verified.signed_by)}"
 
 
 def _details(certificate: KnownCertificate, here: Path) -> Fold:
     """Return all that a certificate contains, folded away."""
-    blocks: list[Block] = [Paragraph((Span("SHA-256 of what was signed: "), Span(certificate.digest, "code")))]
+    blocks: list[Block] = [Paragraph((Span("SHA-256 of the signed content: "), Span(certificate.digest, "code")))]
     if certificate.claimed is not None and certificate.path is not None:
         value = certificate.claimed
         path = shlex.quote(Path(os.path.relpath(certificate.path, here)).as_posix())
@@ -211,12 +212,12 @@ def _details(certificate: KnownCertificate, here: Path) -> Fold:
         ]
     if certificate.verified is not None:
         blocks += _list("Checked here", [f"{check.outcome}: {check.says}" for check in certificate.verified.checks])
-        blocks += _list("Said by the signer, not checked", certificate.verified.said)
+        blocks += _list("Stated by the signer, not checked", certificate.verified.said)
     if certificate.remaining:
         rest = len(certificate.remaining) - SHOWN
         more = (f"and {rest:,} more",) if rest > 0 else ()
-        blocks += _list("To be destroyed, and still there", (*certificate.remaining[:SHOWN], *more))
-    return Fold(f"What the certificate {certificate.digest[:12]} says", blocks)
+        blocks += _list("To be destroyed, but still present", (*certificate.remaining[:SHOWN], *more))
+    return Fold(f"Content of certificate {certificate.digest[:12]}", blocks)
 
 
 def _list(title: str, items: Sequence[str]) -> tuple[Block, Block]:

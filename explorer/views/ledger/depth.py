@@ -1,11 +1,10 @@
-"""The depth profile: what the outputs of every layer on the probes look like, each time it was measured.
+"""Depth profile: numbers on the outputs of every layer on the probes, each time they were measured.
 
-"Told apart" is the balanced accuracy of a linear probe: which provenance classes a linear rule recognises in the
-layer. chi, less what chance alone gives, compares the directions that the classes use; classes with the same
-directions have chi 0 and may still be told apart at once. Entropy and effective rank say how many directions the
-outputs use: of the outputs less their mean where that is on record, since a mean that all share hides what varies
-around it. That inputs can be told apart does not show that training on them did it, which is why the untrained model
-is drawn too.
+"Told apart" is the balanced accuracy of a linear probe: how well a linear rule recognises the provenance classes in
+the layer. chi, less its value by chance, compares the directions that the classes use; classes with the same
+directions have chi 0 and may still be told apart. Entropy and effective rank measure how many directions the outputs
+use: of the centred outputs where these are on record, since a common mean hides the variation around it. Inputs can be
+told apart without any training on them, so the untrained model is drawn too.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ COLOUR = theme.PALETTE[0]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measure:
-    """One of the numbers of a profile: its name on a button, and what the axis says."""
+    """Number of a profile: its name on a button, and the title of its axis."""
 
     label: str
     title: str
@@ -43,11 +42,11 @@ P_VALUES = {"chi": "p_value", "told_apart": "told_p_value"}  # the column with t
 _SPECTRA = ("entropy", "effective_rank")
 
 CAPTION = (
-    "A line for each time the probes were measured; dashed is the untrained model. Told apart: how many of the probes "
-    "a linear rule gives to the right class, every class weighed alike, on probes that it was not fitted to. Chi "
-    "compares the directions that the classes use, with the mean over permuted labels taken off: 0 means that the "
-    "directions are shared, not that the classes cannot be told apart. A filled point has p below 0.05. Both say that "
-    "inputs of the classes differ in this layer, not that training on them is why."
+    "A line for each measurement of the probes; the untrained model is dashed. Told apart: the share of held-out "
+    "probes that a linear rule assigns to the right class, every class weighted equally. Chi compares the directions "
+    "that the classes use, less the mean over permuted labels: 0 means shared directions, not that the classes cannot"
+    " be told apart. A filled point has p below 0.05. Both show that inputs of the classes differ in this layer, not "
+    "that training on them is the cause."
 )
 
 
@@ -58,8 +57,11 @@ def depth_profile(
     width: int | str = "container",
     span: tuple[float, float] | None = None,
 ) -> alt.LayerChart:
-    """Draw one of `MEASURES` over depth. There is something to draw (`is_drawn`). `span` is what the axis of the
-    measure goes over, for charts that stand side by side; without one it fits the numbers."""
+    """Draw one of `MEASURES` over depth, for profiles with something to draw (`is_drawn`).
+
+    `span` is the range of the y axis, for charts side by side; by default it fits the numbers.
+    """
+    # Time is shown by opacity, the latest measurement strongest; the untrained model is dashed in the colour of text.
     frame = profile_frame(profiles)
     steps = shown_steps(frame)
     shown = frame[frame["step"].isin(steps)].assign(value=frame[measure]).dropna(subset=["value"])
@@ -97,6 +99,7 @@ def depth_profile(
         tooltip.append(alt.Tooltip("told:N", title="95% interval, and chance"))
     if measure in P_VALUES:
         tooltip.append(alt.Tooltip(f"{P_VALUES[measure]}:Q", title="p of the permutations", format=".3~g"))
+    # A filled point is significant. Measures without a p-value have only filled points.
     certain = shown[P_VALUES[measure]] < SIGNIFICANT if measure in P_VALUES else shown["value"].notna()
 
     def points(rows: pd.DataFrame, name: str, *, filled: bool) -> alt.Chart:
@@ -116,52 +119,53 @@ def depth_profile(
 
 
 def is_drawn(profiles: Sequence[DepthProfile], measure: str = "entropy") -> bool:
-    """Whether there is a profile over all classes, which is what is drawn. Where it is sealed there can be others.
-    Profiles of earlier versions have no probe to draw."""
-    every = [each for each in profiles if each.class_ == ALL]
-    return any(each.told is not None for each in every) if measure == "told_apart" else bool(every)
+    """Return whether there is a profile over all classes to draw. A sealed run may have only those of single classes,
+    and profiles of earlier versions have no linear probe."""
+    every = [profile for profile in profiles if profile.class_ == ALL]
+    return any(profile.told is not None for profile in every) if measure == "told_apart" else bool(every)
 
 
 def title_of(measure: str, frame: pd.DataFrame) -> str:
-    """What the axis of a measure says; of a spectrum also whether the outputs are centred."""
+    """Return the title of a measure's axis; for entropy and rank it tells whether the outputs are centred."""
     title = MEASURES[measure].title
     if measure not in _SPECTRA or frame.empty:
         return title
-    return f"{title}, {'less their mean' if frame['centred'].all() else 'as they are, not centred'}"
+    return f"{title}, {'centred' if frame['centred'].all() else 'not centred'}"
 
 
 def profile_frame(profiles: Sequence[DepthProfile]) -> pd.DataFrame:
-    """The rows over all classes: step, layer, depth, examples, entropy, effective_rank, centred (whether these two are
-    of the outputs less their mean: of all rows or of none), chi (less chance), p_value, told_apart, told_chance,
+    """Return the rows over all classes: step, layer, depth, examples, entropy, effective_rank, centred (true for all
+    rows or for none: both are of the centred outputs), chi (less chance), p_value, told_apart, told_chance,
     told_p_value, told (in words)."""
-    rows = [each for each in profiles if each.class_ == ALL]
-    centred = all(each.entropy_centred is not None for each in rows)
-    depths = {layer.name: layer.depth for layer in depths_of(list(dict.fromkeys(each.layer for each in rows)))}
+    # Centred and uncentred numbers are not comparable, so one row without the centred ones makes all rows uncentred.
+    rows = [profile for profile in profiles if profile.class_ == ALL]
+    centred = all(profile.entropy_centred is not None for profile in rows)
+    depths = {layer.name: layer.depth for layer in depths_of(list(dict.fromkeys(profile.layer for profile in rows)))}
     return pd.DataFrame(
         [
             {
-                "step": each.step,
-                "layer": each.layer,
-                "depth": depths[each.layer],
-                "label": _label(each.step),
-                "examples": each.examples,
-                "entropy": _number(each.entropy_centred if centred else each.entropy),
-                "effective_rank": _number(each.effective_rank_centred if centred else each.effective_rank),
+                "step": profile.step,
+                "layer": profile.layer,
+                "depth": depths[profile.layer],
+                "label": _label(profile.step),
+                "examples": profile.examples,
+                "entropy": _number(profile.entropy_centred if centred else profile.entropy),
+                "effective_rank": _number(profile.effective_rank_centred if centred else profile.effective_rank),
                 "centred": centred,
-                "chi": _number(each.chi) - _number(each.chi_null),
-                "p_value": _number(each.p_value),
-                "told_apart": _number(each.told_apart),
-                "told_chance": _number(each.told_chance),
-                "told_p_value": _number(each.told_p_value),
-                "told": amounts.MISSING if each.told is None else each.told.words,
+                "chi": _number(profile.chi) - _number(profile.chi_null),
+                "p_value": _number(profile.p_value),
+                "told_apart": _number(profile.told_apart),
+                "told_chance": _number(profile.told_chance),
+                "told_p_value": _number(profile.told_p_value),
+                "told": amounts.MISSING if profile.told is None else profile.told.words,
             }
-            for each in rows
+            for profile in rows
         ]
     )
 
 
 def shown_steps(frame: pd.DataFrame) -> list[int]:
-    """At most `MAX_LINES` of the steps at which it was measured, the first and the last among them."""
+    """Return at most `MAX_LINES` of the measured steps, the first and the last among them."""
     steps = sorted(frame["step"].unique().tolist())
     places = np.linspace(0, len(steps) - 1, min(MAX_LINES, len(steps))).round().astype(int)
     return [steps[place] for place in dict.fromkeys(places.tolist())]

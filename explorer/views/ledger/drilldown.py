@@ -1,4 +1,4 @@
-"""From a cell of the heat map down to the entries behind it: what they commit to, and the proof that they are there."""
+"""Entries behind a cell of the heat map: their commitments, and proofs of their inclusion."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ from explorer.views.ledger.open_run import Steps
 from explorer.views.ledger.pane import heading, note
 
 MAX_ENTRIES = 8
-OPENED = "A commitment opens where the numbers are those that the entry committed to."
+OPENED = "A commitment opens if the numbers are those that the entry committed to."
 
 OPENS = "opens"
 DIFFERS = "does not open"
@@ -39,7 +39,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryLine:
-    """What one step's entry says of a class in a layer."""
+    """Entry of one step, as far as it concerns a class in a layer."""
 
     index: int
     step: int
@@ -62,35 +62,40 @@ def drilled(run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: 
 
 
 def no_numbers(recorded: Steps, class_: int, steps: range) -> str:
-    """Why a class has no numbers in these steps."""
+    """Return the reason why a class has no numbers in these steps."""
     examples = int(recorded.examples[steps.start : steps.stop, class_].sum())
     if not examples:
         return "It had no examples in these steps."
     had = f"It had {amounts.count(examples, 'example')} in the batches and no numbers"
     if recorded.weights(steps)[class_].any():
-        return f"{had}: what it contributed was not measured, or it was left out of training."
-    return f"{had}: every layer was denied to it."
+        return f"{had}: its contribution was not measured, or it was left out of training."
+    return f"{had}: it was denied to every layer."
 
 
 def entry_lines(
     run: RunLedger, recorded: Steps, *, layer: str, class_: str, steps: range, most: int = MAX_ENTRIES
 ) -> tuple[tuple[EntryLine, ...], int]:
-    """The first entries that hold numbers of a class in these steps, and how many there are in all.
+    """Return the first `most` entries that hold numbers of a class in these steps, and the number of all such entries.
 
     Raises `LedgerError` for entries or blobs that are damaged.
     """
     index, place = run.class_(class_), run.layer(layer)
+    # Numbers lie in one blob a segment: only the segments of the wanted steps are read.
     having = [step for step in steps if recorded.numbers[step, index]]
     wanted = having[:most]
     keys, unread = _keys(run)
     lines: list[EntryLine] = []
     for segment in run.segments(range(wanted[0], wanted[-1] + 1)) if wanted else ():
-        found = read_numbers(run, segment)
-        rows, status = found.of_class(index), dict[int, str]()
-        opened = open_commitments(found, keys)
-        status = {entry: OPENS if said == seen else DIFFERS for entry, path, said, seen in opened if path == class_}
-        gone = SEALED if found.missing.get(f"numbers/{class_}") is Missing.SEALED else GONE
-        for placed in found.steps:
+        numbers_read = read_numbers(run, segment)
+        rows, status = numbers_read.of_class(index), dict[int, str]()
+        opened = open_commitments(numbers_read, keys)
+        status = {
+            entry: OPENS if committed == computed else DIFFERS
+            for entry, path, committed, computed in opened
+            if path == class_
+        }
+        gone = SEALED if numbers_read.missing.get(f"numbers/{class_}") is Missing.SEALED else GONE
+        for placed in numbers_read.steps:
             step = placed.entry.step
             if step not in wanted:
                 continue
@@ -111,7 +116,7 @@ def entry_lines(
 
 
 def entries_table(lines: Sequence[EntryLine], total: int) -> Iterator[Block]:
-    """Yield the entries as a table, and how many are left out."""
+    """Yield the entries as a table, and the number of entries that are left out."""
     rows = [
         Row(
             (
@@ -132,12 +137,14 @@ def entries_table(lines: Sequence[EntryLine], total: int) -> Iterator[Block]:
 
 
 def proofs(run: RunLedger, entries: Sequence[int], *, here: Path) -> Iterator[Block]:
-    """Yield a proof of each of these entries, to be copied, and the commands that write and check one, for a shell in
-    `here`. Raises `LedgerError` for a ledger that is damaged."""
+    """Yield a proof of each entry, to copy, and the commands that write and check one, for a shell in `here`.
+
+    Raises `LedgerError` for a ledger that is damaged.
+    """
     size = amounts.count(run.ledger.checkpoint().size, "entry", "entries")
     yield note(
-        f"A proof shows somebody far away, who trusts the signer, that the entry is in this ledger of {size}. These"
-        " commands write one and check it; the text below is the same:"
+        f"A proof shows anyone who trusts the signer that the entry is in this ledger of {size}. These commands write a"
+        " proof and check it; the text below is the same proof:"
     )
     yield Code(prove_commands(run.run / rundir.LEDGER, entries[0], here=here))
     for entry in entries:
@@ -145,14 +152,14 @@ def proofs(run: RunLedger, entries: Sequence[int], *, here: Path) -> Iterator[Bl
 
 
 def prove_commands(ledger: Path, entry: int, *, here: Path) -> str:
-    """The commands, for a shell in `here`, that write the proof of an entry and check it."""
+    """Return the commands, for a shell in `here`, that write the proof of an entry and check it."""
     directory = shlex.quote(Path(os.path.relpath(ledger, here)).as_posix())
     file = f"entry-{entry}{SUFFIX}"
     return f"explorer ledger prove {directory} {entry} --out {file}\nexplorer ledger check {file} --trust TRUST.json"
 
 
 def _keys(run: RunLedger) -> tuple[Keys, str]:
-    """The keys, or why whoever looks has none: an auditor sees the entries without them."""
+    """Return the keys, or none and the reason: an auditor reads the entries without them."""
     try:
         return run.keys, UNREAD
     except ProvenanceError as error:

@@ -1,7 +1,7 @@
-"""The ledger of a governed run, to look into. `ledger()` is the one call in `notebooks/ledger.ipynb`.
+"""Ledger view of a governed run. `ledger()` is the one call in `notebooks/ledger.ipynb`.
 
-Everything is read from the run directory and the project's ledger beside it; nothing here can write there, and no
-torch is loaded. A section is computed when it is opened, and again when the run or the trust file is another one.
+Everything is read from the run directory and the project's ledger; nothing here can write there, and torch is not
+loaded. A section is computed when it is opened, and again when the run or the trust file changes.
 """
 
 import time
@@ -36,13 +36,16 @@ SECTIONS = (TrainingSection, TwoRunsSection, LineageSection, DeletionSection, Ac
 
 
 def ledger(runs: str | Path | None = None, run: str | None = None, trust: str | Path | None = None) -> "Ledger":
-    """Open the ledger of a governed run: `run`, or else the newest one below the directory of runs that
-    `explorer.views.explore` would open. `trust` is the trust file of those whom the reader believes."""
+    """Open the ledger of a governed run: `run`, or else the newest one in the directory of runs. `trust` is a trust
+    file.
+
+    The directory is `runs`, or else the one that `explorer.views.explore` opens.
+    """
     return Ledger(runs_directory(runs), run=run, trust=None if trust is None else Path(trust))
 
 
 class Ledger(widgets.VBox):
-    """The whole view. `opened` is the run that is shown, or None."""
+    """Whole view. `opened` is the run that is shown, or None."""
 
     def __init__(self, runs: Path, *, run: str | None, trust: Path | None) -> None:
         self.opened: OpenRun | None = None
@@ -52,7 +55,7 @@ class Ledger(widgets.VBox):
         self.section = buttons({kind.key: kind.title for kind in SECTIONS}, "Section").add_class("x-sections")
         self.section.observe(lambda _: self._show_section(), "value")
         self.sections = {kind.key: kind(self._others) for kind in SECTIONS}
-        self._shown: dict[str, OpenRun] = {}  # what each section shows
+        self._shown: dict[str, OpenRun] = {}  # by the key of the section that shows it
         self._body = widgets.VBox([self.controls, self.section, self._place]).add_class("x-body")
         super().__init__([widgets.HTML(style()), self._head.add_class("x-chart"), self._body])
         self.add_class("explorer")
@@ -96,7 +99,7 @@ class Ledger(widgets.VBox):
             section.show(self.opened)
 
     def _others(self) -> dict[str, Path]:
-        """The runs that the one that is shown can be held against."""
+        """Return the runs that the current one can be compared with."""
         return {name: path for name, path in self._known.items() if name != self.controls.run.value}
 
     def _show_nothing(self, reason: str, *, hint: bool = False) -> None:
@@ -112,7 +115,7 @@ class Ledger(widgets.VBox):
 
 
 class RunControls(widgets.Box):
-    """Which run is looked at and whom the reader believes; `on_change` is called when either is another one."""
+    """Fields for the run and the trust file; `on_change` is called when either changes."""
 
     def __init__(self, *, trust: str, on_change: Callable[[], None]) -> None:
         self._quiet = Quiet()
@@ -120,7 +123,7 @@ class RunControls(widgets.Box):
         self.trust = widgets.Text(
             value=trust,
             description="Trust file",
-            placeholder="trust.json of those you believe",
+            placeholder="path to trust.json",
             continuous_update=False,
         )
         super().__init__([self.run, self.trust])
@@ -129,7 +132,7 @@ class RunControls(widgets.Box):
             field.observe(lambda _: None if self._quiet else on_change(), "value")
 
     def offer(self, names: Sequence[str], chosen: str) -> None:
-        """Show these runs, one of them chosen."""
+        """Offer these runs, one of them chosen."""
         with self._quiet:
             self.run.options = tuple(names)
             self.run.value = chosen
@@ -143,7 +146,7 @@ def _headline(opened: OpenRun) -> Markup:
         amounts.count(len(opened.layers), "layer"),
         f"ledger {opened.badge.origin}",
         f"root {opened.badge.root[:16]}",
-        *(f"goes on from {parent.words}" for parent in genesis.parents),
+        *(f"continues {parent.words}" for parent in genesis.parents),
     ]
     return fragment(
         simulated_note(opened.classes),

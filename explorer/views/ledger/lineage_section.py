@@ -1,8 +1,8 @@
-"""The section on lineage: the runs that a run continues, those that continue it, its model and the statements on both.
+"""Section on lineage: the runs that a run continues, those that continue it, its model and the statements on both.
 
-The graph is SVG: boxes of one size, a column for each generation, older ones left, each box near the middle of those
-that it came from. It is drawn in the colour of the text, so that it can be read in the dark and on paper. What is
-only claimed is dashed. A table below the graph has the same content for readers who cannot see it.
+The graph is SVG: boxes of one size, a column for each generation, older ones left, each box near the middle of its
+origins. It is drawn in the colour of the text, so that it is legible in the dark and on paper. Claims without evidence
+are dashed. A table below the graph has the same content for screen readers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ from explorer.views.ledger.pane import ReadSection, heading, note, warning
 from explorer.views.notebook import joined, named
 
 WIDTH, HEIGHT = 230, 46  # of a box, in pixels
-ACROSS, DOWN = 84, 20  # between boxes
-EDGE = 8  # around all
-LETTERS = 26  # in a box's lines
-DASHES = "5 4"  # of what is only claimed
+ACROSS, DOWN = 84, 20  # pixels between boxes
+EDGE = 8  # pixels around the graph
+LETTERS = 26  # in a line of a box
+DASHES = "5 4"  # of claims without evidence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Box:
-    """Something in the graph: its two lines, and all of it for who rests on it."""
+    """Node of the graph: its two lines, and the full text on hover."""
 
     key: str
     title: str
@@ -38,7 +38,7 @@ class Box:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arrow:
-    """From a box to one that came of it. `words` are shown to who rests on it."""
+    """Arrow from a box to one that came of it; `words` are shown on hover."""
 
     source: str
     target: str
@@ -55,7 +55,7 @@ class _Spot:
 
 
 def graph(boxes: Sequence[Box], arrows: Sequence[Arrow], *, words: str) -> Markup:
-    """Draw it; `words` describe it. An arrow between boxes that are not there is left out."""
+    """Draw the graph, described by `words`. Arrows to or from missing boxes are left out."""
     spots = placed(boxes, arrows)
     width = max((spot.x for spot in spots.values()), default=0) + WIDTH + EDGE
     height = max((spot.y for spot in spots.values()), default=0) + HEIGHT + EDGE
@@ -67,9 +67,10 @@ def graph(boxes: Sequence[Box], arrows: Sequence[Arrow], *, words: str) -> Marku
 
 
 def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]:
-    """Where each box is. Within a column they stand in the order of what they are tied to, a column before."""
+    """Return the place of each box. Within a column, boxes follow the order of their neighbours in columns before."""
+    # One pass of the barycentre heuristic (Sugiyama et al., 1981): enough for families of a few dozen boxes.
     columns = sorted({box.column for box in boxes})
-    tied = [(each.source, each.target) for each in arrows] + [(each.target, each.source) for each in arrows]
+    tied = [(arrow.source, arrow.target) for arrow in arrows] + [(arrow.target, arrow.source) for arrow in arrows]
     rows: dict[str, float] = {}
     tallest = max((sum(box.column == column for box in boxes) for column in columns), default=0)
     spots: dict[str, _Spot] = {}
@@ -77,10 +78,10 @@ def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]
         mine = [box.key for box in boxes if box.column == column]
 
         def near(key: str) -> float:
-            found = [rows[other] for one, other in tied if one == key and other in rows]
-            return sum(found) / len(found) if found else 0.0
+            heights = [rows[other] for one, other in tied if one == key and other in rows]
+            return sum(heights) / len(heights) if heights else 0.0
 
-        order = sorted(mine, key=near)  # stable: what is tied to nothing stays as it came
+        order = sorted(mine, key=near)  # stable: boxes without neighbours keep their order
         above = (tallest - len(order)) / 2
         for number, key in enumerate(order):
             spots[key] = _Spot(x=EDGE + at * (WIDTH + ACROSS), y=EDGE + (above + number) * (HEIGHT + DOWN))
@@ -125,24 +126,23 @@ def _arrow(arrow: Arrow, spots: Mapping[str, _Spot]) -> Markup:
 
 
 COLUMNS = (
-    Column(title="What"),
+    Column(title="Kind"),
     Column(title="Name"),
     Column(title="Digest"),
-    Column(title="Came of"),
-    Column(title="Believed"),
+    Column(title="Origin"),
+    Column(title="Trust"),
 )
 STANDINGS: dict[Standing, str] = {
     "verified": "\u2713 verified",
     "here": "? here, not checked",
-    "refused": "\u2717 not believed",
+    "refused": "\u2717 not trusted",
     "claimed": "\u2013 claimed only",
 }
 CAPTION = (
-    "Older to the left. A solid line: the ledger that is named is here and has had the state that is named, or a "
-    "signature that you believe ties the two. Dashed: only claimed, by who names it. What was done elsewhere and never "
-    "recorded here is not in it."
+    "Older to the left. Solid: the named ledger is here and had the named state, or a signature that you trust ties "
+    "the two. Dashed: only claimed by the later one. Work that was never recorded here is missing."
 )
-GATES = "What a gate decided is on no record; a deployer who lets a model run says so in an observation."
+GATES = "Decisions of gates are not recorded; a deployer reports a model in use by an observation."
 
 
 def lineage_blocks(opened: OpenRun) -> Iterator[Block | Markup]:
@@ -155,36 +155,38 @@ def lineage_blocks(opened: OpenRun) -> Iterator[Block | Markup]:
         yield warning(remark)
     count = len(relatives.relatives)
     if relatives.left_out:
-        yield warning(f"{amounts.count(count, 'relative')} are shown, at most {MOST}; more were met.")
+        yield warning(f"Only {amounts.count(count, 'relative')} of more are shown; the limit is {MOST}.")
     if count == 1:
-        yield note("It goes on from no other run, and nothing that is recorded here goes on from it.")
+        yield note("It continues no other run, and no run that is recorded here continues it.")
     yield Table(COLUMNS, list(_rows(relatives)))
 
 
-def _boxes(found: Family) -> list[Box]:
+def _boxes(relatives: Family) -> list[Box]:
     return [
         Box(
-            key=each.key,
-            title=each.name,
-            line=f"{_sign(each)} {each.what} {each.digest[:12] or 'without digest'}",
-            hover=f"{each.what} {each.name}, digest {each.digest or 'not known'}: {each.why}",
-            column=each.generation,
-            claimed=each.standing == "claimed",
-            bold=each.generation == 0,
+            key=relative.key,
+            title=relative.name,
+            line=f"{_sign(relative)} {relative.what} {relative.digest[:12] or 'without digest'}",
+            hover=f"{relative.what} {relative.name}, digest {relative.digest or 'not known'}: {relative.why}",
+            column=relative.generation,
+            claimed=relative.standing == "claimed",
+            bold=relative.generation == 0,
         )
-        for each in found.relatives
+        for relative in relatives.relatives
     ]
 
 
-def _arrows(found: Family) -> list[Arrow]:
+def _arrows(relatives: Family) -> list[Arrow]:
     return [
-        Arrow(source=each.source, target=each.target, words=each.words, claimed=not each.certain) for each in found.ties
+        Arrow(source=tie.source, target=tie.target, words=tie.words, claimed=not tie.certain) for tie in relatives.ties
     ]
 
 
-def _words(found: Family) -> str:
-    kinds = [amounts.count(sum(each.what == what for each in found.relatives), what) for what in ("run", "model")]
-    seen = amounts.count(sum(each.what == "observation" for each in found.relatives), "observation")
+def _words(relatives: Family) -> str:
+    kinds = [
+        amounts.count(sum(relative.what == what for relative in relatives.relatives), what) for what in ("run", "model")
+    ]
+    seen = amounts.count(sum(relative.what == "observation" for relative in relatives.relatives), "observation")
     return f"Lineage of the run: {', '.join(kinds)}, {seen}. The table below says the same."
 
 
@@ -211,8 +213,8 @@ def _rows(relatives: Family) -> Iterator[Row]:
         )
 
 
-def _sign(each: Relative) -> str:
-    return STANDINGS[each.standing][0]
+def _sign(relative: Relative) -> str:
+    return STANDINGS[relative.standing][0]
 
 
 class LineageSection(ReadSection):

@@ -1,9 +1,9 @@
 """Matrices of numbers with a sign, and the two that a ledger fills: shares of classes in the gradients of layers, and
 cosines between the gradients of classes.
 
-A positive number is blue, a negative one orange, the fuller the larger; the number is written in its cell, so that
-the colour is never needed. Hatching marks what the policy denied, a dot what was not measured: nothing, zero and
-refusal cannot be mistaken for each other.
+A positive number is blue, a negative one orange, and a larger one fuller; the number is written in its cell, so that
+the colour is never needed. Hatching marks a denial by the policy, a dot a missing measurement: zero, denied and unknown
+cannot be mistaken for each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from explorer.views.ledger.open_run import Steps
 CELL = "cell"  # the name of the selection
 POSITIVE, NEGATIVE = theme.PALETTE[0], theme.PALETTE[1]
 FULLEST = 0.62  # more would hide the number in the cell, in the light or in the dark
-LEAST = 0.25  # the number that is drawn full where none is larger
+LEAST = 0.25  # below it even the largest number is not drawn full, so that noise stays pale
 HATCH = "M-2.5,1L-0.5,-1M-1.5,1L0.5,-1M-0.5,1L1.5,-1M0.5,1L2.5,-1"
-NARROW = "M-1,0L0,-1M-1,1L1,-1M0,1L1,0"  # for more columns than this
-MANY = 10
-LETTER = 1.5  # pixels that Vega reserves too few for each letter of a slanted name
+NARROW = "M-1,0L0,-1M-1,1L1,-1M0,1L1,0"  # the hatch of narrow cells
+MANY = 10  # columns; with more, cells are narrow and have no numbers
+LETTER = 1.5  # pixels a letter that Vega reserves too few for a slanted name
 DENIED = "denied"  # a value of the column `state`
 NOTHING = "\u00b7"
 ROW = 21  # pixels
@@ -42,11 +42,17 @@ def signed_matrix(
     width: int | str = "container",
     chosen: Mapping[str, str] | None = None,
 ) -> alt.LayerChart:
-    """Draw `frame`: row, column, value in [-1, 1] or NaN, text, state, and what the tooltips show.
+    """Draw a matrix of signed numbers.
 
-    With `chosen`, a row and a column, that cell is framed and others can be chosen, under the name `cell`. `words`
-    describe the chart to who does not see it.
+    Args:
+        frame: row, column, value in [-1, 1] or NaN, text, state, and the columns of the tooltips.
+        rows, columns: the names in their order.
+        tooltip: the tooltips of a cell.
+        words: the description for screen readers.
+        width: pixels, or "container".
+        chosen: a row and a column; that cell is framed, and a click chooses another (the selection `CELL`).
     """
+    # --- fill: relative to the largest number, but never to a tiny one ---
     shown = frame.assign(
         sign=["against" if value < 0 else "for" for value in frame["value"].fillna(0)],
         size=frame["value"].abs().clip(upper=1).fillna(0),
@@ -67,6 +73,7 @@ def signed_matrix(
         axis=alt.Axis(grid=False, labelLimit=260, labelPadding=8, labelOverlap=False),
     )
     colour = alt.Color("sign:N", scale=alt.Scale(domain=["for", "against"], range=[POSITIVE, NEGATIVE]), legend=None)
+    # --- layers: cells take the clicks, hatching and numbers lie above them ---
     cells = (
         alt.Chart(shown, name="cells")
         .mark_rect(stroke=theme.TEXT, strokeOpacity=0.18, strokeWidth=1)
@@ -108,7 +115,7 @@ def signed_matrix(
         .encode(x=x, y=y, text="text:N")
         .transform_filter(alt.datum.state != DENIED)
     )
-    # The mouse goes through the upper layers: explorer.css. The tooltip has the number where cells are narrow.
+    # The upper layers let the mouse through (explorer.css). Narrow cells have their number only in the tooltip.
     chart = alt.LayerChart(layer=[cells, hatch, *([numbers] if len(columns) <= MANY else [])])
     overhang = 12 + LETTER * len(columns[-1]) if columns else 0  # of the last column's name
     chart = chart.properties(width=width, height=ROW * max(1, len(rows)), description=words)
@@ -126,22 +133,22 @@ STATES = {
 }
 
 SHARES_CAPTION = (
-    "Share of each class in the summed gradient of each layer over these steps; a row adds up to 100%. Blue is "
-    "for the sum, orange against it. Hatched: denied by the policy in all of these steps, so the share is exactly "
-    "zero. A dot: nothing of the class to measure. Input at the top, output and adapters at the bottom."
+    "Share of each class in the summed gradient of each layer over these steps; a row adds up to 100%. Blue pulls with "
+    "the sum, orange against it. Hatched: denied by the policy in all of these steps, so the share is exactly zero. A "
+    "dot: no measurement of the class. Input at the top, output and adapters at the bottom."
 )
 
 
-def cells(found: Shares, recorded: Steps) -> pd.DataFrame:
-    """A row for each layer and class of one stretch of steps, in the order of the genesis: layer, class, share (NaN
-    where there is none), weight (the policy's greatest), examples, steps, state."""
-    steps = range(found.edges[0], found.edges[-1])
+def cells(measured_shares: Shares, recorded: Steps) -> pd.DataFrame:
+    """Return a row for each layer and class of one stretch of steps, in the order of the genesis: layer, class, share
+    (NaN if there is none), weight (the policy's greatest), examples, steps, state."""
+    steps = range(measured_shares.edges[0], measured_shares.edges[-1])
     weights = recorded.weights(steps)
     batches = recorded.examples[steps.start : steps.stop].sum(axis=0)
     rows = []
-    for at, layer in enumerate(found.layers):
-        for index, class_ in enumerate(found.classes):
-            share, measured = float(found.share[0, index, at]), int(found.steps[0, index, at])
+    for at, layer in enumerate(measured_shares.layers):
+        for index, class_ in enumerate(measured_shares.classes):
+            share, measured = float(measured_shares.share[0, index, at]), int(measured_shares.steps[0, index, at])
             state = _state(weights[index, at], int(batches[index]), measured, share)
             rows.append(
                 {
@@ -160,7 +167,7 @@ def cells(found: Shares, recorded: Steps) -> pd.DataFrame:
 def heat_map(
     frame: pd.DataFrame, *, width: int | str = "container", chosen: Mapping[str, str] | None = None
 ) -> alt.LayerChart:
-    """Draw the rows of `cells`. Where there are too many, every second, third, ... layer stands for its neighbours.
+    """Draw the rows of `cells`. Of too many layers only every second, third, ... is drawn.
 
     With `chosen` (row: layer, column: class) that cell is framed and others can be chosen.
     """
@@ -192,12 +199,13 @@ def heat_map(
 
 
 def shown_layers(frame: pd.DataFrame) -> list[str]:
-    """The layers that the heat map has room for."""
+    """Return the layers that the heat map has room for."""
     layers, classes = list(dict.fromkeys(frame["layer"])), frame["class"].nunique()
     return layers[:: max(1, -(-len(layers) * classes // MAX_CELLS))]
 
 
 def _state(weight: float, examples: int, measured: int, share: float) -> str:
+    # A denial comes first: it is exact, whatever was or was not measured.
     if weight == 0:
         return DENIED
     if examples == 0:
@@ -221,22 +229,22 @@ ERROR = 0.13  # of a cosine between two sketches of 64 numbers: about 1 / sqrt(6
 
 DIRECTIONS_CAPTION = (
     "Cosine between the classes' weighted gradients in this layer, each summed over the steps. They come from sketches "
-    f"of 64 numbers, so each carries an error of about {ERROR}: blue pulls the same way, orange the opposite way, and "
-    "a difference smaller than that is none. A dot: nothing of the class is recorded here."
+    f"of 64 numbers, so each has an error of about {ERROR}: blue pulls the same way, orange the opposite way, and a "
+    "smaller difference means nothing. A dot: the class has no gradient on record here."
 )
 
 
-def cosines(found: Directions, layer: int) -> pd.DataFrame:
-    """A row for each pair of classes in one layer: row, column, value (NaN where one of them has no gradient), text."""
-    sketches = found.sketches[:, layer].astype(np.float64)
+def cosines(summed: Directions, layer: int) -> pd.DataFrame:
+    """Return a row for each pair of classes in one layer: row, column, value (NaN if one has no gradient), text."""
+    sketches = summed.sketches[:, layer].astype(np.float64)
     lengths = np.linalg.norm(sketches, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = (sketches @ sketches.T) / np.outer(lengths, lengths)
-    values[~np.isfinite(values)] = np.nan
+    values[~np.isfinite(values)] = np.nan  # a class without a gradient has length 0
     rows = [
         {"row": one, "column": other, "value": float(np.clip(values[i, j], -1, 1))}
-        for i, one in enumerate(found.classes)
-        for j, other in enumerate(found.classes)
+        for i, one in enumerate(summed.classes)
+        for j, other in enumerate(summed.classes)
     ]
     frame = pd.DataFrame(rows)
     return frame.assign(
@@ -245,12 +253,12 @@ def cosines(found: Directions, layer: int) -> pd.DataFrame:
     )
 
 
-def direction_map(found: Directions, layer: int, *, width: int | str = "container") -> alt.LayerChart:
+def direction_map(summed: Directions, layer: int, *, width: int | str = "container") -> alt.LayerChart:
     """Draw the cosines in one layer."""
-    frame = cosines(found, layer)
+    frame = cosines(summed, layer)
     worded = frame.assign(
         cosine=[
-            "no gradient of one of them" if np.isnan(value) else f"{value:.2f}, give or take {ERROR}"
+            "one class has no gradient" if np.isnan(value) else f"{value:.2f} \u00b1 {ERROR}"
             for value in frame["value"]
         ]
     )
@@ -259,6 +267,6 @@ def direction_map(found: Directions, layer: int, *, width: int | str = "containe
         alt.Tooltip("column:N", title="and"),
         alt.Tooltip("cosine:N", title="Cosine"),
     ]
-    words = f"Cosines between the gradients of the classes in layer {found.layers[layer]}."
-    names = list(found.classes)
+    words = f"Cosines between the gradients of the classes in layer {summed.layers[layer]}."
+    names = list(summed.classes)
     return signed_matrix(worded, rows=names, columns=names, tooltip=tooltip, words=words, width=width)

@@ -1,6 +1,6 @@
-"""The governed runs below a directory, and one of them opened: everything that its ledger is shown from.
+"""Governed runs below a directory, and one of them opened: the content of its ledger, and its integrity badge.
 
-What every step's entry says is read into arrays once, so that any stretch of steps is quick to show.
+The entries of all steps are read into arrays once, so that any stretch of steps is quick to show.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from explorer.store.run_sources import candidates, sweeps
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Steps:
-    """The latest execution of each step. Shapes: T steps, C classes, L layers."""
+    """Latest execution of each step. Shapes: T steps, C classes, L layers."""
 
     entries: NDArray[np.int64]  # T: numbers of the entries
     examples: NDArray[np.int64]  # T C: rows of each class in the batch, denied or not
     quarantined: NDArray[np.int64]  # T
-    numbers: NDArray[np.bool_]  # T C: whether the class has numbers on record
+    numbers: NDArray[np.bool_]  # T C: true if the class has numbers on record
     layers: int  # L
     tables: tuple[InForce, ...]  # the policy's weights; none: the run routes nothing
 
@@ -38,16 +38,16 @@ class Steps:
 
     @property
     def phases(self) -> tuple[tuple[int, str], ...]:
-        """The steps at which a table of weights came into force, and the words for its phase."""
+        """The steps at which a table of weights came into force, each with the words for its phase."""
         return tuple((table.first, table.phase) for table in self.tables)
 
     def weights(self, steps: range) -> NDArray[np.float64]:
-        """C L: the greatest weight in these steps. Without a policy everybody trains everything."""
-        found = [table.weights for table in self._in_force() if table.first < steps.stop and steps.start < table.stop]
-        return np.max(found, axis=0) if found else np.zeros((self.examples.shape[1], self.layers))
+        """Return the greatest weight in these steps, C L. Without a policy every class trains every layer."""
+        weights = [table.weights for table in self._in_force() if table.first < steps.stop and steps.start < table.stop]
+        return np.max(weights, axis=0) if weights else np.zeros((self.examples.shape[1], self.layers))
 
     def first_admitted(self, class_: int, layers: NDArray[np.bool_]) -> int | None:
-        """The first step in which the class had examples and might train one of these layers."""
+        """Return the first step in which the class had examples and could train one of these layers."""
         for table in self._in_force():
             if table.weights[class_][layers].any():
                 there = np.flatnonzero(self.examples[table.first : table.stop, class_])
@@ -62,14 +62,14 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OpenRun:
-    """A run whose ledger was read."""
+    """Run whose ledger was read and verified."""
 
     ledger: RunLedger
     badge: Badge
     recorded: Steps
     profiles: tuple[DepthProfile, ...]
     decisions: tuple[Decided, ...]
-    trust: Trust | None  # whom the reader believes; None: nobody
+    trust: Trust | None  # the authorities that the reader accepts; None: no trust file
     now: int  # seconds since 1970, when it was opened
 
     @property
@@ -87,30 +87,30 @@ class OpenRun:
 
 
 def governed_runs(runs: Path) -> dict[str, Path]:
-    """The runs that have a ledger, by `<sweep>/<run id>`; the one that was written to last comes first."""
-    found = [path for sweep in sweeps(runs) for path in candidates(sweep) if (path / rundir.LEDGER).is_dir()]
-    found.sort(key=lambda path: (path / rundir.LEDGER).stat().st_mtime_ns, reverse=True)
-    return {f"{path.parent.name}/{path.name}": path for path in found}
+    """Return the runs that have a ledger, by `<sweep>/<run id>`; the one that was written to last comes first."""
+    run_dirs = [path for sweep in sweeps(runs) for path in candidates(sweep) if (path / rundir.LEDGER).is_dir()]
+    run_dirs.sort(key=lambda path: (path / rundir.LEDGER).stat().st_mtime_ns, reverse=True)
+    return {f"{path.parent.name}/{path.name}": path for path in run_dirs}
 
 
 def find_run(runs: Path, name: str) -> Path:
-    """A governed run by its directory, its id, or `<sweep>/<id>`. Raises `RunError` with the nearest name."""
+    """Return a governed run by its directory, its id, or `<sweep>/<id>`. Raises `RunError` with the nearest name."""
     if (Path(name) / rundir.LEDGER).is_dir():
         return Path(name)
     known = governed_runs(runs) if runs.is_dir() else {}
     named = [path for key, path in known.items() if name in (key, path.name)]
     if len(named) > 1:
-        raise RunError(f"{name!r} is in {len(named)} sweeps: say which as SWEEP/RUN: {', '.join(known)}")
+        raise RunError(f"{name!r} is in {len(named)} sweeps; name one as SWEEP/RUN: {', '.join(known)}")
     if not named:
         raise RunError(f"{runs}: {unknown('governed run', name, [*known, *(path.name for path in known.values())])}")
     return named[0]
 
 
 def open_run(directory: Path, *, trust: Path | Trust | None, now: int) -> OpenRun:
-    """Read a run's ledger and verify it; `trust` is a trust file or what one says, `now` is in seconds since 1970.
+    """Read a run's ledger and verify it; `trust` is a trust file or its content, `now` is in seconds since 1970.
 
-    Raises `LedgerError` for a ledger that cannot be read, `StoreError` for a spool that cannot, `ProvenanceError` for
-    a trust file that is none.
+    Raises `LedgerError` for an unreadable ledger, `StoreError` for an unreadable spool, and `ProvenanceError` for an
+    invalid trust file.
     """
     ledger, believed = RunLedger(directory), read_trust(trust) if isinstance(trust, Path) else trust
     return OpenRun(
@@ -148,7 +148,7 @@ def read_all_steps(run: RunLedger) -> Steps:
 Verdict = Literal["verified", "unchecked", "broken"]
 TITLES: dict[Verdict, str] = {
     "verified": "Verified",
-    "unchecked": "Not checked against anybody",
+    "unchecked": "Not verified",
     "broken": "Broken",
 }
 SIGNS: dict[Verdict, str] = {"verified": "\u2713", "unchecked": "?", "broken": "\u2717"}
@@ -158,47 +158,48 @@ SIMULATED = "Simulated provenance: this data has no real sources; the classes we
 OUTCOMES = {
     "finished": "the run is finished",
     "stopped": "the run was stopped before its last step",
-    "unfinished": "its last entry is not 'end': unfinished, there may be more to come",
+    "unfinished": "unfinished: its last entry is not 'end'",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """What a badge says."""
+    """Content of a badge."""
 
     verdict: Verdict
     sentences: tuple[str, ...]
-    findings: tuple[str, ...]  # what is wrong
+    findings: tuple[str, ...]  # contradictions
 
     @property
     def title(self) -> str:
         return TITLES[self.verdict]
 
 
-def badge_words(found: Badge) -> Words:
-    """A ledger is broken where something contradicts it, whoever is trusted; without trust it is not verified."""
-    findings = tuple(each for each in found.faults if found.anchored or not each.startswith(NOBODY))
-    size = f"{amounts.count(found.size, 'entry', 'entries')} for {amounts.count(found.steps, 'step')}; "
-    size += OUTCOMES[found.outcome]
-    if found.blobs.erased:
-        entries = ", ".join(map(str, found.blobs.by))
-        size += f"; {amounts.count(found.blobs.erased, 'blob')} erased, by entry {entries} of the project's ledger: "
-        size += "what was in them cannot be told"
+def badge_words(badge: Badge) -> Words:
+    """Return the words of a badge. A contradiction breaks a ledger, with a trust file or without one."""
+    # The lack of a trust file is a finding about the reader, so it must not make a ledger look broken.
+    findings = tuple(fault for fault in badge.faults if badge.anchored or not fault.startswith(NOBODY))
+    size = f"{amounts.count(badge.size, 'entry', 'entries')} for {amounts.count(badge.steps, 'step')}; "
+    size += OUTCOMES[badge.outcome]
+    if badge.blobs.erased:
+        entries = ", ".join(map(str, badge.blobs.by))
+        size += f"; {amounts.count(badge.blobs.erased, 'blob')} erased, by entry {entries} of the project's ledger: "
+        size += "their content is lost"
     if findings:
         return Words(
             verdict="broken",
             sentences=(size, "Keep a copy of the directory before anything writes to it."),
             findings=findings,
         )
-    if not found.anchored:
+    if not badge.anchored:
         why = (
-            "The files agree with each other, as a forger's would. Say whom to believe: a trust file from another "
-            "source than this run."
+            "No trust file given. The files are internally consistent, which a forger could arrange too. Give a trust "
+            "file from an independent source."
         )
         return Words(verdict="unchecked", sentences=(size, why), findings=())
-    signed = f"Signed by {', '.join(found.signed_by)}"
-    signed += f"; cosigned by {', '.join(found.cosigned_by)}." if found.cosigned_by else "; nobody has cosigned it."
-    roll_back = "A roll-back to an earlier state can only be seen by who holds a later checkpoint."
+    signed = f"Signed by {', '.join(badge.signed_by)}"
+    signed += f"; cosigned by {', '.join(badge.cosigned_by)}." if badge.cosigned_by else "; no witness has cosigned it."
+    roll_back = "A roll-back to an earlier state shows only against a later checkpoint."
     return Words(verdict="verified", sentences=(size, signed, roll_back), findings=())
 
 
@@ -212,10 +213,10 @@ def badge_html(words: Words) -> Markup:
 
 
 def is_simulated(classes: tuple[str, ...]) -> bool:
-    """Whether the classes stand for no real sources. Their maker says so by their branch."""
+    """Return whether the classes have no real sources. Their maker puts such classes on a branch of this name."""
     return any(path == "simulated" or path.startswith("simulated/") for path in classes)
 
 
 def simulated_note(classes: tuple[str, ...]) -> Markup:
-    """Return what is shown above everything else where the provenance is simulated; nothing elsewhere."""
+    """Return the banner for simulated provenance; nothing for real classes."""
     return element("p", SIMULATED, class_="x-simulated", role="note") if is_simulated(classes) else fragment()

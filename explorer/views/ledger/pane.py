@@ -1,4 +1,4 @@
-"""What the sections of the ledger's view are made of: a chart with its caption, paragraphs, and buttons."""
+"""Building blocks of the ledger's sections: a chart with its caption, paragraphs, and buttons."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from explorer.views.notebook import Fit, empty_chart
 
 
 class Section(widgets.VBox):
-    """Part of the ledger's view, which is computed when it is opened. `others` gives the other runs by name."""
+    """Part of the ledger's view, computed when it is opened. `others` returns the other runs by name."""
 
     key: ClassVar[str]
     title: ClassVar[str]  # on its button
@@ -34,39 +34,39 @@ class Section(widgets.VBox):
 
 
 class ReadSection(Section):
-    """Section without controls: the blocks of a run, or in their place the error that reading them raised."""
+    """Section without controls: the blocks of a run, or the error that reading them raised."""
 
     def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
-        self.said = widgets.HTML()
-        super().__init__(others, [self.said])
+        self.shown = widgets.HTML()
+        super().__init__(others, [self.shown])
 
     def blocks(self, opened: OpenRun) -> Iterator[Block | Markup]:
-        """Yield what is shown. Raises `ExplorerError` where that cannot be read."""
+        """Yield the content. Raises `ExplorerError` if it cannot be read."""
         raise NotImplementedError
 
     def show(self, opened: OpenRun) -> None:
         try:
-            self.said.value = fragment(*self.blocks(opened))
+            self.shown.value = fragment(*self.blocks(opened))
         except ExplorerError as error:
-            self.said.value = fragment(warning(str(error)))
+            self.shown.value = fragment(warning(str(error)))
 
     def clear(self) -> None:
-        self.said.value = ""
+        self.shown.value = ""
 
 
 class Pane(widgets.VBox):
-    """A chart with its caption, or words in the place of both."""
+    """Chart with its caption, or words in place of both."""
 
     def __init__(self, caption: str) -> None:
         self.chart = empty_chart(debounce_wait=50, max_wait=False)
         self.drawn = False
-        self._said, self._caption = widgets.HTML(), caption
-        super().__init__([Fit().add_class("x-fit"), self.chart, self._said])
+        self._text, self._caption = widgets.HTML(), caption
+        super().__init__([Fit().add_class("x-fit"), self.chart, self._text])
         self.add_class("x-chart")
         self.remark("")
 
     def draw(self, chart: Callable[[], Any]) -> None:
-        """Show a chart, or say why it cannot be made."""
+        """Show a chart, or the reason why it cannot be made."""
         try:
             made = chart()
         except ExplorerError as error:
@@ -75,13 +75,13 @@ class Pane(widgets.VBox):
         self.chart.chart, self.drawn = made, True
 
     def remark(self, words: str) -> None:
-        """The caption, with a sentence of the moment before it."""
-        self._said.value = fragment(note(f"{words} {self._caption}".strip()))
+        """Show the caption, with a sentence about the current chart before it."""
+        self._text.value = fragment(note(f"{words} {self._caption}".strip()))
 
     def say(self, words: str) -> None:
-        """Words instead of a chart."""
+        """Show words instead of a chart."""
         self.chart.chart, self.drawn = None, False  # pyright: ignore[reportAttributeAccessIssue]
-        self._said.value = fragment(Paragraph(words, "empty")) if words else ""
+        self._text.value = fragment(Paragraph(words, "empty")) if words else ""
 
 
 def heading(words: str) -> Heading:
@@ -100,17 +100,17 @@ def warning(words: Text) -> Paragraph:
 
 
 def coded(words: str) -> Text:
-    """Return words of this project in which everything between two backticks is code."""
+    """Return words in which text between two backticks is code. Names from outside must not be part of them."""
     return tuple(Span(part, "code" if at % 2 else "plain") for at, part in enumerate(words.split("`")))
 
 
 def measure_buttons() -> widgets.ToggleButtons:
-    """Which number of the depth profile is drawn."""
+    """Return the buttons that choose a number of the depth profile."""
     return buttons({key: measure.label for key, measure in MEASURES.items()}, "Number of the depth profile")
 
 
 def buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:
-    """Return one button for each title, the first one pressed. `what` they choose is in their tooltips."""
+    """Return one button for each title, the first one pressed. `what` begins their tooltips."""
     options = [(title, key) for key, title in titles.items()]
     return widgets.ToggleButtons(
         options=options,

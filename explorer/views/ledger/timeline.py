@@ -1,4 +1,4 @@
-"""The timeline: what the run decided while it ran, when the policy's phases began, and on whose numbers it decided."""
+"""Timeline of a run: its decisions, the numbers behind them, and the beginnings of the policy's phases."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,20 +42,20 @@ def timeline(
     steps: int,
     width: int | str = "container",
 ) -> alt.LayerChart:
-    """Draw the decisions over so many steps, with the steps at which the phases begin."""
-    present = [action for action in ACTIONS if any(each.action == action for each in decisions)]
+    """Draw the decisions over `steps` steps, with the beginnings of the `phases`, which are (step, words)."""
+    present = [action for action in ACTIONS if any(decision.action == action for decision in decisions)]
     frame = pd.DataFrame(
         [
             {
-                "step": each.step,
-                "action": each.action,
-                "entry": each.index,
-                "rule": each.rule,
-                "about": about(each),
-                "by": decided_by(each),
-                "undone": each.superseded,
+                "step": decision.step,
+                "action": decision.action,
+                "entry": decision.index,
+                "rule": decision.rule,
+                "about": about(decision),
+                "by": decided_by(decision),
+                "undone": decision.superseded,
             }
-            for each in decisions[:MAX_MARKS]
+            for decision in decisions[:MAX_MARKS]
         ],
         columns=["step", "action", "entry", "rule", "about", "by", "undone"],
     )
@@ -100,23 +100,23 @@ def timeline(
 
 
 def decisions_table(decisions: Sequence[Decided]) -> Iterator[Block]:
-    """Yield the same as a table, the last decisions where there are many."""
+    """Yield the decisions as a table, only the last ones where there are many."""
     shown = decisions[-MAX_ROWS:]
     yield Table(COLUMNS, [_row(decision) for decision in shown])
     if rest := len(decisions) - len(shown):
         yield Paragraph(f"and {rest} before these", "note")
 
 
-def about(each: Decided) -> str:
-    """The classes and layers that a decision is about."""
-    return f"{', '.join(each.subjects) or 'all classes'}; {', '.join(each.layers) or 'all layers'}"
+def about(decision: Decided) -> str:
+    """Return the classes and layers that a decision is about."""
+    return f"{', '.join(decision.subjects) or 'all classes'}; {', '.join(decision.layers) or 'all layers'}"
 
 
-def decided_by(each: Decided) -> str:
-    """The rule with its thresholds, and the classes whose numbers it looked at."""
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in each.parameters.items())
-    rule = f"{each.rule} ({numbers})" if numbers else each.rule
-    return f"{rule}, on numbers of {', '.join(each.evidence)}" if each.evidence else rule
+def decided_by(decision: Decided) -> str:
+    """Return the rule with its thresholds, and the classes whose numbers it used."""
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in decision.parameters.items())
+    rule = f"{decision.rule} ({numbers})" if numbers else decision.rule
+    return f"{rule}, on numbers of {', '.join(decision.evidence)}" if decision.evidence else rule
 
 
 def _row(decision: Decided) -> Row:

@@ -1,4 +1,4 @@
-"""The section on training: which class moved which layer, in which direction, by which entries; depth and decisions."""
+"""Section on training: which class moved which layer, in which direction, by which entries; depth and decisions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from explorer.views.notebook import Quiet
 
 
 class TrainingSection(Section):
-    """Heat map and entries, depth profile and directions, decisions, of the run that is shown."""
+    """Heat map and entries, depth profile and directions, and decisions of a run."""
 
     key, title = "training", "Who moved what"
 
@@ -63,7 +63,7 @@ class TrainingSection(Section):
         self.entries.value = self.decided.value = ""
 
     def _draw_steps(self) -> None:
-        """What depends on the stretch of steps: the heat map, the directions, the entries."""
+        """Draw all that depends on the stretch of steps: the heat map, the directions, the entries."""
         self._draw_heat()
         self._draw_cell()
 
@@ -74,9 +74,10 @@ class TrainingSection(Section):
         steps, (layer, class_) = self.controls.steps, self.controls.cell
 
         def draw() -> Any:
-            found = shares(opened.ledger, steps)
-            frame = matrices.cells(found, opened.recorded)
-            closed = is_confidential(opened.ledger) and np.isnan(found.share[found.steps > 0]).all()
+            summed = shares(opened.ledger, steps)
+            frame = matrices.cells(summed, opened.recorded)
+            # A sealed run has no shares to draw; a note says so, because the cells look unmeasured.
+            closed = is_confidential(opened.ledger) and np.isnan(summed.share[summed.steps > 0]).all()
             left_out = _left_out(len(opened.layers), len(matrices.shown_layers(frame)))
             self.heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
             return matrices.heat_map(frame, chosen={"row": layer, "column": class_})
@@ -87,7 +88,7 @@ class TrainingSection(Section):
         return None
 
     def _draw_cell(self) -> None:
-        """What depends on the cell: its entries, and the directions in its layer."""
+        """Draw all that depends on the cell: its entries, and the directions in its layer."""
         opened = self._opened
         if opened is None or not opened.steps:
             self.entries.value = ""
@@ -102,9 +103,9 @@ class TrainingSection(Section):
 
         def draw() -> Any:
             nonlocal whole
-            found = directions(opened.ledger, steps)
-            whole = f"{layer}, whole segments: steps {found.first:,} to {found.stop - 1:,}."
-            return matrices.direction_map(found, place)
+            summed = directions(opened.ledger, steps)
+            whole = f"{layer}, whole segments: steps {summed.first:,} to {summed.stop - 1:,}."
+            return matrices.direction_map(summed, place)
 
         self.direction.draw(draw)
         if self.direction.drawn:
@@ -124,11 +125,11 @@ class TrainingSection(Section):
         return self.depth.draw(lambda: depth.depth_profile(opened.profiles, measure=measure))
 
     def _draw_decisions(self, opened: OpenRun) -> None:
-        found, steps = opened.decisions, len(opened.recorded)
+        decisions, steps = opened.decisions, len(opened.recorded)
         self.decided.value = fragment(
-            *(timeline.decisions_table(found) if found else [note("The run decided nothing by itself.")])
+            *(timeline.decisions_table(decisions) if decisions else [note("The run made no decisions of its own.")])
         )
-        self.time.draw(lambda: timeline.timeline(found, phases=opened.recorded.phases, steps=steps))
+        self.time.draw(lambda: timeline.timeline(decisions, phases=opened.recorded.phases, steps=steps))
 
     def _clicked(self, change: Any) -> None:
         picked = change["new"].value or []
@@ -137,8 +138,8 @@ class TrainingSection(Section):
 
 
 class CellControls(widgets.Box):
-    """Which stretch of steps, and which cell: `on_steps` and `on_cell` are called when another is looked at. A stretch
-    is [first, last], both shown."""
+    """Fields for a stretch of steps and a cell; `on_steps` and `on_cell` are called when they change. The stretch
+    includes its last step."""
 
     def __init__(self, *, on_steps: Callable[[], None], on_cell: Callable[[], None]) -> None:
         self._quiet = Quiet()
@@ -156,16 +157,16 @@ class CellControls(widgets.Box):
 
     @property
     def cell(self) -> tuple[str, str]:
-        """The layer and the class that are looked at."""
+        """The chosen layer and class."""
         return str(self.layer.value), str(self.class_.value)
 
     @property
     def steps(self) -> range:
-        """The stretch of steps that is looked at."""
+        """The chosen stretch of steps."""
         return range(self.first.value, self.last.value + 1)
 
     def offer(self, *, steps: range, layers: Sequence[str], classes: Sequence[str]) -> None:
-        """Show what a run has: its steps on record, its first cell. Where nothing changes, what was chosen stays."""
+        """Offer the steps, layers and classes of a run. A run that offers the same keeps what was chosen."""
         offered = (steps, tuple(layers), tuple(classes))
         if offered == self._offered:
             return
@@ -173,14 +174,14 @@ class CellControls(widgets.Box):
         with self._quiet:
             last = max(steps.start, steps.stop - 1)
             for field, value in ((self.first, steps.start), (self.last, last)):
-                field.min, field.max = 0, last  # never the least above the most, on the way from another run
+                field.min, field.max = 0, last  # first a minimum of 0, because a minimum above the maximum raises
                 field.min, field.value = steps.start, value
             for field, names in ((self.layer, layers), (self.class_, classes)):
                 field.options = tuple(names)
                 field.value = names[0]
 
     def choose(self, layer: str, class_: str) -> bool:
-        """Look at another cell; whether it is another one."""
+        """Choose a cell, and return whether it is a different one."""
         if (layer, class_) == self.cell:
             return False
         with self._quiet:
@@ -188,6 +189,7 @@ class CellControls(widgets.Box):
         return True
 
     def _typed(self, then: Callable[[], None]) -> None:
+        # A stretch that was typed backwards is turned around, in silence: both numbers are on the screen.
         if not self._quiet:
             with self._quiet:
                 if self.first.value > self.last.value:
@@ -196,20 +198,18 @@ class CellControls(widgets.Box):
 
 
 def no_steps(opened: OpenRun) -> str:
-    """Why a run has no step to show."""
+    """Return the reason why a run has no step to show."""
     if opened.ledger.begins:
-        return (
-            "No step is on record: it holds what a deletion kept, and trained nothing. The run before shows its steps."
-        )
+        return "No step is on record: a deletion made this run without training. The run before it has the steps."
     return "No step is on record yet."
 
 
 def no_profiles(opened: OpenRun) -> str:
-    """Why a run has no depth profile to draw."""
+    """Return the reason why a run has no depth profile to draw."""
     if depth.is_drawn(opened.profiles):
-        return "These profiles are of an earlier version, which had no linear probe. Choose another number."
+        return "These profiles come from an earlier version without a linear probe. Choose another number."
     measured = bool(opened.ledger.outline.profiles)
-    why = "Their numbers are not beside the ledger, or sealed." if measured else "The recipe measures none."
+    why = "Their numbers are missing or sealed." if measured else "The recipe measures none."
     return f"There are no entropy profiles to show. {why}"
 
 

@@ -1,7 +1,7 @@
-"""The section that compares a second governed run with the one that is shown.
+"""Section that compares a second governed run with the one that is shown.
 
-Each run was done once, so nothing here says whether a difference is more than chance. What both runs have is compared
-by name, layer by layer and class by class; what only one of them has is listed.
+These are single runs, so nothing here can tell a difference from chance. Layers and classes of both runs are compared
+by name; those of only one run are listed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ DEPTH = 5  # of nested settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """Something that determines a run, as both have it."""
+    """Input that determines a run, as both runs have it."""
 
     name: str
     first: str
@@ -49,7 +49,7 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Common:
-    """What two runs have in common, and what only one of them has."""
+    """Names that two runs have in common, and the names of only one of them."""
 
     both: tuple[str, ...]
     first: tuple[str, ...]
@@ -57,7 +57,7 @@ class Common:
 
 
 def common(first: Sequence[str], second: Sequence[str]) -> Common:
-    """Names that both have, in the order of the first, and the others."""
+    """Return the names that both have, in the order of the first, and the others."""
     return Common(
         both=tuple(name for name in first if name in second),
         first=tuple(name for name in first if name not in second),
@@ -66,26 +66,28 @@ def common(first: Sequence[str], second: Sequence[str]) -> Common:
 
 
 def facts(first: OpenRun, second: OpenRun) -> tuple[Fact, ...]:
-    """What determines each run, by the first entry of its ledger; in words where a document that it names is here.
+    """Return the inputs of both runs: those in the first entries of their ledgers, in words where the documents are
+    here.
 
     Raises `RunError` for damaged records, `LedgerError` or `ProvenanceError` for a policy that is not the run's.
     """
     one, other = first.ledger.genesis, second.ledger.genesis
-    found = [_fact(name, said(one), said(other)) for name, said in DETERMINED.items()]
-    found[1:1] = _settings(_plan(first), _plan(second))
-    policies, probes = [_policy(each) for each in (first, second)], [_probes(each) for each in (first, second)]
-    found += [_fact("Policy", *policies), _fact("Probes of the profiles", *probes)]
-    found.append(_fact("Steps done", f"{len(first.recorded):,}", f"{len(second.recorded):,}"))
-    return tuple(found)
+    compared = [_fact(name, said(one), said(other)) for name, said in DETERMINED.items()]
+    compared[1:1] = _settings(_plan(first), _plan(second))  # right after the recipe that they belong to
+    policies, probes = [_policy(opened) for opened in (first, second)], [_probes(opened) for opened in (first, second)]
+    compared += [_fact("Policy", *policies), _fact("Probes of the profiles", *probes)]
+    compared.append(_fact("Steps done", f"{len(first.recorded):,}", f"{len(second.recorded):,}"))
+    return tuple(compared)
 
 
 def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFrame]:
-    """The last step at which both were measured, and a row for each layer that both have: layer, and for each measure
-    of the depth profile first, second and difference (`entropy_first`, ...), and p-values (`p_value_first`, ...).
+    """Return the last step at which both were measured, and a row for each layer that both have: layer, and for each
+    measure of the depth profile first, second and difference (`entropy_first`, ...), and p-values (`p_value_first`,
+    ...).
 
-    None and no rows where they were never measured after the same number of steps.
+    None and no rows if they were never measured after the same number of steps.
     """
-    frames = [profile_frame(each.profiles) for each in (first, second)]
+    frames = [profile_frame(opened.profiles) for opened in (first, second)]
     if any(frame.empty for frame in frames):
         return None, pd.DataFrame()
     steps = {*frames[0]["step"]} & {*frames[1]["step"]}
@@ -100,18 +102,18 @@ def profiles_at(first: OpenRun, second: OpenRun) -> tuple[int | None, pd.DataFra
 
 
 def share_differences(first: OpenRun, second: OpenRun) -> pd.DataFrame:
-    """A row for each layer and class that both have: layer, class, first, second and difference of the class's share in
-    the summed gradient (NaN where one of them has none), state_first, state_second. It is over the whole of each run;
-    where a deletion made one of them, over the steps since then. No rows where one has no such step.
+    """Return a row for each layer and class that both have: layer, class, first, second and difference of the class's
+    share in the summed gradient (NaN if one has none), state_first, state_second.
 
+    They cover all steps, or the steps since the deletion that made one of the runs. No rows without such steps.
     Raises `StoreError` or `LedgerError` as `explorer.audit.shares` does.
     """
     begins = max(first.ledger.begins, second.ledger.begins)
-    steps = [range(begins, each.ledger.steps) for each in (first, second)]
+    steps = [range(begins, opened.ledger.steps) for opened in (first, second)]
     if not all(steps):
         return pd.DataFrame()
     pairs = zip((first, second), steps, strict=True)
-    frames = [matrices.cells(shares(each.ledger, some), each.recorded) for each, some in pairs]
+    frames = [matrices.cells(shares(opened.ledger, some), opened.recorded) for opened, some in pairs]
     joined = frames[0].merge(frames[1], on=["layer", "class"], suffixes=("_first", "_second"), how="inner")
     renamed = joined.rename(columns={"share_first": "first", "share_second": "second"})
     return renamed.assign(difference=renamed["second"] - renamed["first"])[
@@ -120,12 +122,13 @@ def share_differences(first: OpenRun, second: OpenRun) -> pd.DataFrame:
 
 
 def span_of(frames: Sequence[pd.DataFrame], measure: str) -> tuple[float, float] | None:
-    """The axis that holds a measure of all of them, zero included for chi; None where there is nothing to hold."""
+    """Return an axis that holds a measure of all frames, zero included for chi; None without numbers."""
     values = np.concatenate([frame[measure].to_numpy(float) for frame in frames if not frame.empty] or [np.array([])])
     values = values[np.isfinite(values)]
     if not len(values):
         return None
     low, high = (min(0.0, values.min()), max(0.0, values.max())) if measure == "chi" else (values.min(), values.max())
+    # Equal values still need an axis: 5% of the range, else of the value, else 1.
     room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return float(low - room), float(high + room)
 
@@ -157,29 +160,32 @@ DETERMINED: dict[str, Callable[[Genesis], str]] = {
     "Environment": lambda genesis: _short(genesis.environment),
     "Initial parameters": lambda genesis: _short(genesis.initial),
     "Strategy": lambda genesis: genesis.strategy,
-    "Goes on from": _parents,
+    "Continues": _parents,
     "Begins after": lambda genesis: f"{genesis.begins:,} steps",
 }
 
 
 def _plan(opened: OpenRun) -> dict[str, str]:
-    """The settings of the recipe, or of the loop, in words, where its record is the one that the ledger names."""
+    """Return the settings of the recipe or loop in words, if its record is the one that the ledger names."""
     record = recorded_plan(opened.ledger)
     if record is None:
         return {}
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if isinstance(record, RunRecord):
-        found = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
+        settings = {"name of the recipe": record.recipe, "budget": f"{record.ssr:g} of the full schedule"}
     recipe = record.identity.get("recipe")
-    return found | dict(_flat("", recipe if isinstance(recipe, dict) else {}, DEPTH))
+    return settings | dict(_flat("", recipe if isinstance(recipe, dict) else {}, DEPTH))
 
 
 def _flat(path: str, value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Every setting by its path: methods, which are a list of one name each, by that name."""
-    names = isinstance(value, list) and bool(value) and all(isinstance(each, dict) and len(each) == 1 for each in value)
+    """Yield every setting by its path. A list of single-key mappings, such as the methods, is keyed by these names."""
+    names = (
+        isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and len(entry) == 1 for entry in value)
+    )
     if names and isinstance(value, list):
-        yield f"{path} in order", ", ".join(str(name) for each in value for name in each)
-        value = {name: inner for each in value for name, inner in each.items()}
+        yield f"{path} in order", ", ".join(str(name) for entry in value for name in entry)
+        value = {name: inner for entry in value for name, inner in entry.items()}
+    # Records are read from disk, so their depth is limited; whatever lies deeper is shown as JSON.
     if isinstance(value, dict) and value and depth:
         for name, inner in value.items():
             yield from _flat(f"{path} {name}".strip(), inner, depth - 1)
@@ -188,7 +194,7 @@ def _flat(path: str, value: object, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _settings(first: dict[str, str], second: dict[str, str]) -> list[Fact]:
-    """The settings that differ, and a fact for all the others."""
+    """Return the settings that differ, or a single fact if only one run has its settings in words."""
     if not first or not second:
         words = ("in words" if first else "not recorded here", "in words" if second else "not recorded here")
         return [_fact("Settings of the recipe", *words)] if words[0] != words[1] else []
@@ -207,14 +213,16 @@ def _policy(opened: OpenRun) -> str:
 
 def _probes(opened: OpenRun) -> str:
     run = opened.ledger
-    return ", ".join(sorted({_short(each.entry.probes) for each in run.read(run.outline.profiles, Profile)})) or NONE
+    return (
+        ", ".join(sorted({_short(placed.entry.probes) for placed in run.read(run.outline.profiles, Profile)})) or NONE
+    )
 
 
 SHOWN = 20  # rows of the table of shares, the others folded away
 MOST = 1_000
 CAUTION = (
-    "One run against one run: each was done once, so no interval stands beside a difference, and it may be chance. "
-    "What recipes do over several seeds, the tradeoff curves say."
+    "These are two single runs, so differences have no intervals and may be chance. For recipes over several seeds, "
+    "see the tradeoff curves."
 )
 
 
@@ -230,8 +238,8 @@ def difference_map(frame: pd.DataFrame, *, width: int | str = "container") -> al
             "value": shown["difference"],
             "state": np.where(both, DENIED, ""),
             "text": [NOTHING if np.isnan(value) else _points(value) for value in shown["difference"]],
-            "first_text": [_share(*each) for each in zip(shown["first"], shown["state_first"], strict=True)],
-            "second_text": [_share(*each) for each in zip(shown["second"], shown["state_second"], strict=True)],
+            "first_text": [_share(*pair) for pair in zip(shown["first"], shown["state_first"], strict=True)],
+            "second_text": [_share(*pair) for pair in zip(shown["second"], shown["state_second"], strict=True)],
         }
     )
     tooltip = [
@@ -247,10 +255,10 @@ def difference_map(frame: pd.DataFrame, *, width: int | str = "container") -> al
 
 
 def differences_table(frame: pd.DataFrame) -> Iterator[Block]:
-    """Yield the same as a table, the largest differences first."""
+    """Yield the rows of `share_differences` as a table, the largest differences first."""
     ordered = frame.assign(size=frame["difference"].abs()).sort_values("size", ascending=False, kind="stable")
     columns = [Column(title="Layer"), Column(title="Class")]
-    columns += [Column(title=each, number=True) for each in ("First", "Second", "Difference")]
+    columns += [Column(title=title, number=True) for title in ("First", "Second", "Difference")]
     rows = [
         Row(
             cells=(
@@ -273,15 +281,20 @@ def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Iterator[Bl
     """Yield one measure, layer by layer, at the last step at which both runs were measured."""
     step, frame = profiles_at(first, second)
     if step is None:
-        yield note("The two runs were never measured after the same number of steps: there is no difference to give.")
+        yield note(
+            "The two runs were never measured after the same number of steps, so there is no difference to show."
+        )
         return
-    layers = common(*(list(dict.fromkeys(each.layer for each in one.profiles)) for one in (first, second)))
+    layers = common(*(list(dict.fromkeys(title.layer for title in one.profiles)) for one in (first, second)))
     if frame.empty:
-        yield note(f"No layer of one run has the name of a layer of the other. {_only('layer', layers)}")
+        yield note(f"The two runs have no layer name in common. {_only('layer', layers)}")
         return
     p_value = P_VALUES.get(measure)
-    columns = [Column(title="Layer"), *(Column(title=each, number=True) for each in ("First", "Second", "Difference"))]
-    columns += [Column(title=each, number=True) for each in ("p, first", "p, second")] if p_value else []
+    columns = [
+        Column(title="Layer"),
+        *(Column(title=title, number=True) for title in ("First", "Second", "Difference")),
+    ]
+    columns += [Column(title=title, number=True) for title in ("p, first", "p, second")] if p_value else []
     names = [f"{measure}_{which}" for which in ("first", "second", "difference")]
     names += [f"{p_value}_first", f"{p_value}_second"] if p_value else []
     rows = [
@@ -289,31 +302,31 @@ def profiles_table(first: OpenRun, second: OpenRun, measure: str) -> Iterator[Bl
         for _, row in frame.iterrows()
     ]
     when = "before training" if step == 0 else f"after step {step:,}"
-    early = " The only profile that both have is that of the untrained model." if step == 0 else ""
-    caption = f"{MEASURES[measure].title}, {when}: the last time that both were measured.{early}"
+    early = " The only profile of both is that of the untrained model." if step == 0 else ""
+    caption = f"{MEASURES[measure].title}, {when}: the last step at which both were measured.{early}"
     yield Table(columns, rows, caption)
     if only := _only("layer", layers):
         yield note(only)
 
 
 def facts_table(determined: Sequence[Fact]) -> Iterator[Block]:
-    """Yield what differs, and in a sentence what does not."""
-    columns = [Column("What differs"), Column("First"), Column("Second")]
+    """Yield the inputs that differ, and in a sentence those that do not."""
+    columns = [Column("Input"), Column("First"), Column("Second")]
     differing = [
         Row((fact.name, isolated(fact.first, 120), isolated(fact.second, 120))) for fact in determined if not fact.same
     ]
     same = ", ".join(fact.name.lower() for fact in determined if fact.same)
-    yield Table(columns, differing) if differing else note("By all that determines a run, they are the same.")
+    yield Table(columns, differing) if differing else note("All inputs of the two runs are the same.")
     yield note(f"The same in both: {same or 'nothing'}.")
 
 
 def introduced(first: OpenRun, second: OpenRun) -> Iterator[Block | Markup]:
-    """Yield which runs they are, whether they are believed, and what makes them differ. Raises as `facts` does."""
+    """Yield the names of both runs, their badges, and the inputs that differ. Raises as `facts` does."""
     yield simulated_note(second.classes)
     for which, opened in (("First", first), ("Second", second)):
         yield note(f"{which}: {opened.ledger.genesis.run}, {_believed(opened)}.")
     yield warning(CAUTION)
-    yield heading("What makes the two differ")
+    yield heading("Inputs that differ")
     yield from facts_table(facts(first, second))
     if only := _only("class", common(first.classes, second.classes), "classes"):
         yield note(only)
@@ -324,14 +337,14 @@ def _believed(opened: OpenRun) -> str:
     return ": ".join([TITLES[words.verdict].lower(), *words.findings[:1]])
 
 
-def _only(noun: str, found: Common, plural: str | None = None) -> str:
-    """What only one of them has, and is not compared."""
-    said = [
-        f"{amounts.count(len(names), noun, plural)} of the {which} run alone: {clipped(', '.join(names), 200)}."
-        for which, names in (("first", found.first), ("second", found.second))
+def _only(noun: str, names_of: Common, plural: str | None = None) -> str:
+    """Return a sentence on the names of only one run, which are not compared."""
+    parts = [
+        f"{amounts.count(len(names), noun, plural)} of only the {which} run: {clipped(', '.join(names), 200)}."
+        for which, names in (("first", names_of.first), ("second", names_of.second))
         if names
     ]
-    return f"Not compared: {' '.join(said)}" if said else ""
+    return f"Not compared: {' '.join(parts)}" if parts else ""
 
 
 def _number(value: float, *, signed: bool) -> str:
@@ -350,16 +363,16 @@ def _share(value: float, state: str) -> str:
     return f"{value:.1%}".replace("-", "\u2212") if state == TRAINED else STATES[state].partition(":")[0]
 
 
-NOBODY = "Choose a second run"
-ALONE = "There is no other governed run below this directory to hold it against."
+CHOOSE = "Choose a second run"
+NO_OTHER = "There is no other governed run in this directory to compare it with."
 SHARES = (
     "Second run less first, in points of a hundred: how much more (blue) or less (orange) of a layer's summed gradient "
-    "came from a class. Hatched: denied by both policies. A dot: one of the two has no number here."
+    "came from a class. Hatched: denied by both policies. A dot: one run has no number here."
 )
 
 
 class TwoRunsSection(Section):
-    """The second run's name, and below it both runs."""
+    """Choice of a second run, and both runs below it."""
 
     key, title = "compare", "Two runs"
 
@@ -371,7 +384,7 @@ class TwoRunsSection(Section):
         self.second.observe(lambda _: None if self._quiet else self._choose(), "value")
         self._measure = measure_buttons()
         self._measure.observe(lambda _: self._draw_profiles(), "value")
-        self.said, self.profiles, self.differences = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.head, self.profiles, self.differences = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.left, self.right, self.heat = Pane(depth.CAPTION), Pane(""), Pane(SHARES)
         self._both = widgets.VBox(
             [
@@ -384,15 +397,15 @@ class TwoRunsSection(Section):
             ]
         ).add_class("x-body")
         chooser = widgets.Box([self.second]).add_class("x-controls")
-        super().__init__(others, [chooser, self.said, self._both])
+        super().__init__(others, [chooser, self.head, self._both])
         self.add_class("x-body")
 
     def show(self, opened: OpenRun) -> None:
-        """Show a run as the first; the second stays, if it is another one."""
+        """Show a run as the first; the second stays unless it is the same run."""
         self._first, chosen = opened, self.second.value
         names = list(self._others())
         with self._quiet:
-            self.second.options = [(NOBODY, ""), *((name, name) for name in names)]
+            self.second.options = [(CHOOSE, ""), *((name, name) for name in names)]
             self.second.value = chosen if chosen in names else ""
         self._choose()
 
@@ -405,11 +418,11 @@ class TwoRunsSection(Section):
         first, name, others = self._first, str(self.second.value or ""), self._others()
         self._second = None
         if first is None or name not in others:
-            choose = note(NOBODY + ": its profiles and shares stand beside these.")
-            return self._say(choose if others else Paragraph(ALONE, "empty"))
+            choose = note(f"{CHOOSE} to see its profiles and shares next to these.")
+            return self._say(choose if others else Paragraph(NO_OTHER, "empty"))
         try:
             self._second = open_run(others[name], trust=first.trust, now=first.now)
-            self.said.value = fragment(*introduced(first, self._second))
+            self.head.value = fragment(*introduced(first, self._second))
             self.differences.value = ""
         except ExplorerError as error:
             return self._say(warning(f"{name}: {error}"))
@@ -418,21 +431,22 @@ class TwoRunsSection(Section):
         return self._draw_shares(first, self._second)
 
     def _say(self, *blocks: Block) -> None:
-        self.said.value = fragment(*blocks)
+        self.head.value = fragment(*blocks)
         self._both.layout.display = "none"
 
     def _draw_profiles(self) -> None:
         first, second, measure = self._first, self._second, str(self._measure.value)
         if first is None or second is None:
             return
-        span = span_of([profile_frame(each.profiles) for each in (first, second)], measure)
+        # Both charts share one axis, so that heights can be compared.
+        span = span_of([profile_frame(opened.profiles) for opened in (first, second)], measure)
         for pane, opened, which in ((self.left, first, "First"), (self.right, second, "Second")):
             if depth.is_drawn(opened.profiles, measure):
                 pane.draw(lambda one=opened: depth_profile(one.profiles, measure=measure, span=span))
                 pane.remark(f"{which}: {opened.ledger.genesis.run}.")
             else:
                 pane.say(f"{which}: {no_profiles(opened)}")
-        drawn = self.left.drawn and self.right.drawn  # else it is said already which of them was not measured
+        drawn = self.left.drawn and self.right.drawn  # else a pane already names the run that was not measured
         self.profiles.value = fragment(*profiles_table(first, second, measure)) if drawn else ""
 
     def _draw_shares(self, first: OpenRun, second: OpenRun) -> None:
@@ -448,17 +462,18 @@ class TwoRunsSection(Section):
         layers = len(set(frame["layer"]))
         shown = len(shown_layers(frame))
         self.heat.draw(lambda: difference_map(frame))
-        begins = max(each.ledger.begins for each in (first, second))
-        over = f"From step {begins:,} on, where both have steps on record" if begins else "Over the whole of each run"
+        begins = max(opened.ledger.begins for opened in (first, second))
+        over = f"From step {begins:,} on, where both have steps on record" if begins else "Over all steps of each run"
         drawn = "" if shown == layers else f" {shown} of {layers} layers are drawn."
         return self.heat.remark(f"{over}.{drawn}{_sealed(first, second, frame)}")
 
 
 def _sealed(first: OpenRun, second: OpenRun, frame: pd.DataFrame) -> str:
-    """Whose shares are missing because they are sealed, and not because nobody measured them."""
-    found = [
+    """Return the sentences on shares that are missing because they are sealed, and not because they were not "
+    "measured."""
+    sentences = [
         f" Shares of the {which} run are {Missing.SEALED}."
         for which, opened in (("first", first), ("second", second))
         if (frame[f"state_{which}"] == UNMEASURED).any() and is_confidential(opened.ledger)
     ]
-    return "".join(found)
+    return "".join(sentences)

@@ -1,1 +1,1 @@
-"""The sweep notebook, and the notebook of one run: what starts a sweep, what follows it, and what a run shows."""
+"""Sweep notebook, and the notebook of one run: start a sweep, follow it, and show a run."""

@@ -1,4 +1,4 @@
-"""What `notebooks/run.ipynb` shows about its run. Light on purpose: a sweep draws this once for every run.
+"""Content of `notebooks/run.ipynb`: the run, its loss curve and its outcome. Light, because every run executes it.
 
 Tables are plain HTML and the curve is a PNG picture, because JupyterLab shows neither scripts nor SVG of a notebook
 that it did not execute itself.
@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
 FONT = "Arial, Helvetica, sans-serif"
 INK, GRID, LINE = "#333333", "#E6E6E6", "#0072B2"
-MAX_POINTS = 2000  # of the curve; more cannot be told apart
+MAX_POINTS = 2000  # of the curve; more would overlap
 
 PHASES = {
     "read": "reading data",
@@ -39,7 +39,7 @@ PHASES = {
 
 
 def describe(directory: Path | str) -> HTML:
-    """What the run is, from its `run.json`, and the command that trains it again to the same bits."""
+    """Return the settings of a run, from its `run.json`, and the command that trains it again to the same bits."""
     path = Path(directory) / rundir.RUN
     run = run_files.read(RunRecord, path)
     hardware = run.hardware
@@ -53,13 +53,13 @@ def describe(directory: Path | str) -> HTML:
         ("seed", str(run.seed)),
         ("precision", html.escape(run.precision)),
         ("hardware", f"{html.escape(hardware.name)}, {_count(hardware.threads, 'thread')}"),
-        ("train it again", _code(f"explorer run {shlex.quote(str(path))} --out again")),
+        ("train again", _code(f"explorer run {shlex.quote(str(path))} --out again")),
     ]
     return HTML(_table(rows))
 
 
 def loss_curve(directory: Path | str) -> Image:
-    """The training loss after every step, and its running mean."""
+    """Return a picture of the training loss after every step, with its running mean."""
     points = _read_metric(Path(directory) / rundir.METRICS, "train_loss")
     if not points:
         raise ValueError(f"{directory}: no loss was recorded")
@@ -68,7 +68,7 @@ def loss_curve(directory: Path | str) -> Image:
 
 
 def outcome(result: ResultRecord) -> HTML:
-    """What came out: the final metrics and the digest of the trained model; and where the time went."""
+    """Return the final metrics, the digest of the trained model, and where the time went."""
     rows = [(html.escape(name), f"<b>{_value(METRICS.get(name), value)}</b>") for name, value in result.metrics.items()]
     rows += [
         ("examples in the batches", f"{result.examples:,}"),
@@ -93,7 +93,7 @@ def _value(metric: Metric | None, value: float) -> str:
 
 
 def _times(result: ResultRecord) -> str:
-    """The seconds of the timed steps by part, and what was measured apart from them."""
+    """Return the seconds of the timed steps by part, and below them the work that is timed separately."""
     timings, training = result.timings, result.timings.training()
     rows = [
         (label, _seconds(seconds), f"{seconds / training:.0%}")
@@ -116,11 +116,11 @@ def _times(result: ResultRecord) -> str:
 def _caveat(result: ResultRecord) -> str:
     if not result.contended:
         return ""
-    return "<p>Other runs shared the machine, so these times are no measure of cost.</p>"
+    return "<p>Other runs shared the machine, so these times do not measure cost.</p>"
 
 
 def _table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """The first column names the row; further columns are text, or numbers where there is a header."""
+    """Return a table whose first column names the row; the others are numbers with a header, text without one."""
     side = "right" if header else "left"
     head = f"<thead>{_row(header, kind='th', side=side)}</thead>" if header else ""
     body = "".join(_row(row, kind="td", side=side) for row in rows)
@@ -146,13 +146,14 @@ def _count(number: int, noun: str) -> str:
 
 
 def _read_metric(path: Path, name: str) -> list[tuple[int, float]]:
-    """The measurements of one metric in a file that this process has just written."""
+    """Return the measurements of one metric. The file was just written by this process, so it is not checked."""
     lines = map(json.loads, path.read_text().splitlines())
     return [(line["step"], line["value"]) for line in lines if line["metric"] == name]
 
 
 def _curve(points: Sequence[tuple[int, float]]) -> str:
-    """An SVG picture: every loss as a light line, the running mean as a dark one."""
+    """Return an SVG picture: the losses as a light line, their running mean as a dark one."""
+    # --- scales ---
     smooth = list(zip((step for step, _ in points), _running_mean([loss for _, loss in points]), strict=True))
     shown = _thinned(points)
     x_ticks = _ticks(0, points[-1][0])
@@ -164,6 +165,7 @@ def _curve(points: Sequence[tuple[int, float]]) -> str:
         y = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (loss - y_low) / (y_high - y_low)
         return round(x, 1), round(y, 1)
 
+    # --- grid and labels ---
     parts = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
     for tick in y_ticks:
         y = place(0, tick)[1]
@@ -173,6 +175,7 @@ def _curve(points: Sequence[tuple[int, float]]) -> str:
         parts.append(_text(f"{tick:g}", place(tick, y_low)[0], HEIGHT - BOTTOM + 18, anchor="middle"))
     parts.append(_text("training loss (nats); dark: running mean", LEFT, 16))
     parts.append(_text("step", WIDTH - RIGHT, HEIGHT - 6, anchor="end"))
+    # --- curves, the light one first, so that the dark one lies on top ---
     for line, opacity, width in ((shown, 0.3, 1), (_thinned(smooth), 1, 2)):
         path = " ".join(f"{x},{y}" for x, y in itertools.starmap(place, line))
         parts.append(
@@ -195,7 +198,10 @@ def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]
 
 
 def _running_mean(values: Sequence[float]) -> list[float]:
-    """The exponential running mean over about a twentieth of the run, corrected for its start."""
+    """Return the exponential running mean over about a twentieth of the run.
+
+    It begins at zero, so early means are divided by the weight that they have gathered, as Adam does.
+    """
     keep = 1 - 1 / max(1.0, len(values) / 20)
     mean, result = 0.0, []
     for count, value in enumerate(values, start=1):
@@ -205,7 +211,7 @@ def _running_mean(values: Sequence[float]) -> list[float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from at or below `low` to at or above `high`."""
+    """Return about five round numbers, from at or below `low` to at or above `high`."""
     high = high if high > low else low + 1.0
     span = high - low
     unit = 10.0 ** math.floor(math.log10(span / 4))

@@ -1,7 +1,8 @@
-"""Curves of a metric over the steps of training, one line a run, coloured by recipe."""
+"""Sweep panel: edit a specification, see its plan, run it, and follow the loss curves of its runs.
 
-import asyncio
-from collections.abc import Coroutine
+Nothing here trains: a process of the command line does, and the panel reads its events and the store.
+"""
+
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from explorer.store.ingest import ingest
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, tradeoff
 from explorer.views.notebook import Fit, empty_chart, runs_directory
-from explorer.views.sweep_process import TICK, SweepProcess, progress_words, run_command
+from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
-MAX_POINTS = 200  # a line; more cannot be told apart, and altair refuses more than 5,000 rows
+MAX_POINTS = 200  # per line; more would overlap, and altair refuses more than 5,000 rows
 MAX_ROWS = 4800
 
 
@@ -35,7 +36,7 @@ def metric_curves(
     width: int | str = "container",
     height: int = 260,
 ) -> alt.LayerChart:
-    """Draw `frame`: run_id, recipe, step, value; at least one row."""
+    """Draw curves over the steps of training, a line for each run. `frame`: run_id, recipe, step, value; not empty."""
     look = theme.look(frame["recipe"], baseline=baseline)
     thin = thinned(frame)
     lines = (
@@ -66,7 +67,8 @@ def metric_curves(
 
 
 def thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """At most `MAX_POINTS` rows of each run, the last one among them, and at most `MAX_ROWS` in all."""
+    """Return at most `MAX_POINTS` rows of each run, its last one among them, and at most `MAX_ROWS` in all."""
+    # Strides count from the end, so that the last step is always kept: it is the one that is read.
     runs = max(1, frame["run_id"].nunique())
     keep = max(2, min(MAX_POINTS, MAX_ROWS // runs))
     ordered = frame.sort_values(["run_id", "step"])
@@ -77,7 +79,7 @@ def thinned(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 REDRAW = 3  # ticks between two drawings of the curves
-LINES = 12  # runs in the chart of losses: the ones that started last
+LINES = 12  # runs in the chart of losses: those that started last
 
 TEMPLATE = """\
 # Which of these recipes is as good as the baseline for less? See `explorer methods` for what can be combined.
@@ -98,43 +100,43 @@ seeds: [0, 1]
 
 
 def sweep_panel(spec: str | Path, runs: str | Path | None = None) -> "SweepPanel":
-    """Open the panel on a specification, which is made from a template if it is not there yet."""
+    """Open the panel on a specification; a missing file begins as a template."""
     return SweepPanel(Path(spec), runs=runs_directory(runs))
 
 
 class SweepPanel(widgets.VBox):
-    """The panel. Nothing is written or started before a button is pressed."""
+    """Panel of one specification. Nothing is written or started before a button is pressed."""
 
     def __init__(self, spec: Path, *, runs: Path) -> None:
         self._spec, self._runs = spec, runs
         self._process: SweepProcess | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         content = spec.read_text(encoding="utf-8") if spec.exists() else TEMPLATE
         self.editor = widgets.Textarea(value=content, description=f"Specification: {spec}", rows=16)
-        self.plan_button = widgets.Button(description="Plan", tooltip="Check the specification; show what would run")
-        self.run_button = widgets.Button(description="Run", tooltip="Run what is missing", button_style="primary")
+        self.plan_button = widgets.Button(description="Plan", tooltip="Check the specification and list its runs")
+        self.run_button = widgets.Button(description="Run", tooltip="Run the missing runs", button_style="primary")
         self.stop_button = widgets.Button(
-            description="Stop", tooltip="Stop after the current steps; Run goes on from there", disabled=True
+            description="Stop", tooltip="Stop after the current steps; Run resumes", disabled=True
         )
         self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
         self.state = widgets.HTML()
-        self.said = widgets.HTML()
+        self.output = widgets.HTML()
         self._losses = empty_chart()
         self._quality = empty_chart()
-        self.plan_button.on_click(lambda _: self._start(self.plan()))
-        self.run_button.on_click(lambda _: self._start(self.run()))
+        self.plan_button.on_click(lambda _: self._background.start(self.plan()))
+        self.run_button.on_click(lambda _: self._background.start(self.run()))
         self.stop_button.on_click(lambda _: self.stop())
         super().__init__(self._parts())
         self.add_class("explorer")
-        self._tell("Not started from here. Plan shows what would run and how long it takes.")
+        self._tell('No sweep running. "Plan" lists the runs and their cost.')
 
     async def plan(self) -> None:
-        """Save the specification and show what `explorer sweep plan` says to it."""
+        """Save the specification and show the output of `explorer sweep plan`."""
         if not self._save():
             return
         self._say("Planning ...")
-        said = await run_command("sweep", "plan", self._spec, "--runs", self._runs)
-        self._say(said.text.strip("\n"), failed=not said.succeeded)
+        output = await run_command("sweep", "plan", self._spec, "--runs", self._runs)
+        self._say(output.text.strip("\n"), failed=not output.succeeded)
 
     async def run(self) -> None:
         """Save the specification, start the command line and follow it to its end."""
@@ -159,7 +161,7 @@ class SweepPanel(widgets.VBox):
             self._tell("Stopping after the current steps ...")
 
     def draw(self) -> None:
-        """Bring the database up to what is there now, unfinished runs included, and draw it."""
+        """Bring the database up to date, unfinished runs included, and draw the curves."""
         try:
             database = ingest(self._runs, live=True, patience=0.2).database
             name = read_document(self._spec).value["name"]
@@ -167,7 +169,8 @@ class SweepPanel(widgets.VBox):
             results = frames.results(database, sweep=name)
             runs = frames.runs(database, sweep=name)
         except (RunError, StoreError):
-            return  # the sweep is writing to the database just now, or has no run in it yet: the next tick will do
+            return  # the sweep is writing to the database, or has no run in it yet: the next tick draws
+        # --- losses of the latest runs ---
         runs = runs[~runs["superseded"]]
         losses = losses[losses["metric"] == "train_loss"].merge(runs[["run_id", "recipe", "baseline"]], on="run_id")
         latest = list(dict.fromkeys(losses["run_id"]))[-LINES:]
@@ -175,6 +178,7 @@ class SweepPanel(widgets.VBox):
         if not losses.empty:
             baseline = str(losses["baseline"].iloc[0])
             self._losses.chart = metric_curves(losses, metric=METRICS["train_loss"], baseline=baseline)
+        # --- the tradeoff of the finished runs ---
         if not results.empty:
             scene = build_scene(
                 results, payment=PAYMENTS["steps"], baseline=str(results["baseline"].iloc[0]), target=None
@@ -183,14 +187,12 @@ class SweepPanel(widgets.VBox):
 
     async def _follow(self, process: SweepProcess) -> None:
         ticks = 0
-        while process.running:
-            self._show(process.events())
+        async for events in process.watch():
+            self._show(events)
             if ticks % REDRAW == 0:
                 self.draw()
             ticks += 1
-            await asyncio.sleep(TICK)
-        self._show(process.events())
-        self.draw()
+        self.draw()  # the last runs finished after the last drawing
         if process.succeeded:
             self._tell("Finished. Open explore.ipynb for the answer.")
         elif complaint := process.complaint():
@@ -215,22 +217,16 @@ class SweepPanel(widgets.VBox):
     def _say(self, words: str, *, failed: bool = False) -> None:
         kind = "x-said x-warn" if failed else "x-said"
         role = "alert" if failed else "status"
-        self.said.value = element("pre", words, class_=kind, role=role) if words else ""
+        self.output.value = element("pre", words, class_=kind, role=role) if words else ""
 
     def _set_running(self, running: bool) -> None:
         self.run_button.disabled = self.plan_button.disabled = running
         self.stop_button.disabled = not running
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something without holding up the notebook; the reference keeps the task alive until it is done."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _parts(self) -> list[widgets.Widget]:
         buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
-        right = widgets.VBox([buttons, self.state, self.said]).add_class("x-plan")
+        right = widgets.VBox([buttons, self.state, self.output]).add_class("x-plan")
         charts = [widgets.VBox([Fit().add_class("x-fit"), chart]) for chart in (self._losses, self._quality)]
         return [
             widgets.HTML(style()),
