@@ -158,7 +158,7 @@ def test_a_spool_that_was_changed_is_said_beside_the_shares(copy: Path, run: Pat
 
 def test_without_trust_nothing_is_verified(run: Path) -> None:
     found = document(run)["integrity"]
-    assert found["verdict"] == "unchecked" and "Say whom to believe" in found["sentences"][1]
+    assert found["verdict"] == "unchecked" and "No trust file given" in found["sentences"][1]
 
 
 def test_documents_that_a_stranger_signed_are_not_believed(run: Path, tmp_path: Path) -> None:

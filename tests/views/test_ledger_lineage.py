@@ -94,4 +94,4 @@ def test_a_run_alone_says_so_and_one_with_too_many_relatives_too(
     alone = open_run(write_governed_run(tmp_path / "runs"), trust=None, now=NOW)
     assert "It continues no other run" in fragment(*lineage_blocks(alone))
     monkeypatch.setattr(searching, "MOST", 1)
-    assert "more were met" in fragment(*lineage_blocks(open_run(run, trust=None, now=NOW)))
+    assert "of more are shown; the limit is" in fragment(*lineage_blocks(open_run(run, trust=None, now=NOW)))

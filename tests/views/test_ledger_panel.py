@@ -129,7 +129,7 @@ def test_a_click_leads_to_the_entries(view: Ledger) -> None:
     assert (training(view).controls.layer.value, training(view).controls.class_.value) == ("norm", "open/bsd")
     assert "norm, whole segments: steps 0 to 47" in str(training(view).direction._text.value)
     training(view).controls.class_.value = "withheld"
-    assert "every layer was denied to it" in str(training(view).entries.value)
+    assert "it was denied to every layer" in str(training(view).entries.value)
 
 
 def test_a_stretch_that_ends_before_it_begins_is_turned_round(view: Ledger) -> None:

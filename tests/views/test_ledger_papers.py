@@ -51,7 +51,7 @@ def test_a_certificate_is_deleted_for_who_believes_its_signer_alone(deletion: De
     assert "Stated by the signer, not checked" in shown and "To be destroyed, but still present" in shown
     assert "explorer delete verify " in shown and "in no entry" in shown
     unasked = fragment(*certificate_blocks(opened(deletion.old, trust=False), here=tmp_path))
-    assert "\u2713 deleted" not in unasked and "not checked" in unasked and "<td class=\"x-number\">not checked" in unasked
+    assert "\u2713 deleted" not in unasked and unasked.count("not checked") > 1
     assert "not in this run" in fragment(*certificate_blocks(opened(deletion.new), here=tmp_path))
 
 
@@ -78,7 +78,7 @@ def test_the_log_names_reader_classes_and_steps(reads: Path) -> None:
     assert "\u2713 Verified" in shown and "holds today" in shown
     assert f"{AUDIT} 2 --out entry-2.tlog-proof" in shown
     unasked = fragment(*access_blocks(opened(reads, trust=False)))
-    assert "Not verified" in unasked and "\u2713" not in unasked and "no trust file was given" in unasked
+    assert "Not verified" in unasked and "\u2713" not in unasked and "no trust file" in unasked
 
 
 def test_a_read_of_another_run_is_not_shown(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_read_of_another_run_is_not_shown(tmp_path: Path) -> None:
     with project_of(run) as project:
         project.append(replace(entry, ledger=LedgerState(origin=head.origin, size=head.size, root="d" * 64)))
     shown = fragment(*access_blocks(opened(run)))
-    assert shown.count("<tr>") == 2 and "of another state than this ledger has ever had" in shown
+    assert shown.count("<tr>") == 2 and "for a state that this ledger never had" in shown
     assert "unknown" in shown
 
 

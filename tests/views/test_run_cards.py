@@ -82,7 +82,7 @@ def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> N
     assert said["Other metrics"] == "nll 0.5 nats"
     assert said["Time"].startswith("profiled: steps times the step time on an idle machine; 1.05 min to 1.4 min")
     assert said["Cost"] == f"unknown: add a price for {CPU.name}"
-    assert said["Inference"] == "1 ms an example"
+    assert said["Inference"] == "1 ms per example"
     assert said["Hardware"] == f"{CPU.name}, 1 thread"
     assert said["Training"] == "80 steps of 64 examples, fp32"
     assert said["Methods"] == "blurpool, ema"
