@@ -359,7 +359,7 @@ def _check_time(request: Request, now: int, where: str) -> None:
 
 def _check_run(request: Request, run: RunLedger, where: str) -> None:
     if request.run != run.genesis.run:
-        raise ProvenanceError(f"{where}: about the run {request.run}; this is {run.genesis.run}")
+        raise ProvenanceError(f"{where}: found the run {request.run}, expected {run.genesis.run}")
     if not continues_ledger(run.ledger, request.ledger):
         here = run.ledger.checkpoint()
         raise ProvenanceError(
