@@ -1,38 +1,38 @@
 """The numbers of an entropy profile, class by class and layer by layer, and the bytes that a ledger commits to.
 
-A profile is what a committed probe set looks like in every layer at one moment. Numbers are little-endian: counts as
-uint32, everything else as IEEE 754 float64, which is what decisions are taken on. The layers stand in the order of the
-genesis; adapters, which come last there, are switched off in a profile and have no numbers.
+A profile describes the outputs of every layer on a committed probe set at one moment. Numbers are little-endian: counts
+as uint32, everything else as IEEE 754 float64, the precision that decisions are taken in. Layers are in the order of
+the genesis; adapters, which come last there, are switched off in a profile and have no numbers.
 
     content of a class      number of examples; for each layer: entropy, effective rank, Renyi-2 entropy of its rows as
                             they are, then the same three of its rows less their mean ("centred")
     joint content           number of examples; for each layer: the first three over all classes; chi, its mean over
-                            permutations of the labels, p-value of the permutations; the three centred; then what the
-                            linear probe found: its p-value, and K x K counts, row by row, of the classes with probes
-                            (below)
+                            permutations of the labels, p-value of the permutations; the three centred; then the
+                            result of the linear probe: its p-value, and K x K counts, row by row, of the classes with
+                            probes (below)
 
 Earlier versions wrote neither the centred numbers nor the probe: their contents are shorter, and are read as they are.
-Entropies are in nats, and every number is finite. Where only one class has probes there is nothing to tell apart: chi
-and its mean are 0, p is 1. A class's content depends on its own probes alone; the joint content depends on those of all
-classes that have numbers. 4 examples of a class, orthogonal in the one layer there is, in the form of earlier versions:
+Entropies are in nats, and every number is finite. Where only one class has probes there is nothing to separate: chi and
+its mean are 0, p is 1. A class's content depends only on its own probes; the joint content depends on those of all
+classes that have numbers. 4 examples of a class, orthogonal in the only layer, in the form of earlier versions:
 
     04000000 ef39fafe422ef63f 0000000000001040 ef39fafe422ef63f       4  log 4  4  log 4
 
 Separation of classes: accuracies and their intervals, from the counts that a linear probe leaves.
 
-    counts      K K: row, the class of the examples; column, the class that they were taken for
+    counts      K K: row, the class of the examples; column, the class that they were classified as
     balanced    mean over the classes of the share that was recognised; chance is 1 / K
-    of a class  (share of its examples that were recognised + share of the others', class by class alike, that were not
-                taken for it) / 2; chance is 1/2, however many classes there are
+    of a class  (share of its examples that were recognised + share of the others' that were not classified as it, each
+                class weighted alike) / 2; chance is 1/2, whatever the number of classes
 
 An interval of 95% takes Wilson's for each share and combines them by their distances from the shares (Zou and Donner,
-"Construction of confidence limits about effect measures", 2008). It says how far the figure would move with other
-probes of the same classes, those that the rule is fitted to included. Probes that share a fitted rule are not
-independent: the variance is taken as 2.25 times that of independent ones, which is the correction of Nadeau and Bengio
-("Inference for the generalization error", 2003) for five folds. `benchmarks/probe.md` measures the coverage. A class
-with one probe cannot be separated and does not count.
+"Construction of confidence limits about effect measures", 2008). It covers the variation with other probes of the same
+classes, including those that the rule is fitted to. Probes that share a fitted rule are not independent: the variance
+is taken as 2.25 times that of independent ones, which is the correction of Nadeau and Bengio ("Inference for the
+generalization error", 2003) for five folds. `benchmarks/probe.md` measures the coverage. A class with one probe cannot
+be separated and does not count.
 
-Numbers only, no torch: what was recorded is read here too. Shapes: K classes.
+No torch here: readers of recorded profiles use this module too. Shapes: K classes.
 """
 
 import math
@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import LedgerError
 
-# ------------------------------------------------------------------------------------------------ separation of classes
+# --- separation of classes ---
 
 Counts = NDArray[np.int64]
 VARIANCE = 2.25  # (1/5 + (1/5) / (4/5)) / (1/5): of accuracies from five folds, against independent examples
@@ -62,7 +62,7 @@ class Told(NamedTuple):
 
     @property
     def words(self) -> str:
-        """For people.
+        """Return a description for people.
 
         >>> Told(0.95, 0.9, 0.98, 0.5).words
         '0.95 (0.90 to 0.98), chance 0.50'
@@ -71,7 +71,7 @@ class Told(NamedTuple):
 
 
 def balanced(counts_KK: Counts) -> float:
-    """Return the mean of the shares that were recognised, of the classes with two probes or more."""
+    """Return the mean share that was recognised, over the classes with two probes or more."""
     sizes = counts_KK.sum(1)
     tested = sizes > 1
     shares = counts_KK.diagonal()[tested] / sizes[tested]
@@ -79,7 +79,7 @@ def balanced(counts_KK: Counts) -> float:
 
 
 def told_apart(counts_KK: Counts) -> Told | None:
-    """Return the accuracy over all classes; None where fewer than two have two probes."""
+    """Return the balanced accuracy over all classes; None where fewer than two have two probes."""
     sizes = counts_KK.sum(1).tolist()
     shares = [(int(counts_KK[c, c]), size) for c, size in enumerate(sizes) if size > 1]
     if len(shares) < 2:
@@ -99,7 +99,7 @@ def told_of(counts_KK: Counts, place: int) -> Told | None:
 
 
 def wilson(right: float, size: float) -> tuple[float, float]:
-    """Wilson's interval of a share.
+    """Return Wilson's interval of a share.
 
     >>> [round(end, 3) for end in wilson(9, 10)]
     [0.596, 0.982]
@@ -112,6 +112,8 @@ def wilson(right: float, size: float) -> tuple[float, float]:
 
 def _combined(shares: list[tuple[int, int, float]], *, chance: float) -> Told:
     """Return the weighted sum of shares (right, size, weight) with its interval."""
+    # Zou and Donner: the squared distances of the ends from the estimates add up, with squared weights. Counts are
+    # divided by VARIANCE, which widens each interval as that many times the variance does.
     accuracy = sum(weight * right / size for right, size, weight in shares)
     below = above = 0.0
     for right, size, weight in shares:
@@ -122,13 +124,16 @@ def _combined(shares: list[tuple[int, int, float]], *, chance: float) -> Told:
     return Told(accuracy=accuracy, low=low, high=high, chance=chance)
 
 
+# --- contents ---
+
 Doubles = NDArray[np.float64]
 SPECTRUM = ("entropy", "effective_rank", "renyi2")
 CENTRED = ("entropy_centred", "effective_rank_centred", "renyi2_centred")
 JOINT = (*SPECTRUM, "chi", "chi_null", "p_value")
 TOLD = ("told_apart", "told_low", "told_high", "told_chance", "told_p_value")
 SHOWN = (*JOINT, *CENTRED, *TOLD)
-"""What is shown of a class or of all together in a layer: of a class without `chi`, `chi_null` and the p-values."""
+"""The numbers that are shown for a layer, over all classes or of one class; a class has no `chi`, `chi_null` and
+p-values."""
 
 _COUNT, _FLOAT = np.dtype("<u4"), np.dtype("<f8")
 _OF_CLASS = (len(SPECTRUM), len(SPECTRUM) + len(CENTRED))
@@ -137,7 +142,7 @@ _BEFORE_COUNTS = len(JOINT) + len(CENTRED) + 1
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class LayerProfiles:
-    """A profile. Shapes: k classes with probes, L layers. Raises `LedgerError` for what does not fit."""
+    """A profile. Shapes: k classes with probes, L layers. Raises `LedgerError` for impossible numbers."""
 
     step: int  # optimiser steps done before
     probes: str  # the probe set's root, in hexadecimal
@@ -147,6 +152,7 @@ class LayerProfiles:
     joint: Doubles  # L (10 + k k); of earlier versions L 6
 
     def __post_init__(self) -> None:
+        # Both contents are of the same version: with the centred numbers and the probe, or both without.
         k, layers = len(self.classes), len(self.joint)
         whole, earlier = (_OF_CLASS[1], _BEFORE_COUNTS + k * k), (_OF_CLASS[0], len(JOINT))
         shapes = [(self.spectra.shape, self.joint.shape)]
@@ -160,6 +166,7 @@ class LayerProfiles:
             raise LedgerError(f"entropy profile: classes {self.classes!r:.80}; expected indices, ascending")
         if len(self.examples) != k or min(self.examples, default=1) < 1:
             raise LedgerError(f"entropy profile: examples {self.examples!r:.80}; expected a number for each class")
+        # The linear probe was tested on every probe exactly once.
         for row in self.joint:
             counts = counts_of(row)
             if counts is not None and counts.sum(1).tolist() != list(self.examples):
@@ -175,14 +182,14 @@ def encode_class(profiles: LayerProfiles, place: int) -> bytes:
 
 
 def encode_joint(profiles: LayerProfiles) -> bytes:
-    """Return the content that no single class has."""
+    """Return the joint content."""
     return _bytes(sum(profiles.examples), profiles.joint)
 
 
 def decode_class(content: bytes, *, layers: int) -> tuple[int, Doubles]:
     """Return the number of a class's examples and its spectra, L 6; of earlier versions L 3.
 
-    Raises `LedgerError` for what none has.
+    Raises `LedgerError` for damaged content.
     """
     return _read(content, layers, _OF_CLASS, "a class")
 
@@ -190,8 +197,9 @@ def decode_class(content: bytes, *, layers: int) -> tuple[int, Doubles]:
 def decode_joint(content: bytes, *, layers: int) -> tuple[int, Doubles]:
     """Return the number of all examples and the joint numbers, L (10 + k k); of earlier versions L 6.
 
-    Raises `LedgerError` for what none has.
+    Raises `LedgerError` for damaged content.
     """
+    # The number of classes is not stated; it follows from the size, whose counts are a square.
     columns = max(0, len(content) - _COUNT.itemsize) // (_FLOAT.itemsize * max(1, layers))
     classes = math.isqrt(max(0, columns - _BEFORE_COUNTS))
     allowed = (len(JOINT), *((_BEFORE_COUNTS + classes**2,) if classes else ()))
@@ -209,10 +217,9 @@ def joint_row(numbers: Sequence[float], centred: Sequence[float], p_value: float
 
 
 def counts_of(row: Doubles) -> Counts | None:
-    """Return what the probe took the examples of each class for, by a row of the joint numbers; None in earlier
-    versions.
+    """Return the linear probe's counts, K K, from a row of the joint numbers; None in earlier versions.
 
-    Raises `LedgerError` for what are no counts.
+    Raises `LedgerError` for numbers that are no counts.
     """
     if len(row) == len(JOINT):
         return None
@@ -235,7 +242,7 @@ def shown_joint(row: Doubles) -> dict[str, float | None]:
 def shown_class(row: Doubles, joint: Doubles | None = None, place: int = 0) -> dict[str, float | None]:
     """Return the numbers of `SHOWN` of one class in a layer.
 
-    Its separation is in the joint row, in which the class is at `place`, where that is here.
+    Its separation is in the joint row, where the class is at `place`; None: the joint row is missing.
     """
     values: dict[str, float] = dict(zip((*SPECTRUM, *CENTRED), row.tolist(), strict=False))
     counts = None if joint is None else counts_of(joint)

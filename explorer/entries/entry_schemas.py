@@ -1,7 +1,7 @@
 """Publication of entries: the JSON Schemas `schemas/<kind>.v<version>.json`, and README.md, the specification.
 
-Both are made from the code, the page as far as its tables and known answers go. After a record has changed,
-`python -m explorer.entries.entry_schemas` writes them; a test compares what is published with what the code says.
+Both are generated from the code; of the page, only its tables and known answers. After a record has changed,
+`python -m explorer.entries.entry_schemas` writes them; a test compares the published files with the code.
 """
 
 import json
@@ -30,14 +30,14 @@ MARKED = re.compile(r"(<!-- (kinds|known answers): [^\n]*-->\n).*?(<!-- end of \
 
 
 def schema_name(kind: type[Entry]) -> str:
-    """Return the name of the file in which the schema is published."""
+    """Return the name of the file that publishes the schema."""
     return f"{kind.KIND}.v{kind.VERSION}.json"
 
 
 def entry_schema(kind: type[Entry]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of an entry of this kind.
 
-    It says nothing of canonical form and of size.
+    A schema cannot state canonical form and size.
     """
     made = json_schema(kind, name=f"entries/{schema_name(kind)}")
     head = {"kind": {"const": kind.KIND}, "version": {"const": kind.VERSION}}
@@ -50,13 +50,15 @@ def entry_schema(kind: type[Entry]) -> dict[str, Any]:
 
 
 def page(text: str) -> str:
-    """Return the specification with its generated parts as the code gives them."""
+    """Return the specification with its generated parts renewed."""
     made = {"kinds": _kinds(), "known answers": f"```json\n{json.dumps(known_answers(), indent=1)}\n```\n"}
     return MARKED.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
 
 
 def known_answers() -> dict[str, str]:
-    """Bytes and digests that every writer arrives at, by what they are."""
+    """Return bytes and digests that every writer must compute, by description: a writer in another framework checks
+    itself against them."""
+    # The smallest inputs that tell orders apart: two classes, two layers, two slots.
     key = reading_key(bytes([1]) * 32, kind="step", class_path="open/mit", first=8)
     content = encode_class(_numbers(), 0)
     rows = np.array([5, 3])
@@ -89,9 +91,11 @@ def _kinds() -> str:
         schema = entry_schema(kind)
         names = [name for name in schema["properties"] if name not in ("kind", "version", "blobs")]
         fields = ", ".join(f"`{name}`" if name in schema["required"] else f"*{name}*" for name in names)
-        says = (kind.__doc__ or "").partition("\n")[0]
+        title = (kind.__doc__ or "").partition("\n")[0]
         where = "run" if kind.KIND in RUN else "project"
-        lines.append(f"| [`{kind.KIND}`](schemas/{schema_name(kind)}) | {kind.VERSION} | {where} | {says} | {fields} |")
+        lines.append(
+            f"| [`{kind.KIND}`](schemas/{schema_name(kind)}) | {kind.VERSION} | {where} | {title} | {fields} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The types of the fields that entries are made of."""
+"""The types of entries' fields."""
 
 from typing import Annotated, TypeVar
 
@@ -71,7 +71,8 @@ def write_float(number: float) -> str:
 
 
 def read_float(text: str) -> float:
-    """Return the number that an entry says. Raises `LedgerError` for text that `write_float` does not write."""
+    """Read a number of an entry. Raises `LedgerError` for text that `write_float` does not write."""
+    # A number has one spelling here: `fromhex` would also accept others, and then equal entries would differ in bytes.
     try:
         number = float.fromhex(text)
     except (ValueError, OverflowError) as error:

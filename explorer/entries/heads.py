@@ -1,4 +1,4 @@
-"""Common parts of all entries, readable without knowing any kind: their form, and what may follow what."""
+"""The parts that all kinds of entries have in common: their form, and their order in a ledger."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 from explorer.errors import LedgerError
 
-MAX_BYTES = 65_535  # what an entry bundle can carry, c2sp.org/tlog-tiles
+MAX_BYTES = 65_535  # entry bundles give a length as two bytes, c2sp.org/tlog-tiles
 MAX_DEPTH = 8
 MAX_BLOBS = 256
-MAX_WHOLE = 2**53 - 1
+MAX_WHOLE = 2**53 - 1  # whole numbers up to here are exact in every JSON reader, RFC 8259 section 6
 MAX_VERSION = 2**31 - 1
 MAX_BLOB_NAME = 220
 
@@ -32,7 +32,7 @@ class BlobReference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """An entry as far as it can be read without knowing its kind."""
+    """The part of an entry that can be read without knowing its kind."""
 
     kind: str
     version: int
@@ -41,7 +41,7 @@ class Head:
 
 
 def read_head(leaf: bytes) -> Head:
-    """Read an entry of any kind. Raises `LedgerError` unless it is one, in the one form that its value has."""
+    """Read an entry of any kind. Raises `LedgerError` for bytes that are not an entry in canonical form."""
     value = _parse(leaf)
     kind, version, blobs = (_take(value, key) for key in ("kind", "version", "blobs"))
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
@@ -57,7 +57,7 @@ def read_head(leaf: bytes) -> Head:
 def write_entry(value: Mapping[str, Any]) -> bytes:
     """Return the bytes of an entry.
 
-    Raises `LedgerError` for what is not JSON and for what is too large; the rest is checked when it is read.
+    Raises `LedgerError` for a value that is not JSON or too large; everything else is checked on reading.
     """
     content = _write(value)
     if len(content) > MAX_BYTES:
@@ -78,6 +78,8 @@ def _parse(leaf: bytes) -> dict[str, Any]:
         raise LedgerError(f"entry: not JSON: {error}") from error
     if not isinstance(value, dict):
         raise LedgerError(f"entry: expected a JSON object, found {type(value).__name__}")
+    # One value, one form: otherwise equal entries would have different leaves, and readers of duplicate keys would
+    # read different values from the same leaf.
     _check(value)
     if _write(value) != leaf:
         raise LedgerError("entry: not in canonical form (RFC 8785): the same value has other bytes")
@@ -85,7 +87,9 @@ def _parse(leaf: bytes) -> dict[str, Any]:
 
 
 def _write(value: Mapping[str, Any]) -> bytes:
-    """With ASCII keys and no fractions, this is what RFC 8785 asks for."""
+    """Return canonical JSON."""
+    # RFC 8785 sorts keys by UTF-16 units and formats fractions its own way; with ASCII keys and no fractions, the
+    # standard library gives the same bytes.
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:  # UnicodeEncodeError, for a lone surrogate, is a ValueError
@@ -93,7 +97,7 @@ def _write(value: Mapping[str, Any]) -> bytes:
 
 
 def _check(value: Any) -> None:
-    """Check depth, keys and numbers, a level at a time."""
+    """Check depth, keys and numbers, a level at a time: recursion could be driven too deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner: list[Any] = []
@@ -133,7 +137,7 @@ def _no_fraction(text: str) -> NoReturn:
     raise ValueError(f"{text:.40} is not a whole number; fractions are written as float.hex() text")
 
 
-# ------------------------------------------------------------------------------------------------- the order of entries
+# --- the order of entries ---
 
 RUN = frozenset({"genesis", "step", "profile", "state", "decision", "end"})
 PROJECT = frozenset({"access", "deletion", "erasure", "grant", "observation"})
@@ -141,22 +145,22 @@ PROJECT = frozenset({"access", "deletion", "erasure", "grant", "observation"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """Counts of a ledger's entries, once their order is right."""
+    """Counts of a ledger's entries, whose order is right."""
 
     entries: int
-    steps: int | None  # done, after the last re-execution; None: not a run, or its last entries are not known here
+    steps: int | None  # done, after the last re-execution; None: no run, or the last entries are of unknown versions
     finished: bool  # ends with `end`
     unknown: int  # entries of kinds or versions that are not known here
 
 
 def check_sequence(heads: Iterable[Head]) -> Order:
-    """Read the entries of one ledger; raise `LedgerError` at the first that cannot stand where it does.
+    """Read the entries of one ledger; raise `LedgerError` at the first one that is out of order.
 
     A run's ledger begins with its one `genesis` and has nothing after `end`. Its clock is the number of steps done,
-    which begins with those that the genesis says: every entry carries it, a `step` moves it by one, and only a
-    `decision` to re-execute sets it back, so that no step can be missing. A project's ledger has no order of its own.
-    The two do not mix. What is not known here may stand anywhere but before the genesis and after the end; where the
-    version of a run's kind is not known, the next entry sets the clock.
+    which starts at `begins` of the genesis. Every entry carries it, a `step` advances it by one, and only a `decision`
+    to re-execute sets it back: so no step can be missing. A project's ledger has no order of its own, and the kinds of
+    the two do not mix. Unknown kinds may be anywhere but before the genesis and after the end. After an entry of a
+    run's kind with an unknown version, the next entry sets the clock.
     """
     index, unknown, run, ended = -1, 0, False, False
     clock: int | None = 0
@@ -166,6 +170,7 @@ def check_sequence(heads: Iterable[Head]) -> Order:
         run = run or (index == 0 and head.kind == "genesis")
         _check_place(index, head.kind, run=run)
         unknown += head.kind not in RUN | PROJECT or head.version != 1
+        # An unknown version may count steps otherwise, so its clock is not read.
         if head.kind in RUN:
             clock = _tick(index, head, clock) if head.version == 1 else None
         ended = head.kind == "end"
@@ -182,7 +187,7 @@ def _check_place(index: int, kind: str, *, run: bool) -> None:
 
 
 def _tick(index: int, head: Head, clock: int | None) -> int:
-    """Return the number of steps done after this entry."""
+    """Check the clock of an entry; return the number of steps done after it."""
     name = "begins" if head.kind == "genesis" else "step"
     step: Any = head.fields.get(name)
     if type(step) is not int or step < 0:
@@ -193,6 +198,6 @@ def _tick(index: int, head: Head, clock: int | None) -> int:
     if clock is not None and again and step > clock:
         raise LedgerError(f"entry {index}: re-execution from step {step}, and only {clock} were done")
     if clock is not None and not again and step != clock:
-        what = "steps are missing" if step > clock else "and no decision to re-execute stands between"
+        what = "steps are missing" if step > clock else "with no decision to re-execute in between"
         raise LedgerError(f"entry {index}: {head.kind} at {step} steps, and {clock} were done; {what}")
     return step + 1 if head.kind == "step" else step

@@ -1,8 +1,8 @@
-"""The kinds of entries: the records of a run's ledger and of a project's, their table, and the way to bytes and back.
+"""The kinds of entries: the records of a run's ledger and of a project's, their table, their encoding and decoding.
 
-`step` everywhere is the number of optimiser steps done before: an entry `step` with 0 is the first one, and what is
-written after it carries 1. Classes are class paths of the run's taxonomy. Numbers are commitments here; they stand in
-the blobs of the next `state`, which closes a segment of steps:
+`step` everywhere is the number of optimiser steps done before: the first entry `step` has 0, and entries after it have
+1. Classes are class paths of the run's taxonomy. Entries have only commitments to numbers; the numbers are in the blobs
+of the next `state`, which closes a segment of steps:
 
     numbers/<class>    the class's content of each step that it trained in, in order              (numbers.py)
     joint              the content over the classes of each step, in order                        (numbers.py)
@@ -11,9 +11,9 @@ the blobs of the next `state`, which closes a segment of steps:
     slots              the row of the tag table in each slot of each step, in order               (slots.py)
     tensors            the leaf of every tensor of that state, by name                            (runlog/tensors.py)
 
-The genesis names the `tensors` of the state before step 0, so that changes are known segment by segment, and
+The genesis names the `tensors` of the state before step 0, so that changes are known for the first segment too, and
 `owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Ledgers of earlier
-versions name tensors at the end alone. A blob that would be empty is left out. A layer is a layer of the model or an
+versions name tensors only at the end. A blob that would be empty is left out. A layer is a layer of the model or an
 adapter of one, in the order of the genesis.
 """
 
@@ -28,7 +28,7 @@ from explorer.errors import LedgerError
 from explorer.provenance.spellings import ClassPath
 from explorer.schema import from_json, record
 
-# ------------------------------------------------------------------------------------------------------- a run's ledger
+# --- a run's ledger ---
 
 Flags = Annotated[str, Field(pattern=r"^[01]*$", max_length=20_000)]
 """A 1 or a 0 for every layer, in the order of the genesis."""
@@ -303,7 +303,7 @@ class Observation:
     blobs: Blobs
 
 
-# --------------------------------------------------------------------------------------------------- the table of kinds
+# --- the table of kinds ---
 
 Entry = Genesis | Step | Profile | State | Decision | End | Access | Deletion | Erasure | GrantUse | Observation
 
@@ -315,7 +315,7 @@ KINDS: dict[tuple[str, int], type[Entry]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unknown:
-    """An entry whose kind or version is not known here: kept as it is and reported."""
+    """An entry of an unknown kind or version: kept as it is, and reported."""
 
     head: Head
     leaf: bytes
@@ -324,19 +324,21 @@ class Unknown:
 def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry: canonical JSON, without the fields that have their default.
 
-    Raises `LedgerError` for what does not fit or does not meet its schema.
+    Raises `LedgerError` for an entry that is too large or does not meet its schema.
     """
+    # Fields with defaults were added after the format was published: without them the bytes are those of before.
     defaults = {field.name: field.default for field in fields(entry)}
     given = {name: value for name, value in asdict(entry).items() if value != defaults[name]}
     content = write_entry({**given, "kind": entry.KIND, "version": entry.VERSION})
-    decode(content)  # a record that was made in Python has not been checked before
+    # Records are checked on reading only, so one that was made in Python is read once before it is written.
+    decode(content)
     return content
 
 
 def decode(leaf: bytes) -> Entry | Unknown:
-    """Return the entry that these bytes are.
+    """Read an entry.
 
-    Raises `LedgerError` for what is no entry, and for an entry of a known kind whose fields are wrong.
+    Raises `LedgerError` for bytes that are no entry, and for an entry of a known kind with wrong fields.
     """
     head = read_head(leaf)
     kind = KINDS.get((head.kind, head.version))

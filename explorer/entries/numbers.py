@@ -1,7 +1,7 @@
 """The numbers of one step, class by class and layer by layer, and the bytes that a ledger commits to.
 
-Everything is a little-endian IEEE 754 float32. The layers stand in the order of the genesis, the classes in the order
-of `genesis.classes`; only classes that trained in the step have numbers (but see exact mode).
+Everything is a little-endian IEEE 754 float32. Layers are in the order of the genesis, classes in the order of
+`genesis.classes`; only classes that trained in the step have numbers (but see exact mode).
 
     content of a class      for each layer: weight, norm
     joint content           for each layer: |update|^2, then the Gram matrix above its diagonal, row by row:
@@ -11,24 +11,24 @@ of `genesis.classes`; only classes that trained in the step have numbers (but se
     weight   factor on the class's gradient G, 0 without one      norm    |G|, after clipping, before the weight
     dot      <weight G, update>                                   exact   <the class's part of the update, update>
 
-What a class has in common with the update is in the joint content, because all classes made the update: who has the
-norm and the dot of one class alone has its inner product with the others.
+The inner product of a class with the update is in the joint content, because all classes made the update: from the norm
+and the dot of one class its inner product with the others would follow.
 
 The diagonal of the Gram matrix is (weight norm)^2. Where the weight is 0 the class was denied: its norm, its dot and
-its place in the Gram matrix are exactly 0. Its `exact` need not be: what it did while it was admitted still moves the
-layer, through momentum and decay. So in exact mode a class has numbers in every step since its first, and weight 0
-everywhere where it has no examples. In layers whose update is not split `exact` is NaN.
+its place in the Gram matrix are exactly 0. Its `exact` need not be: its earlier gradients still move the layer, through
+momentum and decay. So in exact mode a class has numbers in every step since its first, and weight 0 wherever it has no
+examples. In layers whose update is not split `exact` is NaN.
 
 Two classes with numbers, one layer, the contents of both and the joint content:
 
     0000803f 00000040    0000003f 0000803f         1  2       0.5  1
     0000003e 0000803e 000080bf 000000be            0.125  0.25  -1  -0.125
 
-A segment is a run of steps. Its content is the contents of its steps, one after the other; the leaves of the steps say
-which of them have the class, and how many classes each has. The content of a class's sketches is 64 numbers for each
-layer, the sum over the segment.
+A segment is a sequence of steps. Its content is the contents of its steps, one after the other; the entries of the
+steps tell which classes each has. The content of a class's sketches is 64 numbers for each layer, summed over the
+segment.
 
-Infinity and NaN are numbers here: a gradient that overflowed is recorded as it was.
+Infinity and NaN are valid numbers: a gradient that overflowed is recorded as it was.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _COLUMNS = 2  # of a class's content: weight, norm
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class StepNumbers:
-    """Numbers of a step. Shapes: k classes with numbers, L layers. Raises `LedgerError` for what does not fit."""
+    """Numbers of a step. Shapes: k classes with numbers, L layers. Raises `LedgerError` for impossible numbers."""
 
     classes: tuple[int, ...]  # indices into `genesis.classes`, ascending
     weights: Floats  # k L
@@ -59,6 +59,7 @@ class StepNumbers:
     exact: Floats | None = None  # k L
 
     def __post_init__(self) -> None:
+        # Form first: the checks below index by it.
         k, layers = len(self.classes), len(self.updates)
         by_class = [self.weights, self.norms, self.dots] + ([] if self.exact is None else [self.exact])
         if self.updates.ndim != 1 or any(a.shape != (k, layers) for a in by_class) or self.gram.shape != (layers, k, k):
@@ -67,6 +68,7 @@ class StepNumbers:
             raise LedgerError("numbers of a step: expected float32")
         if list(self.classes) != sorted(set(self.classes)) or min(self.classes, default=0) < 0:
             raise LedgerError(f"numbers of a step: classes {self.classes!r:.80}; expected indices, ascending")
+        # Then relations that hold exactly for any gradients; NaN equals NaN, because overflows are recorded.
         if (self.weights < 0).any() or (self.norms < 0).any() or (self.updates < 0).any():
             raise LedgerError("numbers of a step: a weight, a norm or the square of an update below 0")
         if not np.array_equal(self.gram, self.gram.transpose(0, 2, 1), equal_nan=True):
@@ -80,7 +82,7 @@ class StepNumbers:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class JointNumbers:
-    """Numbers of a step that no single class has. Shapes: k classes with numbers, L layers."""
+    """Numbers of a step over several classes. Shapes: k classes with numbers, L layers."""
 
     updates: Floats  # L: |update|^2
     products: Floats  # L k(k-1)/2: the Gram matrix above its diagonal
@@ -90,15 +92,15 @@ class JointNumbers:
 
 @np.errstate(over="ignore", invalid="ignore")
 def diagonal(weights: Floats, norms: Floats) -> Floats:
-    """Return the diagonal of the Gram matrix, (weight norm)^2, rounded once."""
+    """Return the diagonal of the Gram matrix, (weight norm)^2, rounded once: writer and reader agree to the bit."""
     return np.square(weights.astype(np.float64) * norms.astype(np.float64)).astype(np.float32)
 
 
 @np.errstate(invalid="ignore")
 def share_terms(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Numerators <w_c G_c, G>, k L, and denominators |G|^2, L, of the classes' shares in the summed gradient G.
+    """Return numerators <w_c G_c, G>, k L, and denominators |G|^2, L, of the classes' shares in the summed gradient G.
 
-    Each layer's numerators add up to its denominator. Over steps and layers add both and divide last.
+    Each layer's numerators add up to its denominator. Over steps and layers, sum both and divide last.
     """
     numerators = gram.astype(np.float64).sum(2).T
     return numerators, numerators.sum(0)
@@ -110,7 +112,7 @@ def class_bytes(layers: int) -> int:
 
 
 def joint_bytes(layers: int, classes: int, *, exact: bool) -> int:
-    """Return the size of the joint content of a step in which so many classes have numbers."""
+    """Return the size of the joint content of a step in which `classes` classes have numbers."""
     products = classes * (classes - 1) // 2
     return layers * (1 + products + classes + classes * exact) * _FLOAT.itemsize
 
@@ -121,7 +123,7 @@ def encode_class(numbers: StepNumbers, place: int) -> bytes:
 
 
 def encode_joint(numbers: StepNumbers) -> bytes:
-    """Return the content that no single class has."""
+    """Return the joint content."""
     rows, columns = np.triu_indices(len(numbers.classes), 1)
     by_class = [numbers.dots.T] + ([] if numbers.exact is None else [numbers.exact.T])
     return np.column_stack([numbers.updates, numbers.gram[:, rows, columns], *by_class]).astype(_FLOAT).tobytes()
@@ -147,34 +149,39 @@ def decode_step(contents: Mapping[int, bytes], joint: bytes, *, layers: int) -> 
 def decode_segment(
     contents: Mapping[int, bytes], joint: bytes, *, steps: Sequence[tuple[int, ...]], layers: int
 ) -> Iterator[StepNumbers]:
-    """Yield the numbers of each step of a segment; `steps` says which classes have numbers in it.
+    """Yield the numbers of each step of a segment; `steps` lists the classes with numbers in each.
 
-    Raises `LedgerError`.
+    Raises `LedgerError` for contents that do not fit the steps, and for impossible numbers.
     """
+    # The content of a class has only the steps in which it has numbers, so each class is read at its own pace.
     rows = {index: iter(decode_class(content, layers=layers)) for index, content in contents.items()}
     joints = split_joint(joint, layers=layers, counts=[len(classes) for classes in steps])
     for classes, of_all in zip(steps, joints, strict=True):
         of_classes = [next(rows.get(index, iter(())), None) for index in classes]
         if any(row is None for row in of_classes):
-            raise LedgerError(f"numbers of a segment: a class of {classes!r:.80} has fewer steps than the leaves say")
+            raise LedgerError(f"numbers of a segment: a class of {classes!r:.80} has fewer steps than the entries list")
         by_class = np.array(of_classes, dtype=np.float32).reshape(len(classes), layers, _COLUMNS)
         yield _step(classes, by_class, decode_joint(of_all, layers=layers, classes=len(classes)))
     if any(next(left, None) is not None for left in rows.values()):
-        raise LedgerError("numbers of a segment: a class has more steps than the leaves say")
+        raise LedgerError("numbers of a segment: a class has more steps than the entries list")
 
 
 def split_class(content: bytes, *, layers: int) -> list[bytes]:
-    """Return a class's content of a segment, step by step, as it was committed to. Raises `LedgerError`."""
+    """Split a class's content of a segment into those of its steps, which were committed to one by one.
+
+    Raises `LedgerError` for another size.
+    """
     size = class_bytes(layers)
     _read(content, size)
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def split_joint(content: bytes, *, layers: int, counts: Sequence[int]) -> list[bytes]:
-    """Return the joint content of a segment, step by step; `counts` says how many classes have numbers in each.
+    """Split the joint content of a segment into those of its steps; `counts` are the numbers of classes in each.
 
-    Its size says whether the run has exact mode. Raises `LedgerError` for a size that is neither.
+    Raises `LedgerError` for a size that fits neither with exact mode nor without.
     """
+    # No field states the mode: the two sizes differ wherever a class has numbers.
     expected = []
     for exact in (False, True):
         ends = np.cumsum([0, *(joint_bytes(layers, count, exact=exact) for count in counts)], dtype=np.int64).tolist()
@@ -187,7 +194,7 @@ def split_joint(content: bytes, *, layers: int, counts: Sequence[int]) -> list[b
 
 
 def decode_joint(content: bytes, *, layers: int, classes: int) -> JointNumbers:
-    """Return the joint content of a step in which so many classes have numbers.
+    """Read the joint content of a step in which `classes` classes have numbers.
 
     Raises `LedgerError` for another size.
     """
@@ -242,7 +249,7 @@ def _step(classes: tuple[int, ...], by_class: Floats, joint: JointNumbers) -> St
 
 
 def _read(content: bytes, size: int) -> Floats:
-    """Return the numbers of content that is so many bytes for each step."""
+    """Return the numbers of content that has `size` bytes for each step."""
     if size == 0 or len(content) % size:
         raise LedgerError(f"numbers of a class: found {len(content)} bytes, expected a multiple of {size}")
     return np.frombuffer(content, dtype=_FLOAT).astype(np.float32)

@@ -133,9 +133,9 @@ def test_content_of_another_size_is_refused() -> None:
         decode_step(parts | {0: parts[0][:-1]}, joint, layers=3)
     with pytest.raises(LedgerError, match="joint numbers: found 52 bytes, expected 48, or 72 in exact mode"):
         decode_step(parts, joint + b"1234", layers=3)
-    with pytest.raises(LedgerError, match="more steps than the leaves say"):
+    with pytest.raises(LedgerError, match="more steps than the entries list"):
         decode_step(parts | {0: parts[0] * 2}, joint, layers=3)
-    with pytest.raises(LedgerError, match="fewer steps than the leaves say"):
+    with pytest.raises(LedgerError, match="fewer steps than the entries list"):
         list(decode_segment({0: parts[0]}, joint, steps=[(0, 1)], layers=3))
     with pytest.raises(LedgerError, match="expected a multiple of 0"):
         decode_class(b"1234", layers=0)

@@ -41,5 +41,5 @@ def test_rows_that_the_table_does_not_have(rows: list[int]) -> None:
 def test_other_counts_than_the_entries_say(counts: list[int], message: str) -> None:
     with pytest.raises(LedgerError, match=message):
         decode_slots(encode_slots([ROWS]), counts=counts)
-    with pytest.raises(LedgerError, match="found a step of 2 slots, its entry says 1"):
+    with pytest.raises(LedgerError, match="found a step of 2 slots, its entry counts 1"):
         decode_slots(encode_slots([ROWS, np.array([1])]), counts=[1, 2])
