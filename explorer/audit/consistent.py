@@ -249,7 +249,7 @@ def _closed(s: Statements) -> Findings:
 
 
 def _end_tensors(s: Statements) -> Findings:
-    """Check that the listed tensors lead to the roots of the end: a list alone could leave out a tensor."""
+    """Check that the listed tensors lead to the roots of the end: otherwise a list could leave out a tensor."""
     if s.end is not None and s.end_tensors is not None:
         check_roots(s.end_tensors, s.end.entry.state, where=f"entry {s.end.index}: {BLOB}")
     elif s.end is not None:

@@ -231,7 +231,7 @@ class DepthProfile:
     effective_rank: float
     renyi2: float
     chi: float | None  # of all classes together; None for single ones
-    chi_null: float | None  # its mean over permutations of the labels: what chance alone gives
+    chi_null: float | None  # its mean over permutations of the labels: the value by chance
     p_value: float | None  # of chi
     entropy_centred: float | None = None  # nats, like the next two of the outputs less their mean
     effective_rank_centred: float | None = None  # None, like all that follows: a record of earlier versions

@@ -24,7 +24,7 @@ from explorer.runlog.documents import quarantine_of
 from explorer.runlog.run_ledger import Placed, RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers, read_rows
 
-TAG_BYTES = 40  # size of the zero tag, which stands in for the tag of an example without one
+TAG_BYTES = 40  # size of the zero tag, which replaces the tag of an example without one
 
 
 class Typed(Judge):

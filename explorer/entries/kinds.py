@@ -222,7 +222,7 @@ class End:
     blobs: Blobs  # `tensors`: the leaf of every tensor, by name (runlog/tensors.py)
 
 
-# ------------------------- a project's ledger, which goes on when the ledgers of its runs are closed and points to them
+# --- a project's ledger: it continues after the ledgers of its runs are closed, and refers to them ---
 
 
 @record

@@ -1,1 +1,1 @@
-"""What a run's ledger says, read: steps, segments, tables, the final state, what each class reached. No torch."""
+"""Readers of a run's ledger and directory: steps, segments, documents, the model's file, influence. No torch."""

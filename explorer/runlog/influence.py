@@ -1,4 +1,4 @@
-"""Compute a conservative upper bound on what a deletion target influenced in a run, from the ledger alone.
+"""Compute a conservative upper bound on what a deletion target influenced in a run, from nothing but the ledger.
 
 An example influences a run in one of two ways:
 

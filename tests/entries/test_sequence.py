@@ -51,7 +51,7 @@ def test_the_examples_in_order() -> None:
 
 def test_steps_go_back_only_by_a_decision() -> None:
     assert check_sequence([GENESIS, STEP_0, STEP_1, AGAIN_0, STEP_0, STEP_1, END_2]).steps == 2
-    with pytest.raises(LedgerError, match="entry 3: step at 0 steps, and 2 were done; and no decision to re-execute"):
+    with pytest.raises(LedgerError, match="entry 3: step at 0 steps, and 2 were done; with no decision to re-execute"):
         check_sequence([GENESIS, STEP_0, STEP_1, STEP_0])
     with pytest.raises(LedgerError, match="entry 3: decision at 0 steps, and 2 were done"):
         check_sequence([GENESIS, STEP_0, STEP_1, head("decision", 0)])
