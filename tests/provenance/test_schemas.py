@@ -1,6 +1,7 @@
 """The published schemas: made from the records, in the package, and of one mind with the code."""
 
 import json
+from functools import cache
 from importlib import resources
 from typing import Any
 from uuid import UUID, uuid5
@@ -35,6 +36,11 @@ def test_a_schema_says_which_it_is(name: str) -> None:
     assert schema["additionalProperties"] is False
 
 
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(provenance_schemas.content_of(name)))
+
+
 def agree(name: str, value: Any) -> bool:
     """Whether a document is accepted; schema and code must say the same."""
     try:
@@ -43,8 +49,7 @@ def agree(name: str, value: Any) -> bool:
         by_code = False
     else:
         by_code = True
-    by_schema = jsonschema.Draft202012Validator(json.loads(provenance_schemas.content_of(name))).is_valid(value)
-    assert by_code == by_schema, value
+    assert by_code == validator(name).is_valid(value), value
     return by_code
 
 
