@@ -28,7 +28,7 @@ SLOWER = 1.25  # forward of `fast` beyond what is predicted
 
 
 def write_composed(runs: Path, *, sweep: str = "composed") -> Path:
-    """Write the sweep below `runs`, ingest it and return the database. Of `lone` a method was not run alone."""
+    """Write the sweep below `runs`, ingest it and return the database. Of `lone` a method was not run on its own."""
     draws = np.random.default_rng(4)
     for name, methods in RECIPES.items():
         gain = sum(GAINS.get(method, 0.0) for method in methods)

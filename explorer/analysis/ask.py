@@ -1,8 +1,8 @@
-"""The best recipe under stated limits: which hold them, which do not and by which one, and how sure that is.
+"""The best recipe under stated limits: which recipes keep them, which limits the others miss, and how certain that is.
 
-A candidate is a recipe on one hardware, at the least time in which its curve has the quality asked for. Curves are
-monotone, linear in log time, and never extrapolated: a recipe whose quality lies beyond its last budget does not have
-it, and one that has more at its lowest budget is taken at that budget. Controls are no candidates.
+A candidate is a recipe on one hardware, at the least time in which its curve has the requested quality. Curves are
+monotone, linear in log time, and never extrapolated: a recipe that would reach the quality beyond its last budget does
+not have it, and one that exceeds it at its lowest budget is taken at that budget. Controls are no candidates.
 """
 
 import math
@@ -30,7 +30,7 @@ RANK = list(Standing)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A recipe on one hardware, and how it stands to every limit."""
+    """A recipe on one hardware, with its findings on every limit."""
 
     setting: Setting
     recipe: str
@@ -41,7 +41,7 @@ class Candidate:
     tuning: str | None  # how the baseline was tuned; None: it was not
     known: Figures
     findings: tuple[Finding, ...]
-    verdict: Verdict | None  # on it beside its baseline at the baseline's quality; None of the baseline itself
+    verdict: Verdict | None  # compared with its baseline at equal quality; None for the baseline itself
 
     @property
     def reached(self) -> Reached:
@@ -49,22 +49,22 @@ class Candidate:
 
     @property
     def is_predicted(self) -> bool:
-        """Whether some of its times are predictions for a machine that it was not run on."""
+        """Return whether some of its times are predictions for a machine that it was not run on."""
         return "predicted" in self.time_source.split("+")
 
     @property
     def seconds(self) -> float | None:
-        """The least time in which it has the quality."""
+        """Return the least time in which it has the quality."""
         return self.known.reached.seconds
 
     @property
     def usd(self) -> float | None:
-        """What that costs."""
+        """Return the cost of that time."""
         return self.known.usd(self.seconds)
 
     @property
     def standing(self) -> Standing:
-        """The worst of how it stands to the limits."""
+        """Return the worst of its findings."""
         return max((finding.standing for finding in self.findings), key=RANK.index)
 
     @property
@@ -74,7 +74,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """What the runner-up takes of what the best one takes: 1.3 is 30% more."""
+    """Time or cost of the runner-up over that of the best: 1.3 is 30% more."""
 
     ratio: float
     low: float | None
@@ -88,20 +88,19 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """The answer. Candidates are in order: those that hold, the uncertain, the unknown, those that fail; in each group
-    the one that takes least first."""
+    """An answer. Candidates are ordered by standing: holds, uncertain, unknown, fails; then by what they take."""
 
     limits: Limits
     kind: Metric
     confidence: float
-    least: Literal["time", "cost"]  # what is made as small as possible
+    least: Literal["time", "cost"]  # the quantity that is minimised
     candidates: tuple[Candidate, ...]
     difference: Difference | None  # None: there is no runner-up
-    time_notes: tuple[str, ...] = ()  # what weakens the times of its candidates
+    time_notes: tuple[str, ...] = ()  # reservations about the times of its candidates
 
     @property
     def best(self) -> Candidate | None:
-        """The answer, or the best guess where none is sure to hold; None where nothing is feasible."""
+        """Return the best candidate, a guess if none is certain to hold; None if nothing is feasible."""
         first = self.candidates[0]
         return first if _feasible(first) else None
 
@@ -111,15 +110,15 @@ class Asked:
 
     @property
     def holds(self) -> bool:
-        """Whether there is an answer that holds every limit, its uncertainty included."""
+        """Return whether the best candidate holds every limit, its uncertainty included."""
         return self.candidates[0].standing is Standing.HOLDS
 
     @property
     def nearest(self) -> Candidate | None:
-        """Where nothing is feasible, the candidate that misses least; one whose limits are all known, if there is.
+        """Return the candidate that misses least, if nothing is feasible; preferably one whose limits are all known.
 
-        One that has the quality, for however much, is nearer than one that never does: a limit can be paid for. Among
-        several of a kind it is the one that fails fewest limits, and those by least.
+        One that has the quality, at whatever cost, is nearer than one that never does, because money can lift a limit
+        and not a curve. Among equals it is the one that fails fewest limits, and those by least.
         """
         if self.best is not None:
             return None
@@ -136,21 +135,30 @@ def ask(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Asked:
-    """The best recipe among rows of `results` with one metric, given the rows of `deletion_forecasts` of their runs.
+    """Return the best recipe under limits. Cost is minimised if it is limited, otherwise time.
 
-    `verdicts` are those on the sweep's recipes, with what fresh seeds say; by default the rows' own. `baseline` names
-    the recipe whose quality and inference count, by default the one of the sweep. Cost is made as small as possible
-    where it is limited, else time. Raises `AnalysisError` for what the rows cannot be asked.
+    Args:
+        rows: rows of `results`, with one metric.
+        forecasts: rows of `deletion_forecasts` of their runs.
+        limits: what is asked for.
+        verdicts: those on the sweep's recipes, with fresh seeds; by default computed from the rows.
+        baseline: name of the recipe whose quality and inference count; by default the sweep's own.
+        confidence: of all intervals.
+        resamples: bootstrap resamples of the seeds.
+
+    Raises `AnalysisError` for limits that do not fit the rows.
     """
-    found = [ladder for ladder in ladders(rows, x="train_seconds", empty=True) if ladder.control is None]
-    _check(rows, found, forecasts, limits, baseline)
-    names = Counter((ladder.setting, ladder.recipe) for ladder in found)
-    by_name = {(ladder.setting, ladder.recipe): ladder for ladder in found}
+    # --- the recipes, their baselines and verdicts ---
+    recipes = [ladder for ladder in ladders(rows, x="train_seconds", empty=True) if ladder.control is None]
+    _check(rows, recipes, forecasts, limits, baseline)
+    names = Counter((ladder.setting, ladder.recipe) for ladder in recipes)
+    by_name = {(ladder.setting, ladder.recipe): ladder for ladder in recipes}
     if verdicts is None:
         verdicts = sweep_verdicts(rows, baseline=baseline, confidence=confidence, resamples=resamples)
-    judged = {(each.comparison.setting, each.comparison.label): each for each in verdicts}
+    judged = {(verdict.comparison.setting, verdict.comparison.label): verdict for verdict in verdicts}
+    # --- each recipe with its figures and findings ---
     parts, candidates = by_ladder(rows), []
-    for ladder in found:
+    for ladder in recipes:
         name = (ladder.setting, baseline or ladder.baseline)
         base = by_name[name] if names[name] == 1 else None
         reached = reached_by(ladder, baseline=base, target=limits.quality, confidence=confidence, resamples=resamples)
@@ -160,7 +168,7 @@ def ask(
             parts[key_of(ladder)],
             forecasts,
             ladder,
-            beside=verdict.comparison if verdict is not None and same else None,
+            comparison=verdict.comparison if verdict is not None and same else None,
             is_baseline=ladder is base,
             classes=limits.deletable,
             reached=reached,
@@ -179,11 +187,12 @@ def ask(
                 verdict=verdict,
             )
         )
+    # --- the order: a certain answer before a cheap one; times and names break ties ---
     least: Literal["time", "cost"] = "time" if limits.max_usd is None else "cost"
-    candidates.sort(key=lambda each: (RANK.index(each.standing), _taken(each, least), _taken(each, "time"), each.label))
+    candidates.sort(key=lambda c: (RANK.index(c.standing), _taken(c, least), _taken(c, "time"), c.label))
     return Asked(
         limits=limits,
-        kind=found[0].setting.kind,
+        kind=recipes[0].setting.kind,
         confidence=confidence,
         least=least,
         candidates=tuple(candidates),
@@ -193,17 +202,17 @@ def ask(
 
 
 def _check(
-    rows: pd.DataFrame, found: list[Ladder], forecasts: pd.DataFrame, limits: Limits, baseline: str | None
+    rows: pd.DataFrame, recipes: list[Ladder], forecasts: pd.DataFrame, limits: Limits, baseline: str | None
 ) -> None:
-    if not found:
+    if not recipes:
         raise AnalysisError("there is no finished run of a recipe to choose from")
     metrics = sorted({str(metric) for metric in rows["metric"]})
     if len(metrics) > 1:
         raise AnalysisError(f"these runs are judged by {', '.join(metrics)}: choose one metric")
     quality = limits.quality
-    if quality is not None and found[0].setting.kind.bounded and not 0 <= quality <= 1:
+    if quality is not None and recipes[0].setting.kind.bounded and not 0 <= quality <= 1:
         raise AnalysisError(f"quality: found {quality:g}; {metrics[0]} is a fraction from 0 to 1, such as 0.93")
-    names = {ladder.recipe for ladder in found}
+    names = {ladder.recipe for ladder in recipes}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
     classes = {str(name) for name in forecasts["class"]}
@@ -213,14 +222,15 @@ def _check(
 
 
 def _difference(ordered: list[Candidate], least: str, confidence: float) -> Difference | None:
-    """The runner-up beside the best one, over the seeds that both were run with."""
-    if len(ordered) < 2 or not all(_feasible(each) for each in ordered[:2]):
+    """Compare the runner-up with the best candidate, over the seeds that both were run with."""
+    if len(ordered) < 2 or not all(_feasible(candidate) for candidate in ordered[:2]):
         return None
     best, other = ordered[0].reached, ordered[1].reached
     ratio = _taken(ordered[1], least) / _taken(ordered[0], least)
     if best.seeds != other.seeds or len({best.n, other.n, len(best.seeds)}) > 1:
         return Difference(ratio=ratio, low=None, high=None, reason="they were not run with the same seeds")
-    shift = math.log(ratio) - math.log(other.seconds_R[0] / best.seconds_R[0])  # of prices, where they differ
+    # A ratio of costs is one of times, shifted by the ratio of prices, which has no error.
+    shift = math.log(ratio) - math.log(other.seconds_R[0] / best.seconds_R[0])
     logs_R = np.log(other.seconds_R) - np.log(best.seconds_R) + shift
     noise = error_of_ratio(other.times, best.times)
     judged = judge(logs_R, n=best.n, df=min(best.df, other.df), weight_R=best.weight_R, noise=noise)
@@ -235,12 +245,12 @@ def _feasible(candidate: Candidate) -> bool:
 
 
 def _taken(candidate: Candidate, least: str) -> float:
-    found = candidate.seconds if least == "time" else candidate.usd
-    return math.inf if found is None else found
+    amount = candidate.seconds if least == "time" else candidate.usd
+    return math.inf if amount is None else amount
 
 
 def _distance(candidate: Candidate) -> tuple[bool, bool, int, float, float]:
-    """How far a candidate is from holding the limits, the nearest first."""
+    """Return the distance of a candidate from keeping the limits, as a key to sort by."""
     failed = candidate.failed
-    without = any(each.limit is Limit.QUALITY for each in failed)
-    return not failed, without, len(failed), sum(each.miss for each in failed), _taken(candidate, "time")
+    without = any(finding.limit is Limit.QUALITY for finding in failed)
+    return not failed, without, len(failed), sum(finding.miss for finding in failed), _taken(candidate, "time")

@@ -1,7 +1,7 @@
-"""Comparisons of a recipe with its baseline: which runs can be compared, and how sure an effect is.
+"""Comparisons of a recipe with its baseline: which runs can be compared, and how certain an effect is.
 
-The runs of both are resampled together, seed by seed, where they share seeds; every comparison draws its interval from
-the two curves in each resample.
+The seeds of both are resampled, jointly where they share seeds, and every comparison takes its interval from the two
+curves in each resample.
 
 Shapes: R different resamples (row 0 is the sample itself), B budgets, S seeds.
 """
@@ -39,7 +39,7 @@ class Pair:
 
     baseline: Resampled
     recipe: Resampled
-    weight_R: np.ndarray  # how many resamples each row stands for
+    weight_R: np.ndarray  # number of resamples behind each row
     n: int  # seeds
     df: int  # degrees of freedom of Student's t
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
@@ -57,47 +57,49 @@ class _Cells:
 
 
 def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> list[Pair]:
-    """Put each of the recipes beside the baseline, whose own curves are found once for all recipes with its seeds.
+    """Pair each of the recipes with the baseline.
 
-    Seeds that both have are paired and resampled jointly, with n-1 degrees of freedom. Where they have none in common,
-    each is resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out.
+    Seeds that both have are resampled jointly, with n-1 degrees of freedom. Where they have none in common, each is
+    resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out.
     """
-    seeds_b, known = _seeds(baseline), {}
-    done = []
+    seeds_b, baselines = _seeds(baseline), {}  # the baseline is resampled once for all recipes with its seeds
+    results = []
     for recipe in recipes:
         seeds_r = _seeds(recipe)
         common = np.intersect1d(seeds_b, seeds_r)
+        # Pairing removes the noise that a seed brings to both (same data order, same initial weights). It needs the
+        # smaller set to lie in the larger one; a partial overlap would throw away seeds.
         joint = common.size == min(seeds_b.size, seeds_r.size)
         mine, others = (common, common) if joint else (seeds_b, seeds_r)
         taken = _resamples(mine.size, others.size, joint=joint, resamples=resamples)
         key = (tuple(mine), others.size, joint)
-        if key not in known:
+        if key not in baselines:
             cells_b = _cells(baseline, mine)
-            known[key] = cells_b, _resampled(cells_b, taken.counts[0])
-        cells_b, curves_b = known[key]
+            baselines[key] = cells_b, _resampled(cells_b, taken.counts[0])
+        cells_b, curves_b = baselines[key]
         cells_r = _cells(recipe, others)
         n = min(mine.size, others.size)
-        done.append(
+        results.append(
             Pair(
                 baseline=curves_b,
                 recipe=_resampled(cells_r, taken.counts[-1]),
                 weight_R=taken.weight_R,
                 n=n,
-                df=n - 1 if common.size else 2 * (n - 1),
+                df=n - 1 if common.size else 2 * (n - 1),  # a partial overlap takes the smaller number
                 left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
                 same=joint and _same(cells_b, cells_r),
             )
         )
-    return done
+    return results
 
 
 def pair(baseline: Ladder, recipe: Ladder, *, resamples: int) -> Pair:
-    """One recipe beside the baseline."""
+    """Pair one recipe with the baseline."""
     return pairs(baseline, [recipe], resamples=resamples)[0]
 
 
 def _seeds(ladder: Ladder) -> np.ndarray:
-    """The seeds of the budget that has most of them; of several such budgets, the smallest."""
+    """Return the seeds of the budget that has most of them; of several such budgets, the smallest."""
     present_BS = np.isfinite(ladder.quality_BS)
     return ladder.seeds_S[present_BS[present_BS.sum(axis=1).argmax()]]
 
@@ -120,7 +122,8 @@ def _same(first: _Cells, second: _Cells) -> bool:
 
 @lru_cache(maxsize=32)
 def _resamples(n_b: int, n_r: int, *, joint: bool, resamples: int) -> Resamples:
-    """Which seeds each resample takes, of either; of both at once if `joint`."""
+    """Return the seeds that each resample takes of either; of both at once if `joint`."""
+    # Few seeds have few resamples, and all of them are taken: an enumeration has no noise of its own.
     if joint:
         return counted(draws(n_b, resamples=resamples, key="seeds"))
     if n_b**n_b * n_r**n_r <= resamples:
@@ -130,6 +133,7 @@ def _resamples(n_b: int, n_r: int, *, joint: bool, resamples: int) -> Resamples:
 
 
 def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
+    # `draws` may enumerate fewer rows than the other sample has draws; they are then repeated to the same number.
     rows = draws(n, resamples=resamples, key=key)
     return np.resize(rows, (resamples, n)) if len(rows) < resamples else rows
 
@@ -137,6 +141,7 @@ def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
 def _resampled(cells: _Cells, counts_RS: np.ndarray) -> Resampled:
     x_RB = _medians(cells.x_BS, counts_RS)
     y_RB = counts_RS @ cells.y_BS.T / counts_RS.shape[1]
+    # Budgets are sorted by x in each resample by itself, since noisy times can change places.
     order_RB = np.argsort(x_RB, axis=1, kind="stable")
     x_RB, y_RB = np.take_along_axis(x_RB, order_RB, 1), monotone(np.take_along_axis(y_RB, order_RB, 1))
     full = np.flatnonzero(cells.ssr_B == 1.0)
@@ -147,7 +152,8 @@ def _resampled(cells: _Cells, counts_RS: np.ndarray) -> Resampled:
 
 
 def _medians(x_BS: np.ndarray, counts_RS: np.ndarray) -> np.ndarray:
-    """The median x of each resample; only where seeds differ in it is there anything to find."""
+    """Return the median x of each resample."""
+    # Profiled times and steps are the same for all seeds; a median over R x B x S is needed only where they differ.
     x_RB = np.repeat(x_BS[None, :, 0], len(counts_RS), axis=0)
     differing_B = (x_BS != x_BS[:, :1]).any(axis=1)
     if differing_B.any():
@@ -157,11 +163,13 @@ def _medians(x_BS: np.ndarray, counts_RS: np.ndarray) -> np.ndarray:
     return x_RB
 
 
-# ---- what every comparison has in common: who is compared, and how sure it is
+# --- what every comparison has in common: matches, and how certain an estimate is ---
 
-RESAMPLES = 2000
-LEAST_REACH_RATE = 0.9  # below it no interval is given: too many resamples have no value at all
-ROUNDING = 1e-12  # what differs by less does not differ
+RESAMPLES = 2000  # a standard error from so many is exact to 2%; all resamples of up to four seeds are fewer
+# Below this share of resamples with a value no interval is given. Those without one are no random part: they are the
+# worst, and an interval over the rest would be too narrow.
+LEAST_REACH_RATE = 0.9
+ROUNDING = 1e-12  # smaller differences are those of sums in another order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,39 +212,41 @@ def compared(
     machine: Machine | None = None,
     resamples: int = RESAMPLES,
 ) -> list[Compared]:
-    """The matches of the table with their curves: what comparisons of any kind along `x` are read from."""
-    found = list(matches(frame, x=x, baseline=baseline, machine=machine))
+    """Return the matches of a table with their curves, from which every kind of comparison along `x` is read.
+
+    Args: as those of `equal_quality`.
+    """
+    every = list(matches(frame, x=x, baseline=baseline, machine=machine))
     recipes: defaultdict[int, list[Match]] = defaultdict(list)
-    for match in found:
+    for match in every:
         if match.baseline is not None:
             recipes[id(match.baseline)].append(match)
     known: dict[int, Pair] = {}
-    for beside in recipes.values():
-        assert beside[0].baseline is not None
-        both = pairs(beside[0].baseline, [match.recipe for match in beside], resamples=resamples)
-        known |= {id(match): pair for match, pair in zip(beside, both, strict=True)}
-    return [Compared(match=match, pair=known.get(id(match)), x=x) for match in found]
+    for together in recipes.values():
+        assert together[0].baseline is not None
+        joint = pairs(together[0].baseline, [match.recipe for match in together], resamples=resamples)
+        known |= {id(match): pair for match, pair in zip(together, joint, strict=True)}
+    return [Compared(match=match, pair=known.get(id(match)), x=x) for match in every]
 
 
 def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machine | None = None) -> Iterator[Match]:
-    """Every recipe of the table beside its baseline: `baseline`, or else the one that its sweep names.
+    """Yield a match of every recipe of the table with its baseline: `baseline`, or else the one that its sweep names.
 
-    The baseline is that of the recipe's own setting, or of the same but for the machine if one is given: it is then
-    the one baseline of all machines, its own runs on the others among what is compared with it. Recipes that are
-    controls of others are no candidates, and are left out.
+    The baseline is that of the recipe's own setting. If `machine` is given, the baseline on that machine is the one
+    for all machines, and its runs on other machines are compared with it too. Controls of other recipes are left out.
     Raises `AnalysisError` for a baseline that is no recipe of the table, and for a machine without rows.
     """
-    found = ladders(frame, x=x, empty=True)
+    every = ladders(frame, x=x, empty=True)
     names = {str(name) for name in frame["recipe"].unique()}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
-    machines = {ladder.setting.machine for ladder in found}
+    machines = {ladder.setting.machine for ladder in every}
     if machine is not None and machine not in machines:
         raise AnalysisError(unknown("machine", str(machine), map(str, machines)))
     by_name: defaultdict[tuple[Setting, str], list[Ladder]] = defaultdict(list)
-    for ladder in found:
+    for ladder in every:
         by_name[ladder.setting, ladder.recipe].append(ladder)
-    for recipe in found:
+    for recipe in every:
         name = baseline if baseline is not None else recipe.baseline
         home = recipe.setting.on(machine)
         if recipe.control is None and (recipe.setting, recipe.recipe) != (home, name):
@@ -262,36 +272,43 @@ def judge(
     noise: Errors = EXACT,
     same: bool = False,
 ) -> Judged:
-    """The error of an estimate: `values_R` holds the estimate first, then its values in the resamples, NaN for none.
+    """Judge an estimate: return it with its error, or with the reason why there is none.
 
-    `weight_R`: how many resamples each value stands for; without it, those after the first for one each. `noise` are
-    the errors that the times add to that of the seeds. There is no error for one seed, for a reach rate below
-    `LEAST_REACH_RATE`, and where seeds do not differ at all, unless they are known not to: `same` says that both
-    recipes have the same quality in every run, seed by seed, so that times alone tell them apart.
+    Args:
+        values_R: the estimate, then its values in the resamples; NaN where there is none.
+        n: number of seeds; one seed has no error.
+        df: degrees of freedom of Student's t.
+        weight_R: the number of resamples behind each value; by default none for the first and one for each other.
+        noise: errors that step times add to that of the seeds.
+        same: both recipes have the same quality in every run, seed by seed, so that they differ in their times only.
+            Otherwise seeds that do not differ at all give no error: two runs of one seed look like that too.
     """
     if n < 2:
         return Judged(effect=None, reach_rate=None, reason="one seed")
+    # --- whether enough resamples have a value ---
     weights_R = np.r_[0.0, np.ones(len(values_R) - 1)] if weight_R is None else weight_R
     reached = np.isfinite(values_R)
     rate = float(weights_R[reached].sum() / weights_R.sum())
     if rate < LEAST_REACH_RATE:
         return Judged(effect=None, reach_rate=rate, reason=f"only {rate:.0%} of the resamples reach the target")
+    # --- the error of the seeds, where they differ ---
     estimate, drawn = float(values_R[0]), reached & (weights_R > 0)
     resampled, weights = values_R[drawn], weights_R[drawn]
     if np.ptp(resampled) >= ROUNDING:
         seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
         effect = Effect(value=estimate, errors=(seeds, *noise))
         return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=seeds.size)
+    # --- seeds that do not differ: only a known reason for that leaves an error ---
     if same and size_of(noise) > 0:
         return Judged(effect=Effect(value=estimate, errors=noise), reach_rate=rate, reason=None, seed_error=0.0)
     if abs(estimate) > ROUNDING:
-        return Judged(effect=None, reach_rate=rate, reason="the seeds do not differ, so nothing tells the noise")
+        return Judged(effect=None, reach_rate=rate, reason="the seeds do not differ, so the noise is unknown")
     effect = Effect(value=0.0, errors=noise)
     return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=0.0)
 
 
 class Comparison(Protocol):
-    """A frozen result of a comparison, as far as judging many of them together goes."""
+    """A frozen result of a comparison, as far as it takes to judge many of them together."""
 
     @property
     def baseline_setting(self) -> Setting: ...
@@ -300,7 +317,7 @@ class Comparison(Protocol):
     @property
     def p_value(self) -> float | None: ...
     def among(self, family: int) -> Self:
-        """The result with the interval and the p-value that it has as one of that many."""
+        """Return the result with its interval and p-value as one of `family` comparisons."""
         ...
 
 
@@ -308,19 +325,20 @@ AnyComparison = TypeVar("AnyComparison", bound=Comparison)
 
 
 def adjusted(results: Sequence[AnyComparison]) -> list[AnyComparison]:
-    """The results, each as one of its family: all comparisons with one baseline, on whatever machine.
+    """Return the results, each judged in its family: all comparisons with one baseline, on all machines.
 
-    One without a p-value tests nothing and is not counted. Give it all of them: a view that shows some of the recipes
-    leaves the others out afterwards, or what is hidden would no longer be paid for.
+    One without a p-value tests nothing and is not counted. A view that shows some of the recipes passes all of them and
+    leaves some out afterwards: hidden comparisons were made too, and have to be paid for.
     """
-    sizes = Counter((each.baseline_setting, each.baseline) for each in results if each.p_value is not None)
+    sizes = Counter((result.baseline_setting, result.baseline) for result in results if result.p_value is not None)
     return [
-        each if each.p_value is None else each.among(sizes[each.baseline_setting, each.baseline]) for each in results
+        result if result.p_value is None else result.among(sizes[result.baseline_setting, result.baseline])
+        for result in results
     ]
 
 
 def known(value: float) -> float | None:
-    """The number, or None for NaN."""
+    """Return the number, or None for NaN."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -333,7 +351,7 @@ _WITHOUT = {
 
 
 def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str, *, where: str) -> str | None:
-    """Why the two cannot be compared; None if they can."""
+    """Return why the two cannot be compared; None if they can."""
     if not bases:
         return f"the baseline {name} has no finished run {where}"
     if len(bases) > 1:
@@ -344,7 +362,7 @@ def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str, *, where: st
     return None
 
 
-# ---- an effect with its interval, or with the reason why there is none; and many of them at once
+# --- effects with their intervals ---
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -362,23 +380,27 @@ class Estimate:
 
     @property
     def differs(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Return whether the interval excludes 0."""
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
-def estimate(found: Judged, value: float, *, n: int, confidence: float) -> Estimate:
-    """An effect as it was judged."""
-    if found.effect is None:
-        return Estimate(value=value, n=n, reason=found.reason)
-    interval = found.effect.interval(confidence)
+def estimate(judged: Judged, value: float, *, n: int, confidence: float) -> Estimate:
+    """Return an effect as it was judged."""
+    if judged.effect is None:
+        return Estimate(value=value, n=n, reason=judged.reason)
+    interval = judged.effect.interval(confidence)
     return Estimate(value=value, low=interval.low, high=interval.high, p_value=interval.p_value, n=n)
 
 
 def adjusted_by_holm(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """The estimates as one family (Holm): those that have a p-value are told from chance together."""
-    tested = [index for index, each in enumerate(estimates) if each.p_value is not None]
-    done = list(estimates)
-    p_values = holm([each.p_value for each in estimates if each.p_value is not None]) if tested else []
+    """Return the estimates as one family: p-values are adjusted by Holm's method.
+
+    Interactions of methods are screened, and only the p-value decides what is named. Holm rejects more than Bonferroni
+    at the same error rate; Bonferroni is used where an interval has to agree with the p-value (`Effect.interval`).
+    """
+    tested = [index for index, estimate in enumerate(estimates) if estimate.p_value is not None]
+    adjusted_ones = list(estimates)
+    p_values = holm([estimate.p_value for estimate in estimates if estimate.p_value is not None]) if tested else []
     for index, p_value in zip(tested, p_values, strict=True):
-        done[index] = replace(done[index], p_holm=p_value, family=len(tested))
-    return done
+        adjusted_ones[index] = replace(adjusted_ones[index], p_holm=p_value, family=len(tested))
+    return adjusted_ones

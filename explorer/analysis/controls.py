@@ -1,13 +1,13 @@
-"""Recipes beside their controls: what is left of a gain over the baseline when the baseline is given as much.
+"""Controls: how much of a recipe's gain is left when the baseline gets as much.
 
 Two controls, each at every budget of a recipe where it was run, seed by seed:
 
 rescaled-baseline   the baseline's run that takes as much uncontended time as the recipe's, with a schedule of that
                     length: quality at equal time, without a curve between budgets
-random-subset       of a recipe that chooses examples, the recipe that chooses as many at random, at the same budget
+random-subset       for a recipe that chooses examples, the same recipe choosing as many at random, at the same budget
 
-A difference counts when its interval leaves 0 out as one of all recipes' at that budget (`inference.Effect`). Quality
-at equal time is as exact as the times are: their error, times the slope of the baseline's curve there, is in the
+A difference counts if its interval, adjusted for all recipes at that budget, excludes 0 (`inference.Effect`). Quality
+at equal time is only as exact as the times: their error, times the slope of the baseline's curve there, is in the
 interval.
 
 Shapes: B budgets, S seeds.
@@ -51,11 +51,13 @@ class Difference:
     reason: str | None = None
 
     def among(self, family: int, *, confidence: float) -> "Difference":
-        """The same as one of that many."""
+        """Return the difference judged as one of `family`."""
         if self.difference is None or self.errors is None:
             return self
-        found = Effect(value=self.difference, errors=self.errors).interval(confidence, of=family)
-        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
+        interval = Effect(value=self.difference, errors=self.errors).interval(confidence, of=family)
+        return replace(
+            self, adjusted_low=interval.low, adjusted_high=interval.high, p_adjusted=interval.p_value, family=family
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,62 +80,62 @@ class Controlled:
 
     @property
     def verdict(self) -> Verdict:
-        """How the recipe compares with its control."""
+        """Return how the recipe compares with its control."""
         return verdict(self.against, self)
 
     @property
     def gain_vanishes(self) -> bool:
-        """Whether the recipe is better than the plain baseline, and not shown to be better than its control."""
+        """Return whether the recipe is better than the plain baseline, and not shown to be better than its control."""
         compared = self.verdict not in ("better", "not compared")
         return compared and verdict(self.plain, self) == "better"
 
 
-def verdict(found: Difference, at: Controlled) -> Verdict:
-    """A difference in a word."""
-    if found.difference is None:
+def verdict(difference: Difference, pair: Controlled) -> Verdict:
+    """Return a difference in a word."""
+    if difference.difference is None:
         return "not compared"
-    if found.identical:
+    if difference.identical:
         return "the same"
-    low, high = found.adjusted_low, found.adjusted_high
+    low, high = difference.adjusted_low, difference.adjusted_high
     if low is None or high is None or low <= 0 <= high:
         return "cannot tell"
-    return "better" if (low > 0) == at.setting.higher_is_better else "worse"
+    return "better" if (low > 0) == pair.setting.higher_is_better else "worse"
 
 
 def controlled(frame: pd.DataFrame, *, confidence: float = 0.95, resamples: int = RESAMPLES) -> list[Controlled]:
-    """Every recipe of a table with the columns of `results` beside those controls that were run, budget by budget.
+    """Compare every recipe in a table of `results` with the controls that were run, budget by budget.
 
-    A recipe for which no run of the baseline takes as long is there only if the table has rescaled baselines at all.
-    Raises `AnalysisError` for a column that is not there.
+    A recipe without a run of the baseline that takes as long is listed only if the table has rescaled baselines:
+    otherwise that question was not asked. Raises `AnalysisError` for a column that is not there.
     """
-    found = ladders(frame, x="steps")
+    every = ladders(frame, x="steps")
     look = _Look(
         timed={_key(ladder): ladder for ladder in ladders(frame, x="train_seconds")},
-        twins={(twin.setting, name): twin for twin in found if twin.control for name in twin.control_of},
+        twins={(twin.setting, name): twin for twin in every if twin.control for name in twin.control_of},
         asked=bool((frame["control"] == "rescaled-baseline").any()),
         confidence=confidence,
         resamples=resamples,
     )
-    return _adjusted([each for match in matches(frame, x="steps", baseline=None) for each in look.at(match)])
+    return _adjusted([pair for match in matches(frame, x="steps", baseline=None) for pair in look.at(match)])
 
 
 def _key(ladder: Ladder) -> tuple[Setting, str]:
-    """What tells the recipes of a table apart."""
+    """Return what distinguishes the recipes of a table."""
     return ladder.setting, ladder.recipe_digest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Look:
-    """What a recipe is compared with. Ladders are along the steps."""
+    """Controls and settings of one table of results. Ladders are along the steps, which every run has."""
 
-    timed: dict[tuple[Setting, str], Ladder]  # along the time, of recipes whose time is known
+    timed: dict[tuple[Setting, str], Ladder]  # ladders along the time, of recipes whose time is known
     twins: dict[tuple[Setting, str], Ladder]  # by the name of the recipe that they are the control of
-    asked: bool  # for rescaled baselines
+    asked: bool  # the table has rescaled baselines
     confidence: float
     resamples: int
 
     def at(self, match: Match) -> Iterator[Controlled]:
-        """The recipe of the match at each of its budgets beside each of its controls."""
+        """Yield the recipe of a match at each of its budgets, compared with each of its controls."""
         if match.baseline is None:
             return
         for ssr in match.recipe.ssr_B:
@@ -150,6 +152,7 @@ class _Look:
         if seconds is None or not budgets:
             return None
         nearest = min(budgets, key=lambda budget: abs(budgets[budget] - seconds))
+        # One step more or less is the finest that a schedule can be scaled, so it is allowed on top of the tolerance.
         step = budgets[nearest] / _medians(baseline)[nearest]
         if abs(budgets[nearest] - seconds) <= SAME_TIME * seconds + step:
             return self._beside(match, baseline, baseline, ssr, nearest, "rescaled-baseline")
@@ -182,7 +185,7 @@ class _Look:
         )
 
     def _budgets(self, ladder: Ladder) -> dict[float, float]:
-        """Seconds by budget."""
+        """Return seconds by budget."""
         timed = self.timed.get(_key(ladder))
         return {} if timed is None else _medians(timed)
 
@@ -190,7 +193,11 @@ class _Look:
         return self._budgets(ladder).get(ssr)
 
     def _noise(self, recipe: Ladder, ssr: float, other: Ladder, other_ssr: float) -> Errors:
-        """What not knowing exactly whether the two take as long adds to the error of their difference."""
+        """Return what the uncertainty of both times adds to the error of the difference.
+
+        The control is meant to take as long as the recipe. If its time is off by 1%, its quality is off by 1% of the
+        slope of the baseline's curve in log time.
+        """
         mine, base = self.timed.get(_key(recipe)), self.timed.get(_key(other))
         seconds, others = self._seconds(recipe, ssr), self._seconds(other, other_ssr)
         if mine is None or base is None or seconds is None or others is None:
@@ -213,54 +220,54 @@ class _Look:
         rows_RS = draws(n, resamples=self.resamples, key="seeds")
         noise = self._noise(recipe, ssr, other, other_ssr) if timed else EXACT
         values_R = np.r_[less_S.mean(), less_S[rows_RS].mean(axis=1)]
-        judged = judge(values_R, n=n, df=n - 1, noise=noise)
-        found = Difference(
+        judgement = judge(values_R, n=n, df=n - 1, noise=noise)
+        result = Difference(
             quality=float(mine_S.mean()),
             other=float(other_S.mean()),
             difference=float(less_S.mean()),
             n=n,
             identical=not less_S.any(),
-            reason=judged.reason,
+            reason=judgement.reason,
         )
-        if judged.effect is None:
-            return found
-        alone = judged.effect.interval(self.confidence)
+        if judgement.effect is None:
+            return result
+        unadjusted = judgement.effect.interval(self.confidence)
         return replace(
-            found,
-            low=alone.low,
-            high=alone.high,
-            p_value=alone.p_value,
-            errors=judged.effect.errors,
+            result,
+            low=unadjusted.low,
+            high=unadjusted.high,
+            p_value=unadjusted.p_value,
+            errors=judgement.effect.errors,
         )
 
 
 def _medians(ladder: Ladder) -> dict[float, float]:
-    """x by budget."""
+    """Return the median x by budget."""
     return {float(ssr): float(np.nanmedian(row)) for ssr, row in zip(ladder.ssr_B, ladder.x_BS, strict=True)}
 
 
 def _by_seed(ladder: Ladder, ssr: float) -> dict[int, float]:
-    """The qualities at a budget."""
+    """Return the qualities at a budget by seed."""
     rows = ladder.quality_BS[ladder.ssr_B == ssr]
     return (
         {int(s): float(q) for s, q in zip(ladder.seeds_S, rows[0], strict=True) if np.isfinite(q)} if len(rows) else {}
     )
 
 
-def _adjusted(found: list[Controlled]) -> list[Controlled]:
-    """Each as one of its family: all recipes with the same kind of control at the same budget."""
+def _adjusted(pairs: list[Controlled]) -> list[Controlled]:
+    """Judge each comparison in its family: all recipes with the same kind of control at the same budget."""
     families: dict[tuple[Setting, str, float], list[int]] = {}
-    for index, each in enumerate(found):
-        families.setdefault((each.setting, each.control, each.ssr), []).append(index)
-    done = list(found)
+    for index, pair in enumerate(pairs):
+        families.setdefault((pair.setting, pair.control, pair.ssr), []).append(index)
+    adjusted = list(pairs)
     for members in families.values():
-        against = sum(done[index].against.p_value is not None for index in members)
-        plain = sum(done[index].plain.p_value is not None for index in members)
+        against = sum(adjusted[index].against.p_value is not None for index in members)
+        plain = sum(adjusted[index].plain.p_value is not None for index in members)
         for index in members:
-            each = done[index]
-            done[index] = replace(
-                each,
-                against=each.against.among(against, confidence=each.confidence),
-                plain=each.plain.among(plain, confidence=each.confidence),
+            pair = adjusted[index]
+            adjusted[index] = replace(
+                pair,
+                against=pair.against.among(against, confidence=pair.confidence),
+                plain=pair.plain.among(plain, confidence=pair.confidence),
             )
-    return done
+    return adjusted

@@ -1,4 +1,8 @@
-"""Tradeoff curves: quality over time, cost or steps, one curve for each recipe and hardware, with an honest band."""
+"""Tradeoff curves: quality over time, cost or steps, one curve for each recipe and hardware, with a band over seeds.
+
+The band is that of single points, by Student's t: it says how exact the mean at a budget is. Comparisons do not use it;
+they resample seeds (`comparison`), because points of one curve share them.
+"""
 
 import itertools
 import math
@@ -39,24 +43,24 @@ class Curve:
     points: tuple[Point, ...]  # x ascends
 
     def quality_at(self, x: float) -> float | None:
-        """The quality at `x`; None outside the tested range."""
+        """Return the quality at `x`; None outside the tested range."""
         sign = 1 if self.setting.higher_is_better else -1
-        found = value_at(self._row("x"), sign * self._row("fitted"), np.array([x]))[0]
-        return float(sign * found) if np.isfinite(found) else None
+        value = value_at(self._row("x"), sign * self._row("fitted"), np.array([x]))[0]
+        return float(sign * value) if np.isfinite(value) else None
 
     def x_at(self, quality: float) -> float | None:
-        """The least x that reaches `quality`; None where that is not within the tested range."""
+        """Return the least x that reaches `quality`; None if that is not within the tested range."""
         sign = 1 if self.setting.higher_is_better else -1
-        found = crossing(self._row("x"), sign * self._row("fitted"), np.array([sign * quality])).x_R[0]
-        return float(found) if np.isfinite(found) else None
+        least = crossing(self._row("x"), sign * self._row("fitted"), np.array([sign * quality])).x_R[0]
+        return float(least) if np.isfinite(least) else None
 
     def _row(self, name: str) -> np.ndarray:
         return np.array([[getattr(point, name) for point in self.points]])
 
 
 def curves(frame: pd.DataFrame, *, x: str = "train_seconds", confidence: float = 0.95) -> list[Curve]:
-    """The curves in a table with the columns of `results`. Rows without x are left out."""
-    found = ladders(frame, x=x)
+    """Return the curves in a table with the columns of `results`. Rows without x are left out."""
+    lines = ladders(frame, x=x)
     return [
         Curve(
             setting=ladder.setting,
@@ -67,38 +71,42 @@ def curves(frame: pd.DataFrame, *, x: str = "train_seconds", confidence: float =
             x=x,
             points=points,
         )
-        for ladder, points in zip(found, _points(found, confidence), strict=True)
+        for ladder, points in zip(lines, _points(lines, confidence), strict=True)
     ]
 
 
 def table(curves: list[Curve]) -> pd.DataFrame:
-    """One row for each point of each curve, with the curve's setting."""
+    """Return one row for each point of each curve, with the curve's setting."""
     setting, point = Setting.__dataclass_fields__, Point.__dataclass_fields__
     rows = []
     for curve in curves:
         common = *(getattr(curve.setting, name) for name in setting), curve.recipe, curve.label, curve.is_baseline
         common = *common, curve.time_source, curve.x
-        rows += [(*common, *(getattr(each, name) for name in point)) for each in curve.points]
+        rows += [(*common, *(getattr(entry, name) for name in point)) for entry in curve.points]
     columns = [*setting, "recipe", "label", "is_baseline", "time_source", "x_name", *point]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.astype({"low": float, "high": float}) if rows else frame
 
 
-def _points(found: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
-    """The points of each ladder, of all ladders at once. P: points, ladder by ladder, each ladder's by x."""
-    if not found:
+def _points(lines: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
+    """Return the points of each ladder. P: points of all ladders, ladder by ladder, by x in each.
+
+    All ladders are computed at once: a view of 100,000 runs has thousands of them, and a call of numpy costs more than
+    the arithmetic of one.
+    """
+    if not lines:
         return []
-    x_PS, quality_PS = stacked([each.x_BS for each in found]), stacked([each.quality_BS for each in found])
-    sizes = np.array([each.ssr_B.size for each in found])
+    x_PS, quality_PS = stacked([line.x_BS for line in lines]), stacked([line.quality_BS for line in lines])
+    sizes = np.array([line.ssr_B.size for line in lines])
     line_P = np.repeat(np.arange(sizes.size), sizes)
     order = np.lexsort((np.nanmedian(x_PS, axis=1), line_P))
     x_PS, quality_PS = x_PS[order], quality_PS[order]
     n_P, mean_P = np.isfinite(quality_PS).sum(axis=1), np.nanmean(quality_PS, axis=1)
     half_P = _half_widths(quality_PS, n_P, confidence)
-    sign_P = np.repeat([each.sign for each in found], sizes)
+    sign_P = np.repeat([line.sign for line in lines], sizes)
     place = line_P, np.arange(line_P.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     columns = (
-        np.concatenate([each.ssr_B for each in found])[order],
+        np.concatenate([line.ssr_B for line in lines])[order],
         np.nanmedian(x_PS, axis=1),
         mean_P,
         *_fits((mean_P, mean_P - half_P, mean_P + half_P), n_P, sign_P, place),
@@ -113,7 +121,7 @@ def _points(found: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
 
 
 def _half_widths(quality_PS: np.ndarray, n_P: np.ndarray, confidence: float) -> np.ndarray:
-    """Half the width of each mean's t interval; NaN for a single seed."""
+    """Return half the width of each mean's t interval; NaN for a single seed."""
     half_P = np.full(n_P.shape, np.nan)
     several = n_P > 1
     spread = np.nanstd(quality_PS[several], axis=1, ddof=1)
@@ -124,9 +132,10 @@ def _half_widths(quality_PS: np.ndarray, n_P: np.ndarray, confidence: float) -> 
 def _fits(
     values: Sequence[np.ndarray], n_P: np.ndarray, sign_P: np.ndarray, place: tuple[np.ndarray, np.ndarray]
 ) -> list[np.ndarray]:
-    """The monotone fits, weighted by seeds, of the values that are known. `place`: each point's ladder and rank."""
+    """Return the monotone fits, weighted by seeds, of the known values. `place`: each point's ladder and rank."""
     shape = place[0][-1] + 1, place[1].max() + 1
     fits = []
+    # The limits of the band are fitted like the means, so that the band is monotone and encloses the curve.
     for values_P in values:
         y_LB, weights_LB = np.zeros(shape), np.zeros(shape)
         y_LB[place], weights_LB[place] = sign_P * values_P, np.where(np.isfinite(values_P), n_P, 0)

@@ -1,6 +1,6 @@
-"""Quality at equal time, cost or steps: how much better a recipe is when it may use no more than the baseline.
+"""Equal budget: how much better a recipe is with as much time, cost or steps as the baseline.
 
-The budget is the baseline's x at its full budget, found anew in every resample of the seeds, unless a fixed one is
+The budget is the baseline's x at its full budget, read off again in every resample of the seeds, unless a fixed one is
 given. Nothing is extrapolated: a recipe that was not tested at that x has no answer.
 """
 
@@ -51,7 +51,7 @@ class EqualBudget:
 
     @property
     def better(self) -> bool | None:
-        """Whether the recipe is better, all comparisons taken into account; None where that cannot be told."""
+        """Return whether the recipe is better, adjusted for all comparisons; None if the interval does not tell."""
         low, high = self.adjusted_low, self.adjusted_high
         if low is None or high is None or low <= 0 <= high:
             return None
@@ -59,17 +59,19 @@ class EqualBudget:
 
     @property
     def effect(self) -> Effect | None:
-        """The difference with its error; None where there is no interval."""
+        """Return the difference with its error; None where there is no interval."""
         if self.difference is None or self.errors is None:
             return None
         return Effect(value=self.difference, errors=self.errors)
 
     def among(self, family: int) -> "EqualBudget":
-        """The same as one of that many comparisons."""
+        """Return the result judged as one of `family` comparisons."""
         if self.effect is None:
             return self
-        found = self.effect.interval(self.confidence, of=family)
-        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
+        interval = self.effect.interval(self.confidence, of=family)
+        return replace(
+            self, adjusted_low=interval.low, adjusted_high=interval.high, p_adjusted=interval.p_value, family=family
+        )
 
 
 def equal_budget(
@@ -82,26 +84,29 @@ def equal_budget(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> list[EqualBudget]:
-    """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
+    """Compare every recipe with its baseline, setting by setting.
 
-    `baseline`, `machine` and what intervals and p-values are adjusted for are those of `equal_quality`.
+    Args:
+        budget: a fixed x; by default the baseline's at its full budget.
+        frame, baseline, machine, x, confidence, resamples: as for `equal_quality`, and so is the family.
+
     Raises `AnalysisError` for a name, a machine, a column or a budget that cannot be used.
     """
-    found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
-    return at_equal_budget(found, budget=budget, confidence=confidence)
+    pairs = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
+    return at_equal_budget(pairs, budget=budget, confidence=confidence)
 
 
 def at_equal_budget(
-    found: Sequence[Compared], *, budget: float | None = None, confidence: float = 0.95
+    pairs: Sequence[Compared], *, budget: float | None = None, confidence: float = 0.95
 ) -> list[EqualBudget]:
-    """The same for recipes whose curves are there already, one result each."""
+    """Compare recipes whose curves are known already; return one result for each."""
     if budget is not None and not 0 < budget < math.inf:
         raise AnalysisError(f"budget: found {budget}; expected a number above 0")
-    return adjusted([_compare(each, budget=budget, confidence=confidence) for each in found])
+    return adjusted([_compare(pair, budget=budget, confidence=confidence) for pair in pairs])
 
 
-def _compare(each: Compared, *, budget: float | None, confidence: float) -> EqualBudget:
-    match, both, x = each.match, each.pair, each.x
+def _compare(compared_pair: Compared, *, budget: float | None, confidence: float) -> EqualBudget:
+    match, both, x = compared_pair.match, compared_pair.pair, compared_pair.x
     blank = EqualBudget(
         setting=match.setting,
         baseline_setting=match.baseline_setting,
@@ -123,11 +128,12 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
         return replace(blank, reason=f"{match.baseline_name} has not finished its full budget with every seed")
     base_R = match.recipe.sign * value_at(both.baseline.x_RB, both.baseline.y_RB, x_R)
     mine_R = match.recipe.sign * value_at(both.recipe.x_RB, both.recipe.y_RB, x_R)
-    found = replace(blank, budget=float(x_R[0]), baseline_quality=known(base_R[0]), recipe_quality=known(mine_R[0]))
+    result = replace(blank, budget=float(x_R[0]), baseline_quality=known(base_R[0]), recipe_quality=known(mine_R[0]))
+    # A curve ends at its last budget, and nothing is read beyond it.
     if not np.isfinite(mine_R[0] - base_R[0]):
         who = match.baseline_name if not np.isfinite(base_R[0]) else match.recipe.recipe
-        return replace(found, reason=f"{who} was not tested at this {axis_words(x)}")
-    judged = judge(
+        return replace(result, reason=f"{who} was not tested at this {axis_words(x)}")
+    judgement = judge(
         mine_R - base_R,
         n=both.n,
         df=both.df,
@@ -135,20 +141,20 @@ def _compare(each: Compared, *, budget: float | None, confidence: float) -> Equa
         noise=_noise(match, both, float(x_R[0]), own=budget is None),
         same=both.same,
     )
-    found = replace(found, difference=float(mine_R[0] - base_R[0]), reason=judged.reason)
-    if judged.effect is None:
-        return found
-    found = replace(found, errors=judged.effect.errors)
-    assert found.effect is not None
-    alone = found.effect.interval(confidence)
-    return replace(found, low=alone.low, high=alone.high, p_value=alone.p_value)
+    result = replace(result, difference=float(mine_R[0] - base_R[0]), reason=judgement.reason)
+    if judgement.effect is None:
+        return result
+    result = replace(result, errors=judgement.effect.errors)
+    assert result.effect is not None
+    unadjusted = result.effect.interval(confidence)
+    return replace(result, low=unadjusted.low, high=unadjusted.high, p_value=unadjusted.p_value)
 
 
 def _noise(match: Match, both: Pair, x: float, *, own: bool) -> Errors:
-    """What the noise of step times adds: the error of a logarithm of a time, times the slope of the curve there.
+    """Return what the noise of step times adds: the error of a logarithm of a time, times the slope of the curve there.
 
-    At the baseline's own full budget its quality is what was measured, whatever the time is said to be: what is not
-    exact is where on the recipe's curve that time lies. At a time that is given, both are read from their curves.
+    At the baseline's own full budget its quality was measured, however exact the time is; only the place of that time
+    on the recipe's curve is uncertain. At a given time both qualities are read off their curves.
     """
     if match.baseline is None:
         return EXACT

@@ -1,8 +1,8 @@
-"""Time, cost or steps at equal quality: how much of the baseline's x a recipe needs to be as good as the baseline.
+"""Equal quality: how much of the baseline's time, cost or steps a recipe needs to be as good as the baseline.
 
-Both curves are monotone and linear in log x, and neither is extrapolated: "not reached" is a result. The target is the
-baseline's quality at its full budget, found anew in every resample of the seeds, unless a fixed one is given. Ratios
-are recipe over baseline: 0.6 means "in 0.6 of its time".
+Both curves are monotone and linear in log x, and neither is extrapolated: "not reached" is a result. Unless a fixed
+target is given it is the baseline's quality at its full budget, read off again in every resample of the seeds, so that
+its own noise is in the interval. Ratios are recipe over baseline: 0.6 means "in 0.6 of its time".
 """
 
 import math
@@ -21,7 +21,7 @@ from explorer.analysis.monotone import Crossing, crossing
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
 
-SLOWER_INFERENCE = 1.02  # an interval above it: what training saves is paid for at inference, and is marked
+SLOWER_INFERENCE = 1.02  # recipes whose interval lies above are marked: they pay at inference for what training saves
 
 
 class Outcome(StrEnum):
@@ -48,7 +48,7 @@ class Call(StrEnum):
     UNKNOWN = "cannot be compared"
 
 
-EQUIVALENT = 1.05  # ratios from 1 / EQUIVALENT to EQUIVALENT make no difference that matters
+EQUIVALENT = 1.05  # ratios from 1 / EQUIVALENT to EQUIVALENT are no difference that matters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,10 +94,10 @@ class EqualQuality:
 
     @property
     def call(self) -> Call:
-        """What it says, all comparisons with this baseline taken into account.
+        """Return the call, adjusted for all comparisons with this baseline.
 
         Equivalence is shown as by two one-sided tests (Schuirmann 1987), at half their level: the whole interval lies
-        within the margin. A difference that is shown stays one, be it smaller than the margin.
+        within the margin. A significant difference is a difference, even within the margin.
         """
         if self.outcome is not Outcome.REACHED:
             others = {Outcome.NOT_REACHED: Call.NOT_REACHED, Outcome.BELOW: Call.BELOW}
@@ -113,30 +113,31 @@ class EqualQuality:
 
     @property
     def less_alone(self) -> bool:
-        """Whether it would be less if it were the only comparison: what fresh seeds may show, and these do not."""
+        """Return whether the unadjusted interval lies below 1: fresh seeds, a family of one, may confirm that."""
         return self.call is Call.INCONCLUSIVE and self.ratio_high is not None and self.ratio_high < 1
 
     @property
     def effect(self) -> Effect | None:
-        """The logarithm of the ratio with its error; None where there is no interval."""
+        """Return the logarithm of the ratio with its error; None where there is no interval."""
         if self.ratio is None or self.errors is None:
             return None
         return Effect(value=math.log(self.ratio), errors=self.errors)
 
     def among(self, family: int) -> "EqualQuality":
-        """The same as one of that many comparisons."""
+        """Return the result judged as one of `family` comparisons."""
         if self.effect is None:
             return self
-        found = self.effect.interval(self.confidence, of=family, scale=exponential)
-        return replace(self, adjusted_low=found.low, adjusted_high=found.high, p_adjusted=found.p_value, family=family)
+        interval = self.effect.interval(self.confidence, of=family, scale=exponential)
+        return replace(
+            self, adjusted_low=interval.low, adjusted_high=interval.high, p_adjusted=interval.p_value, family=family
+        )
 
     @property
     def slower_inference(self) -> bool:
-        """Whether the whole interval of the inference ratio lies above `SLOWER_INFERENCE`.
+        """Return whether the whole interval of the inference ratio lies above `SLOWER_INFERENCE`.
 
-        Models that are the same bit for bit differ in their measured times, so a ratio without an interval makes no
-        recipe slower. There is none where
-        either profile kept no rounds, as those of older versions did not: of such recipes nothing is said.
+        Measured times of identical models differ, so a ratio without an interval makes no recipe slower. There is none
+        where either profile kept no rounds, as in older versions.
         """
         return self.inference_low is not None and self.inference_low > SLOWER_INFERENCE
 
@@ -151,29 +152,38 @@ def equal_quality(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> list[EqualQuality]:
-    """Compare every recipe of a table with the columns of `results` with its baseline, setting by setting.
+    """Compare every recipe with its baseline, setting by setting.
 
-    `baseline` names the recipe to compare with, by default the one of the sweep; `machine` binds it to one machine, by
-    default it is the baseline on the recipe's own. Intervals and p-values are adjusted for all recipes of the table: a
-    view that shows some of them gives the whole table, and leaves results out afterwards.
+    Intervals and p-values are adjusted for all recipes of the table: a view that shows some of them passes the whole
+    table, and leaves results out afterwards.
+
+    Args:
+        frame: a table with the columns of `results`.
+        baseline: name of the recipe to compare with; by default the sweep's own.
+        machine: compare with the baseline on this machine; by default with that on each recipe's own.
+        x: the column that is compared.
+        target: a fixed quality; by default the baseline's at its full budget.
+        confidence: of the intervals, as one of their family.
+        resamples: bootstrap resamples of the seeds.
+
     Raises `AnalysisError` for a name, a machine, a column or a target that cannot be used.
     """
-    found = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
-    return at_equal_quality(found, target=target, confidence=confidence)
+    pairs = compared(frame, x=x, baseline=baseline, machine=machine, resamples=resamples)
+    return at_equal_quality(pairs, target=target, confidence=confidence)
 
 
 def at_equal_quality(
-    found: Sequence[Compared], *, target: float | None = None, confidence: float = 0.95
+    pairs: Sequence[Compared], *, target: float | None = None, confidence: float = 0.95
 ) -> list[EqualQuality]:
-    """The same for recipes whose curves are there already, one result each."""
+    """Compare recipes whose curves are known already; return one result for each."""
     if target is not None and not math.isfinite(target):
         raise AnalysisError(f"target: found {target}; expected a finite quality")
-    results = adjusted([_compare(each, target=target, confidence=confidence) for each in found])
-    return _with_inference(results, [_inference_effect(each.match) for each in found])
+    results = adjusted([_compare(pair, target=target, confidence=confidence) for pair in pairs])
+    return _with_inference(results, [_inference_effect(pair.match) for pair in pairs])
 
 
 def table(results: list[EqualQuality]) -> pd.DataFrame:
-    """One row for each result; the setting's fields, and those of the baseline's machine, are columns of their own."""
+    """Return one row for each result; the fields of the setting and of the baseline's machine are columns too."""
     rows = [
         asdict(result.setting)
         | {name: getattr(result, name) for name in _OWN}
@@ -196,9 +206,9 @@ _NUMBERS = (
 )
 
 
-def _compare(each: Compared, *, target: float | None, confidence: float) -> EqualQuality:
-    match, both = each.match, each.pair
-    blank = _blank(match, x=each.x, target=target, confidence=confidence)
+def _compare(compared_pair: Compared, *, target: float | None, confidence: float) -> EqualQuality:
+    match, both = compared_pair.match, compared_pair.pair
+    blank = _blank(match, x=compared_pair.x, target=target, confidence=confidence)
     if both is None:
         return blank
     blank = replace(blank, n=both.n, left_out=both.left_out)
@@ -238,73 +248,77 @@ def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> 
 
 
 def _inference_ratio(match: Match) -> float | None:
-    """The recipe's inference time over that of the baseline compared with, which need not be the sweep's."""
+    """Return the recipe's inference time over that of the baseline that it is compared with."""
     recipe = match.recipe.inference_ratio
     baseline = match.here.inference_ratio if match.here else None
     return None if recipe is None or baseline is None else recipe / baseline
 
 
 def _inference_effect(match: Match) -> Effect | None:
-    """The logarithm of that ratio with its error; None unless both profiles kept the time of each round."""
+    """Return the logarithm of that ratio with its error; None unless both profiles kept the time of each round."""
     ratio = _inference_ratio(match)
     if ratio is None or match.here is None:
         return None
     times = match.recipe.inference_times, match.here.inference_times
-    if any(each.log_W is None for each in times):
+    if any(noise.log_W is None for noise in times):
         return None
     return Effect(value=math.log(ratio), errors=error_of_ratio(*times))
 
 
 def _with_inference(results: list[EqualQuality], effects: Sequence[Effect | None]) -> list[EqualQuality]:
-    """The results with the intervals of their inference ratios, adjusted for all that have the same baseline."""
+    """Return the results with intervals of their inference ratios, adjusted for all that have the same baseline."""
     sizes = Counter((r.baseline_setting, r.baseline) for r, effect in zip(results, effects, strict=True) if effect)
-    done = []
+    judged = []
     for result, effect in zip(results, effects, strict=True):
         if effect is not None:
             family = sizes[result.baseline_setting, result.baseline]
-            found = effect.interval(result.confidence, of=family, scale=exponential)
-            result = replace(result, inference_low=found.low, inference_high=found.high)
-        done.append(result)
-    return done
+            interval = effect.interval(result.confidence, of=family, scale=exponential)
+            result = replace(result, inference_low=interval.low, inference_high=interval.high)
+        judged.append(result)
+    return judged
 
 
 def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarray) -> EqualQuality:
     base = crossing(both.baseline.x_RB, both.baseline.y_RB, target_R)
     mine = crossing(both.recipe.x_RB, both.recipe.y_RB, target_R)
+    # --- the estimate: row 0 is the sample itself ---
     outcome = _outcome(mine)
     recipe_x = float(both.recipe.x_RB[0, 0] if outcome == Outcome.BELOW else mine.x_R[0])
-    found = replace(
+    result = replace(
         blank,
         outcome=outcome,
         baseline_x=known(base.x_R[0]),
         recipe_x=known(recipe_x),
         ratio=known(recipe_x / base.x_R[0]),
     )
+    # --- without the baseline's x there is no ratio; the share of resamples that get there is still a result ---
     if not base.found_R[0]:
         reached = judge(np.log(mine.x_R), n=both.n, df=both.df, weight_R=both.weight_R)
         why = f"{blank.baseline} itself does not have this quality within its budgets"
-        return replace(found, reach_rate=reached.reach_rate, reason=why)
-    judged = judge(
+        return replace(result, reach_rate=reached.reach_rate, reason=why)
+    # --- the error of the log ratio: ratios are skewed, and their logarithms are close to normal ---
+    judgement = judge(
         np.log(mine.x_R) - np.log(base.x_R),
         n=both.n,
         df=both.df,
         weight_R=both.weight_R,
-        noise=_noise(match, found.recipe_x, found.baseline_x),
+        noise=_noise(match, result.recipe_x, result.baseline_x),
         same=both.same,
     )
+    # A recipe that is past the target at its lowest budget has an upper limit in place of an estimate.
     if outcome != Outcome.REACHED:
-        return replace(found, reach_rate=judged.reach_rate)
-    found = replace(found, reach_rate=judged.reach_rate, reason=judged.reason)
-    if judged.effect is None:
-        return found
-    found = replace(found, errors=judged.effect.errors, seed_error=judged.seed_error)
-    assert found.effect is not None
-    alone = found.effect.interval(blank.confidence, scale=exponential)
-    return replace(found, ratio_low=alone.low, ratio_high=alone.high, p_value=alone.p_value)
+        return replace(result, reach_rate=judgement.reach_rate)
+    result = replace(result, reach_rate=judgement.reach_rate, reason=judgement.reason)
+    if judgement.effect is None:
+        return result
+    result = replace(result, errors=judgement.effect.errors, seed_error=judgement.seed_error)
+    assert result.effect is not None
+    unadjusted = result.effect.interval(blank.confidence, scale=exponential)
+    return replace(result, ratio_low=unadjusted.low, ratio_high=unadjusted.high, p_value=unadjusted.p_value)
 
 
 def _noise(match: Match, recipe_x: float | None, baseline_x: float | None) -> Errors:
-    """What the noise of step times adds to the error of the ratio."""
+    """Return what the noise of step times adds to the error of the ratio."""
     if match.baseline is None or recipe_x is None or baseline_x is None:
         return EXACT
     return error_of_ratio(match.recipe.times_at(recipe_x), match.baseline.times_at(baseline_x))

@@ -1,4 +1,4 @@
-"""Figures of one recipe that limits are compared with: the time to a quality, its price, inference, deletion."""
+"""Figures of one recipe, to be compared with limits: time to a quality, cost, inference, deletion."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ from explorer.analysis.monotone import crossing
 from explorer.analysis.step_times import StepTimes, error_of
 from explorer.provenance.levels import Level
 
-# ---- the least time in which a recipe's curve has a quality, and how sure that is
+# --- time to a quality ---
 
-_SAME = 1e-9  # relative; what rounding may take from the time of a tested budget
+_SAME = 1e-9  # relative: the rounding error that the time of a tested budget may carry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tested:
-    """A budget that was run: what it took and what it gave."""
+    """A budget that was run, with its time and quality."""
 
     ssr: float
     seconds: float  # median over seeds
@@ -32,24 +32,24 @@ class Tested:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reached:
-    """Where one recipe has the quality. `seconds` is None where it does so at no tested budget and between none."""
+    """The time to a quality of one recipe. `seconds` is None if no tested budget has it, and no point between two."""
 
     target: float | None  # None: there is nothing to reach, see `reason`
     best: float  # the best quality of the curve
-    best_seconds: float  # the least time in which it has that
+    best_seconds: float  # the least time to that
     seconds: float | None
     low: float | None = None  # the interval of `seconds`
     high: float | None = None
-    at_lowest: bool = False  # its lowest budget has more than that: less time was not tried
+    at_lowest: bool = False  # the lowest budget exceeds the quality: less time was not tried
     reach_rate: float | None = None  # share of the resamples whose curve has it; None for one seed
     n: int
-    doubt: str = ""  # why it is not sure that the quality is there; empty where it is
-    tested: Tested | None = None  # the least tested budget that has it; where none has, the one of the best quality
+    doubt: str = ""  # why the quality is uncertain; empty if it is not
+    tested: Tested | None = None  # the least tested budget that has it; if none has, the one of the best quality
     below: float | None = None  # the tested budget below `seconds`; None where `seconds` is that of a tested one
     left_out: tuple[float, ...] = ()  # budgets that lack seeds and took no part
     reason: str = ""  # why nothing can be said
-    seconds_R: np.ndarray = field(repr=False, compare=False)  # as it is first, then in the resamples; NaN: not reached
-    weight_R: np.ndarray = field(repr=False, compare=False)  # how many resamples each of these stands for
+    seconds_R: np.ndarray = field(repr=False, compare=False)  # the sample, then the resamples; NaN: not reached
+    weight_R: np.ndarray = field(repr=False, compare=False)  # number of resamples behind each of these
     seeds: tuple[int, ...]
     df: int = 0
     times: StepTimes = field(default_factory=StepTimes, repr=False, compare=False)  # how exact `seconds` is
@@ -58,13 +58,20 @@ class Reached:
 def reached_by(
     ladder: Ladder, *, baseline: Ladder | None, target: float | None, confidence: float, resamples: int = RESAMPLES
 ) -> Reached:
-    """Where the recipe of `ladder` reaches the target, or else what the baseline has at its full budget, found anew in
-    every resample. A blank says why it is not known: times may be, and the baseline may be absent."""
+    """Return the time in which a recipe reaches the target.
+
+    Args:
+        ladder: the recipe, along its training time.
+        baseline: its baseline; None where there is none.
+        target: the quality; None for the baseline's at its full budget, read off again in every resample.
+        confidence: of the interval.
+        resamples: bootstrap resamples of the seeds.
+    """
     reason = ""
     if not ladder.ssr_B.size:
         reason = "its time is unknown: its steps were not profiled and its runs shared the machine"
     elif target is None and (baseline is None or not baseline.ssr_B.size):
-        reason = "it is not known what the baseline has: no finished run of known time here is the only one of its name"
+        reason = "the baseline's quality is unknown: no single recipe of its name has a finished run of known time here"
     if reason:
         nothing = np.full(1, math.nan)
         return Reached(
@@ -88,6 +95,7 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
     curve, sign, seeds = both.recipe, ladder.sign, tuple(int(seed) for seed in ladder.seeds_S)
     top = int(curve.y_RB[0].argmax())
     best, best_seconds = float(sign * curve.y_RB[0, top]), float(curve.x_RB[0, top])
+    # --- the target, in each resample ---
     target_R = both.baseline.at_full_budget_R if own else np.full(len(curve.x_RB), sign * target)
     if target_R is None:
         why = f"{baseline.label} has not finished its full budget with every seed"
@@ -103,13 +111,15 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
             weight_R=both.weight_R,
             seeds=seeds,
         )
+    # --- the time to it; a curve that starts above the target is taken at its lowest budget ---
     cross = crossing(curve.x_RB, curve.y_RB, target_R)
     seconds_R = np.where(cross.below_R, curve.x_RB[:, 0], cross.x_R)
     times = ladder.times_at(float(seconds_R[0])) if np.isfinite(seconds_R[0]) else StepTimes()
     judged = judge(np.log(seconds_R), n=both.n, df=both.df, weight_R=both.weight_R, noise=error_of(times))
     seconds, at_lowest = known(seconds_R[0]), bool(cross.below_R[0])
+    # --- certainty: a recipe is as good as itself, and a budget that was run needs no interpolation ---
     enough = (judged.reach_rate or 0.0) >= LEAST_REACH_RATE
-    sure = (own and ladder is baseline) or (at_lowest and enough)  # it is as good as itself, and what was run was run
+    sure = (own and ladder is baseline) or (at_lowest and enough)
     sized = judged.effect is not None and seconds is not None
     interval = judged.effect.interval(confidence, scale=exponential) if judged.effect and sized else None
     tested, below = _around(ladder, best_seconds if seconds is None else seconds, left_out=both.left_out)
@@ -136,8 +146,7 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
 
 
 def _around(ladder: Ladder, seconds: float, *, left_out: tuple[float, ...]) -> tuple[Tested, float | None]:
-    """The tested budgets on either side of a time that lies between them: the one above, and the one below if it is
-    another."""
+    """Return the tested budget at a time or above it, and the one below if the time lies between two."""
     used = ~np.isin(ladder.ssr_B, left_out)
     ssr_B, x_BS, quality_BS = ladder.ssr_B[used], ladder.x_BS[used], ladder.quality_BS[used]
     x_B = np.nanmedian(x_BS, axis=1)
@@ -154,29 +163,29 @@ def _around(ladder: Ladder, seconds: float, *, left_out: tuple[float, ...]) -> t
     return tested, None if exact or upper == 0 else float(ssr_B[order[upper - 1]])
 
 
-# ---- what the results know of a recipe
+# --- all figures of a recipe ---
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:
-    """What deleting a class takes: the forecast of the dearest of some runs. Unknown seconds are None."""
+    """The forecast of deleting a class, of the costliest of some runs. Unknown seconds are None."""
 
     level: Level
-    steps: float | None  # to replay, None: unknown; of
-    of: float | None  # so many, in the run where the share is largest
+    steps: float | None  # to replay, in the run where their share is largest; None: unknown
+    of: float | None  # all steps of that run
     seconds: float | None
     high: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What is known of one recipe. None: unknown."""
+    """All figures of one recipe. None: unknown."""
 
     reached: Reached
     higher_is_better: bool
     usd_per_hour: float | None
     price_source: str  # empty: there is no price
-    price_as_of: str  # empty: the source says no date
+    price_as_of: str  # empty: the source gives no date
     no_price: str  # why there is none
     inference_seconds: float | None
     inference_ratio: float | None  # to the baseline; its own is 1 exactly
@@ -185,7 +194,7 @@ class Figures:
     deletions: Mapping[str, Deletion | str]  # or why it is not known
 
     def usd(self, seconds: float | None) -> float | None:
-        """What so much training time costs."""
+        """Return the cost of a training time."""
         if seconds is None or self.usd_per_hour is None:
             return None
         return seconds / 3600 * self.usd_per_hour
@@ -196,12 +205,12 @@ USED = ("ssr", "directory", "usd_per_hour", "price_source", "price_as_of", "infe
 
 
 def by_ladder(rows: pd.DataFrame) -> dict[tuple[object, ...], pd.DataFrame]:
-    """The rows of each ladder, by `key_of` it, as far as figures are read from them."""
+    """Return the rows of each ladder by its `key_of`, with the columns that figures are read from."""
     return {key: mine for key, mine in rows[[*KEY, *USED]].groupby(list(KEY), sort=False)}
 
 
 def key_of(ladder: Ladder) -> tuple[object, ...]:
-    """What tells the rows of a ladder from others."""
+    """Return the key of a ladder's rows."""
     return (*(getattr(ladder.setting, name) for name in KEY[:5]), ladder.recipe, ladder.recipe_digest)
 
 
@@ -210,18 +219,28 @@ def figures_of(
     forecasts: pd.DataFrame,
     ladder: Ladder,
     *,
-    beside: EqualQuality | None,
+    comparison: EqualQuality | None,
     is_baseline: bool,
     classes: Iterable[str],
     reached: Reached,
 ) -> Figures:
-    """What the rows of a ladder and the deletion forecasts tell of its recipe. `beside`: it beside its baseline."""
+    """Return the figures of a recipe.
+
+    Args:
+        mine: the rows of its ladder.
+        forecasts: deletion forecasts of all runs.
+        ladder: the recipe, along its training time.
+        comparison: with its baseline, for the ratio of inference times; None if there is none.
+        is_baseline: it is the baseline itself, whose ratio is 1.
+        classes: the classes whose deletion is asked for.
+        reached: its time to the quality.
+    """
     usd_per_hour = _median(mine["usd_per_hour"])
     ratio = low = high = None
     if is_baseline and ladder.inference_ratio is not None:
         ratio = low = high = 1.0
-    elif beside is not None:
-        ratio, low, high = beside.inference_ratio, beside.inference_low, beside.inference_high
+    elif comparison is not None:
+        ratio, low, high = comparison.inference_ratio, comparison.inference_low, comparison.inference_high
     return Figures(
         reached=reached,
         higher_is_better=ladder.sign > 0,
@@ -238,13 +257,16 @@ def figures_of(
 
 
 def _text(column: pd.Series) -> str:
-    """The text of the first row; an absent one is empty."""
+    """Return the text of the first row; empty if it is absent."""
     first = column.iloc[0]
     return first if isinstance(first, str) else ""
 
 
 def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached: Reached) -> Deletion | str:
-    """What deleting the class takes from the runs at the tested budgets on either side, at most."""
+    """Return the costliest forecast of deleting a class, among the runs at the tested budgets on either side.
+
+    A recipe at a time between two budgets was not run there; the costlier neighbour is an upper bound.
+    """
     if reached.tested is None:
         return reached.reason
     budgets = [reached.tested.ssr, reached.tested.ssr if reached.below is None else reached.below]
@@ -255,7 +277,7 @@ def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached:
     of_class = known[known["class"] == class_]
     if of_class["directory"].nunique() < runs["directory"].nunique():
         return f"not all of its runs have a forecast for {class_}"
-    level: Level = "G3" if "G3" in set(of_class["level"]) else "G2"  # the dearer way, if one of them takes it
+    level: Level = "G3" if "G3" in set(of_class["level"]) else "G2"  # the costlier level, if one of them takes it
     steps, of = _replayed(of_class, runs)
     elsewhere = bool((runs["time_source"] == "predicted").any())  # a forecast is for the machine that trained
     if elsewhere or of_class["seconds"].isna().any():
@@ -271,7 +293,7 @@ def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached:
 
 
 def _replayed(of_class: pd.DataFrame, runs: pd.DataFrame) -> tuple[float | None, float | None]:
-    """The steps to replay and all steps, of the run in which they are the largest share; unknown if any are."""
+    """Return the steps to replay and all steps, of the run in which their share is largest; unknown if any is."""
     whole = of_class["directory"].map(runs.drop_duplicates("directory").set_index("directory")["steps"])
     share = of_class["steps"] / whole
     if share.isna().any():

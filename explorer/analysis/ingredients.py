@@ -1,4 +1,4 @@
-"""Ingredients of recipes: the methods, with their parameters, that each adds to the baseline's; and its runs."""
+"""Ingredients of recipes: the methods, with their parameters, that each recipe adds to the baseline's; and its runs."""
 
 import json
 from collections import Counter, defaultdict
@@ -30,32 +30,33 @@ class Made:
 
 
 def made(identity: str) -> Made:
-    """From the identity of a run, which is JSON. Raises `AnalysisError` where it does not list the recipe's methods."""
+    """Parse the identity of a run, which is JSON. Raises `AnalysisError` if it does not list the recipe's methods."""
     try:
         content = json.loads(identity)
         recipe = dict(content["recipe"])
         methods = tuple(_ingredient(method) for method in recipe.pop("methods"))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise AnalysisError("its runs do not say which methods they were made with") from error
+        raise AnalysisError("its runs do not record their methods") from error
+    # Budget and seed vary within a recipe; everything else in the identity has to agree with the baseline's.
     rest = {key: value for key, value in content.items() if key not in ("ssr", "seed")}
     return Made(methods=methods, rest=digest({**rest, "recipe": recipe}))
 
 
 def added(recipe: Made, *, baseline: Made) -> tuple[Ingredient, ...]:
-    """The methods that the recipe has beyond the baseline, in acting order.
+    """Return the methods that the recipe has beyond the baseline's, in acting order.
 
-    Raises `AnalysisError` where it differs in anything else.
+    Raises `AnalysisError` if it differs in anything else.
     """
     if recipe.rest != baseline.rest:
         raise AnalysisError("it differs from the baseline in more than its methods")
     missing = [method.name for method in baseline.methods if method not in recipe.methods]
     if missing:
-        raise AnalysisError(f"it does not have the baseline's {', '.join(missing)} as it is there")
+        raise AnalysisError(f"it lacks the baseline's {', '.join(missing)}, or has other parameters")
     return tuple(method for method in recipe.methods if method not in baseline.methods)
 
 
 def labels(methods: Iterable[Ingredient]) -> dict[Ingredient, str]:
-    """A name for each: the method's, with the parameters that tell it from others of that name.
+    """Return a label for each: the method's name, with the parameters that distinguish it from others of that name.
 
     >>> labels([Ingredient("ema", '{"half_life":10,"start":0}'), Ingredient("ema", '{"half_life":20,"start":0}')])[
     ...     Ingredient("ema", '{"half_life":20,"start":0}')]
@@ -77,12 +78,12 @@ def _ingredient(written: Any) -> Ingredient:
 def _label(method: Ingredient, variants: list[Ingredient]) -> str:
     if len(variants) == 1:
         return method.name
-    mine, *others = (json.loads(each.parameters) for each in (method, *variants))
+    mine, *others = (json.loads(variant.parameters) for variant in (method, *variants))
     telling = [key for key in mine if any(other.get(key) != mine[key] for other in others)]
     return f"{method.name} ({', '.join(f'{key} {mine[key]}' for key in telling)})"
 
 
-# ---- the recipes of a setting at one budget: what each adds, its qualities by seed, its schedule
+# --- the recipes of a setting at one budget ---
 
 Qualities = Mapping[int, float]  # by seed
 
@@ -92,17 +93,17 @@ class RecipeRuns:
     """A recipe at the budget. `problem` says why there is no schedule, or why its methods cannot be compared."""
 
     label: str  # its name; with its digest where several recipes have that name
-    methods: tuple[Ingredient, ...]  # beyond the baseline's, in acting order; none where they cannot be compared
+    methods: tuple[Ingredient, ...]  # beyond the baseline's, in acting order; empty where they cannot be compared
     qualities: Qualities
     schedule: Schedule | None
     problem: str = ""
 
 
 def recipe_runs(rows: pd.DataFrame, schedules: pd.DataFrame, *, base: str) -> dict[str, RecipeRuns]:
-    """By digest, in the order of `rows`. `base` is the digest of the baseline.
+    """Return the recipes by digest, in the order of `rows`. `base` is the digest of the baseline.
 
     `rows` have the columns of `results` and `schedules` those of `frames.schedules`, both of one setting and budget.
-    Raises `AnalysisError` if it is not known what the baseline is made of.
+    Raises `AnalysisError` if the ingredients of the baseline are not known.
     """
     phases = {str(digest): group for digest, group in schedules.groupby("recipe_digest", sort=False)}
     if base not in phases:
@@ -124,14 +125,14 @@ def recipe_runs(rows: pd.DataFrame, schedules: pd.DataFrame, *, base: str) -> di
 def _recipe(label: str, rows: pd.DataFrame, phases: pd.DataFrame | None, origin: Made) -> RecipeRuns:
     means = rows.dropna(subset=["quality"]).groupby("seed")["quality"].mean()
     qualities = dict(zip(means.index.tolist(), means.tolist(), strict=True))
-    found = RecipeRuns(label=label, methods=(), qualities=qualities, schedule=None)
+    runs = RecipeRuns(label=label, methods=(), qualities=qualities, schedule=None)
     if phases is None:
-        return replace(found, problem=f"the phases of {label} are not known")
+        return replace(runs, problem=f"the phases of {label} are not known")
     try:
-        found = replace(found, methods=added(made(phases["identity"].iloc[0]), baseline=origin))
-        return replace(found, schedule=_schedule(label, phases))
+        runs = replace(runs, methods=added(made(phases["identity"].iloc[0]), baseline=origin))
+        return replace(runs, schedule=_schedule(label, phases))
     except AnalysisError as error:
-        return replace(found, problem=str(error))
+        return replace(runs, problem=str(error))
 
 
 def _schedule(label: str, phases: pd.DataFrame) -> Schedule:

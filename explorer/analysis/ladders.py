@@ -1,6 +1,6 @@
-"""Ladders: one recipe on one hardware, its quality and its cost at every budget and seed, from a table of results.
+"""Ladders: one recipe on one hardware, with its quality and cost at every budget and seed, from a table of results.
 
-The rows of a table are grouped for all ladders at once: a table has thousands of rows and hundreds of groups.
+The rows are grouped for all ladders at once, because a table has thousands of rows and hundreds of groups.
 
 Shapes: N rows, G groups; B budgets and S seeds of one group.
 """
@@ -22,7 +22,7 @@ from explorer.run_files import Control, Metric, tuning_words
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
-    """Which group each row belongs to. Groups are numbered in the order in which they come in the table."""
+    """The group of each row. Groups are numbered in the order in which they appear in the table."""
 
     of_N: np.ndarray
     first_G: np.ndarray  # each group's first row
@@ -32,41 +32,42 @@ class Groups:
 
 
 def grouped(frame: pd.DataFrame, columns: Sequence[str]) -> Groups:
-    """The rows that agree in all of the columns; what is absent agrees with what is absent."""
+    """Group rows that agree in all of the columns; absent values agree with each other."""
     of_N = np.asarray(frame.groupby(list(columns), sort=False, dropna=False).ngroup())
     _, first_G = np.unique(of_N, return_index=True)
     return Groups(of_N=of_N, first_G=first_G)
 
 
 def texts(groups: Groups, column: pd.Series, *, where_N: np.ndarray) -> list[tuple[str, ...]]:
-    """The different texts of each group among the rows `where_N`, in order; what is no text is left out."""
+    """Return the different texts of each group among the rows `where_N`, in order; other values are left out."""
     code_N, values = pd.factorize(column)
     is_text = np.array([isinstance(value, str) for value in values], dtype=bool)
     rows = np.flatnonzero(where_N & (code_N >= 0))
     rows = rows[is_text[code_N[rows]]]
     key, first = np.unique(groups.of_N[rows] * max(len(values), 1) + code_N[rows], return_index=True)
-    found: list[list[str]] = [[] for _ in range(len(groups))]
-    for each in key[np.argsort(first, kind="stable")]:
-        found[each // len(values)].append(values[each % len(values)])
-    return [tuple(names) for names in found]
+    texts_G: list[list[str]] = [[] for _ in range(len(groups))]
+    for code in key[np.argsort(first, kind="stable")]:
+        texts_G[code // len(values)].append(values[code % len(values)])
+    return [tuple(names) for names in texts_G]
 
 
 def medians(groups: Groups, values_N: np.ndarray, *, where_N: np.ndarray) -> np.ndarray:
-    """The median of each group's finite values among the rows `where_N`; NaN for none."""
+    """Return the median of each group's finite values among the rows `where_N`; NaN for none."""
+    # Sorted by group and value, so that the middle of each group is found by its edges, without a loop over groups.
     rows = np.flatnonzero(where_N & np.isfinite(values_N))
     rows = rows[np.lexsort((values_N[rows], groups.of_N[rows]))]
     edge = np.searchsorted(groups.of_N[rows], np.arange(len(groups) + 1))
     start, count = edge[:-1], np.diff(edge)
     some = count > 0
-    found = np.full(len(groups), np.nan)
+    medians_G = np.full(len(groups), np.nan)
     lower, upper = rows[(start + (count - 1) // 2)[some]], rows[(start + count // 2)[some]]
-    found[some] = (values_N[lower] + values_N[upper]) / 2
-    return found
+    medians_G[some] = (values_N[lower] + values_N[upper]) / 2
+    return medians_G
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """A group's rows by budget and seed, which ascend. NaN where there is no row, the mean where there are several."""
+    """A group's rows by ascending budget and seed. NaN where there is no row, the mean where there are several."""
 
     ssr_B: np.ndarray
     seeds_S: np.ndarray
@@ -76,7 +77,15 @@ class Grid:
 def grids(
     groups: Groups, *, ssr_N: np.ndarray, seed_N: np.ndarray, values: Sequence[np.ndarray], where_N: np.ndarray
 ) -> list[Grid]:
-    """The grid of each group, with the rows `where_N`, for each of some columns of values."""
+    """Return the grid of each group for several columns of values.
+
+    Args:
+        groups: the group of each row.
+        ssr_N, seed_N: budget and seed of each row.
+        values: the columns.
+        where_N: the rows that are used.
+    """
+    # All grids lie behind one another in one flat array, so that one bincount fills all of them.
     of_N = groups.of_N[where_N]
     ssr_N, budgets, b = _ranked(of_N, ssr_N[where_N], len(groups))
     seed_N, seeds, s = _ranked(of_N, seed_N[where_N], len(groups))
@@ -100,7 +109,7 @@ def grids(
 
 
 def _ranked(of_N: np.ndarray, values_N: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each value's rank among the different values of its group; these values, group by group; where each begins."""
+    """Return each value's rank in its group, the different values group by group, and where each group begins."""
     different, code_N = np.unique(values_N, return_inverse=True)
     key_N = of_N * different.size + code_N
     present = np.unique(key_N)
@@ -108,14 +117,14 @@ def _ranked(of_N: np.ndarray, values_N: np.ndarray, groups: int) -> tuple[np.nda
     return np.searchsorted(present, key_N) - edge[of_N], different[present % different.size], edge
 
 
-# ---- from a table of results to ladders
+# --- from a table of results to ladders ---
 
 PROFILED = ("train_seconds", "cost_usd", "deletion_seconds", "deletion_usd")  # made of profiled step times
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What a run's time depends on beside its recipe."""
+    """The machine of a run, on which its time depends."""
 
     device: str
     hardware: str
@@ -149,7 +158,7 @@ class Setting:
 
     @property
     def kind(self) -> Metric:
-        """What the qualities mean, and how they are written."""
+        """Return the metric of the qualities, with its format."""
         return Metric(name=self.metric, unit=self.unit, higher_is_better=self.higher_is_better, format=self.format)
 
     @property
@@ -157,7 +166,7 @@ class Setting:
         return Machine(device=self.device, hardware=self.hardware, threads=self.threads, world_size=self.world_size)
 
     def on(self, machine: Machine | None) -> "Setting":
-        """The same comparison on another machine; None: on this one."""
+        """Return the setting on another machine; None: on this one."""
         return self if machine is None else replace(self, **asdict(machine))
 
 
@@ -185,25 +194,27 @@ class Ladder:
 
     @property
     def sign(self) -> int:
-        """Quality times this is better when it is higher."""
+        """Return 1, or -1 where lower is better: quality times this is better when it is higher."""
         return 1 if self.setting.higher_is_better else -1
 
     def times_at(self, x: float) -> StepTimes:
-        """How exact that x is: of the budgets on either side, as far as x lies between them."""
+        """Return the noise of a time on the curve, interpolated between the budgets on either side."""
         if not self.times_B:
             return StepTimes()
         x_B = np.nanmedian(self.x_BS, axis=1)
         order = np.argsort(x_B, kind="stable")
         log_B = np.log(x_B[order])
         upper = int(np.clip(np.searchsorted(log_B, math.log(x)), 1, max(1, len(log_B) - 1)))
-        if upper >= len(log_B):
+        if upper >= len(log_B):  # a single budget
             return self.times_B[order[0]]
         width = log_B[upper] - log_B[upper - 1]
         share = 0.0 if width <= 0 else float(np.clip((math.log(x) - log_B[upper - 1]) / width, 0.0, 1.0))
         return between(self.times_B[order[upper - 1]], self.times_B[order[upper]], share=share)
 
 
-SETTING = tuple(field.name for field in fields(Setting) if field.name != "format")  # how numbers are written: no matter
+SETTING = tuple(
+    field.name for field in fields(Setting) if field.name != "format"
+)  # runs that differ only in it are comparable
 COLUMNS = (
     *SETTING,
     *(
@@ -222,28 +233,28 @@ COLUMNS = (
 
 
 def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]:
-    """The ladders in a table with the columns of `results`, along the column `x`, in the order of the table.
+    """Return the ladders in a table with the columns of `results`, along the column `x`, in the order of the table.
 
-    Rows whose x is unknown are left out; a recipe that has no others is there, without budgets, only if `empty`.
-    Raises `AnalysisError` for a column that is not there, and for an x that is not above zero.
+    Rows whose x is unknown are left out; a recipe with no other rows gets an empty ladder if `empty`, otherwise none.
+    Raises `AnalysisError` for a missing column, and for an x that is not above zero.
     """
     x_N, quality_N = _numbers(frame, x)
     if frame.empty:
         return []
     groups = grouped(frame, [*SETTING, "recipe", "recipe_digest"])
-    found = _ladders(frame, groups, x_N, quality_N, profiled=x.partition("/")[0] in PROFILED)
-    found = [ladder for ladder in found if empty or ladder.ssr_B.size]
-    names = Counter((ladder.setting, ladder.recipe) for ladder in found)
+    every = _ladders(frame, groups, x_N, quality_N, profiled=x.partition("/")[0] in PROFILED)
+    every = [ladder for ladder in every if empty or ladder.ssr_B.size]
+    names = Counter((ladder.setting, ladder.recipe) for ladder in every)
     return [
         replace(ladder, label=f"{ladder.recipe} ({ladder.recipe_digest[:6]})")
         if names[ladder.setting, ladder.recipe] > 1
         else ladder
-        for ladder in found
+        for ladder in every
     ]
 
 
 def stacked(grids: Sequence[np.ndarray]) -> np.ndarray:
-    """Grids of several ladders below one another, NaN where one has fewer seeds than another."""
+    """Stack grids of several ladders, with NaN where one has fewer seeds than another."""
     wide = np.full((sum(len(grid) for grid in grids), max(grid.shape[1] for grid in grids)), np.nan)
     row = 0
     for grid in grids:
@@ -253,7 +264,7 @@ def stacked(grids: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _numbers(frame: pd.DataFrame, x: str) -> tuple[np.ndarray, np.ndarray]:
-    """The columns `x` and quality; NaN where they are unknown."""
+    """Return the columns `x` and quality; NaN where they are unknown."""
     for column in (x, *COLUMNS):
         if column not in frame.columns:
             raise AnalysisError(f"the table of results: {unknown('column', column, map(str, frame.columns))}")
@@ -317,18 +328,20 @@ def _ladders(
 def _times(
     frame: pd.DataFrame, groups: Groups, ssr_N: np.ndarray, *, where_N: np.ndarray
 ) -> list[tuple[StepTimes, ...]]:
-    """How exact the times of each ladder are, budget by budget; nothing where no profile tells of any of them."""
-    found: list[tuple[StepTimes, ...]] = [()] * len(groups)
+    """Return the noise of each ladder's times, budget by budget; nothing where none of them was profiled."""
+    times_G: list[tuple[StepTimes, ...]] = [()] * len(groups)
     if not {"train_seconds_low", "train_seconds_high"} <= set(frame.columns):
-        return found
+        return times_G
     rows = np.flatnonzero(where_N)
     rows = rows[np.lexsort((ssr_N[rows], groups.of_N[rows]))]
     if not rows.size:
-        return found
+        return times_G
+    # Rows are sorted by ladder and budget; the first row of each cell speaks for it, since seeds share a profile.
     new = (np.diff(groups.of_N[rows]) != 0) | (np.diff(ssr_N[rows]) != 0)
     start_C = np.r_[0, np.flatnonzero(new) + 1]  # C: the cells of one ladder and budget
     passes = _passes(frame)
     code_N = pd.factorize(passes)[0][rows]
+    # Where the rows of a cell are of several profiling passes, none of them is paired with another recipe's.
     one_C = np.minimum.reduceat(code_N, start_C) == np.maximum.reduceat(code_N, start_C)
     cells = frame.iloc[rows[start_C]]
     windows_C = cells["train_seconds_windows"] if "train_seconds_windows" in cells.columns else [None] * len(cells)
@@ -339,20 +352,22 @@ def _times(
         groups.of_N[rows[start_C]], windows_C, seconds_C, low_C, high_C, in_turn_C, one_C, strict=True
     ):
         together = in_turn if one and isinstance(in_turn, str) else ""
-        found[group] += (_time(windows_W, seconds, low, high, measured_with=together),)
-    return [times if any(each.is_profiled for each in times) else () for times in found]
+        times_G[group] += (_time(windows_W, seconds, low, high, measured_with=together),)
+    return [times if any(time.is_profiled for time in times) else () for times in times_G]
 
 
 def _inference_times(frame: pd.DataFrame, groups: Groups, *, where_N: np.ndarray) -> list[StepTimes]:
-    """How exact the inference time of each ladder is, by the rounds of its profile; nothing of several profiles."""
-    found = [StepTimes()] * len(groups)
+    """Return the noise of each ladder's inference time, by the rounds of its profile; none for several profiles."""
+    times_G = [StepTimes()] * len(groups)
     if "inference_windows" not in frame.columns:
-        return found
+        return times_G
     windows_N = frame["inference_windows"].to_numpy(dtype=object)
-    has_N = np.array([isinstance(each, list | np.ndarray) and len(each) > 1 for each in windows_N], dtype=bool)
+    has_N = np.array(
+        [isinstance(windows_W, list | np.ndarray) and len(windows_W) > 1 for windows_W in windows_N], dtype=bool
+    )
     rows = np.flatnonzero(where_N & has_N)
     if not rows.size:
-        return found
+        return times_G
     rows = rows[np.argsort(groups.of_N[rows], kind="stable")]
     start_G = np.r_[0, np.flatnonzero(np.diff(groups.of_N[rows])) + 1]
     passes = _passes(frame)
@@ -361,29 +376,29 @@ def _inference_times(frame: pd.DataFrame, groups: Groups, *, where_N: np.ndarray
     for row in rows[start_G[one_G]]:
         windows_W, in_turn = np.asarray(windows_N[row], dtype=float), passes.iloc[row]
         together = in_turn if isinstance(in_turn, str) else ""
-        found[groups.of_N[row]] = of_windows(windows_W, float(np.median(windows_W)), measured_with=together)
-    return found
+        times_G[groups.of_N[row]] = of_windows(windows_W, float(np.median(windows_W)), measured_with=together)
+    return times_G
 
 
 def _passes(frame: pd.DataFrame) -> pd.Series:
-    """The profiling pass that each row's time is of, if any."""
+    """Return the profiling pass behind each row's time, if any."""
     return frame["profile_pass"] if "profile_pass" in frame.columns else pd.Series(None, index=frame.index)
 
 
 def _time(windows_W: Any, seconds: float, low: float, high: float, *, measured_with: str) -> StepTimes:
-    """How exact one time is; `windows_W` is anything but a sequence where there are none."""
+    """Return the noise of one time; `windows_W` is no sequence where there are no windows."""
     if isinstance(windows_W, list | np.ndarray) and len(windows_W):
         return of_windows(windows_W, seconds, measured_with=measured_with)
     return StepTimes() if math.isnan(low) else of_quartiles(low, high, seconds)
 
 
 def _controlled(names_G: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The recipes that any of a ladder's runs was made the control of, in order."""
-    return [tuple(dict.fromkeys(name for each in names for name in each.split("+"))) for names in names_G]
+    """Return the recipes that any of a ladder's runs is the control of, in order."""
+    return [tuple(dict.fromkeys(name for joined in names for name in joined.split("+"))) for names in names_G]
 
 
 def _plain(value: Any) -> Any:
-    """A Python value for a numpy one; an absent text becomes an empty one."""
+    """Return a Python value for a numpy one; an absent text becomes empty."""
     if isinstance(value, float) and np.isnan(value):
         return ""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,7 +1,7 @@
-"""Limits on what a recipe may take, and how one recipe stands to each of them.
+"""Limits on quality, time, cost, inference and deletion, and whether a recipe keeps each of them.
 
-A limit holds, is uncertain (the estimate is within it, its interval is not), fails, or is unknown, for which there is
-always a reason in words. Nothing unknown is guessed: an unknown limit does not hold.
+A limit holds, is uncertain (the estimate is within it, its interval is not), fails, or is unknown, always with a reason
+in words. Nothing unknown is guessed: an unknown limit does not hold.
 """
 
 import math
@@ -17,7 +17,7 @@ from explorer.provenance.levels import Cost, Level, reaches, read_cost, replay_w
 
 
 class Limit(StrEnum):
-    """What is limited."""
+    """Quantity that is limited."""
 
     QUALITY = "quality"
     TIME = "time"
@@ -28,7 +28,7 @@ class Limit(StrEnum):
 
 
 class Standing(StrEnum):
-    """How a recipe stands to a limit, the best first."""
+    """State of a recipe at a limit, the best first."""
 
     HOLDS = "holds"
     UNCERTAIN = "uncertain"
@@ -38,16 +38,18 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What is asked for. None and an empty mapping are no limit; without a quality it is the baseline's at its full
-    budget. Times are in seconds, and inference is that of one example."""
+    """Limits that are asked for. None and an empty mapping are no limit.
+
+    Without a quality it is the baseline's at its full budget. Times are in seconds; inference is of one example.
+    """
 
     quality: float | None = None  # at least, or at most where lower is better
     max_seconds: float | None = None
     max_usd: float | None = None
     max_inference_seconds: float | None = None
     max_inference_ratio: float | None = None  # to the baseline
-    deletable: Mapping[str, Level] = field(default_factory=dict)  # class: the level at which it can be deleted
-    deletion_at_most: Mapping[str, Cost] = field(default_factory=dict)  # class: how much of training to repeat for it
+    deletable: Mapping[str, Level] = field(default_factory=dict)  # class: the level at which it must be deletable
+    deletion_at_most: Mapping[str, Cost] = field(default_factory=dict)  # class: how much training to repeat at most
     max_deletion_seconds: float | None = None  # of each of these classes
 
     def __post_init__(self) -> None:
@@ -67,8 +69,9 @@ class Limits:
 
 
 def read_deletable(option: str, written: str) -> tuple[str, str, Cost | None]:
-    """Read a class, the level at which it has to be deletable, and how much of training that may repeat; whether there
-    are such a class and level is not checked.
+    """Read a class, the level at which it must be deletable, and how much training that may repeat.
+
+    The existence of class and level is checked later, by `Limits` and `ask`.
 
     >>> read_deletable("--deletable", "open/mit=G2, at most 1% of training")
     ('open/mit', 'G2', Cost(share=0.01, steps=None))
@@ -83,13 +86,13 @@ def read_deletable(option: str, written: str) -> tuple[str, str, Cost | None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """How a recipe stands to one limit. `found` and `allowed` are in the unit of the limit: the metric's, seconds, US
-    dollars, a ratio; of a deletion the seconds."""
+    """A recipe at one limit. `found` and `allowed` are in the unit of the limit: the metric's, seconds, US dollars, a
+    ratio; seconds for a deletion."""
 
     limit: Limit
     standing: Standing
     found: float | None = None
-    low: float | None = None  # its interval; of a ratio of inference times alone
+    low: float | None = None  # its interval; only for a ratio of inference times
     high: float | None = None  # the upper end of its interval
     allowed: float | None = None
     class_: str = ""
@@ -98,7 +101,7 @@ class Finding:
 
     @property
     def miss(self) -> float:
-        """By how much a failed limit is missed, as a share of it; 1 for a level of deletion."""
+        """Return by how much a failed limit is missed, as a share of it; 1 for a level of deletion."""
         if self.standing is not Standing.FAILS:
             return 0.0
         if self.found is None or not self.allowed or (self.limit is Limit.DELETION and self.found <= self.allowed):
@@ -107,27 +110,26 @@ class Finding:
 
 
 def findings_of(limits: Limits, known: Figures) -> tuple[Finding, ...]:
-    """How a recipe stands to the quality and to each limit that is asked for: where it has the quality, or else where
-    it comes nearest."""
+    """Return a recipe's findings on the quality and on each limit: where it has the quality, or else comes nearest."""
     reached = known.reached
-    found, judged = [_quality(reached)], reached.target is not None
+    findings, judged = [_quality(reached)], reached.target is not None
     seconds = reached.best_seconds if reached.seconds is None else reached.seconds
     if judged and limits.max_seconds is not None:
-        found.append(_within(Limit.TIME, seconds, reached.high, limits.max_seconds))
+        findings.append(_within(Limit.TIME, seconds, reached.high, limits.max_seconds))
     if judged and limits.max_usd is not None:
         usd, high = known.usd(seconds), known.usd(reached.high)
-        found.append(_within(Limit.COST, usd, high, limits.max_usd, missing=known.no_price))
+        findings.append(_within(Limit.COST, usd, high, limits.max_usd, missing=known.no_price))
     missing = "its inference was not measured"
     if limits.max_inference_seconds is not None:
         most = limits.max_inference_seconds
-        found.append(_within(Limit.INFERENCE, known.inference_seconds, None, most, missing=missing))
+        findings.append(_within(Limit.INFERENCE, known.inference_seconds, None, most, missing=missing))
     if limits.max_inference_ratio is not None:
-        found.append(_inference_ratio(known, limits.max_inference_ratio, missing=missing))
+        findings.append(_inference_ratio(known, limits.max_inference_ratio, missing=missing))
     for class_, level in limits.deletable.items():
         if judged:
             most = limits.deletion_at_most.get(class_)
-            found.append(_deletion(class_, level, known.deletions[class_], most, limits.max_deletion_seconds))
-    return tuple(found)
+            findings.append(_deletion(class_, level, known.deletions[class_], most, limits.max_deletion_seconds))
+    return tuple(findings)
 
 
 def _quality(reached: Reached) -> Finding:
@@ -139,19 +141,19 @@ def _quality(reached: Reached) -> Finding:
     return Finding(limit=Limit.QUALITY, standing=standing, found=reached.best, allowed=reached.target, reason=doubt)
 
 
-def _within(limit: Limit, found: float | None, high: float | None, allowed: float, *, missing: str = "") -> Finding:
-    if found is None:
+def _within(limit: Limit, value: float | None, high: float | None, allowed: float, *, missing: str = "") -> Finding:
+    if value is None:
         return Finding(limit=limit, standing=Standing.UNKNOWN, allowed=allowed, reason=missing)
     standing, reason = Standing.HOLDS, ""
-    if found > allowed:
+    if value > allowed:
         standing = Standing.FAILS
     elif high is not None and high > allowed:
         standing, reason = Standing.UNCERTAIN, "its interval goes beyond the limit"
-    return Finding(limit=limit, standing=standing, found=found, high=high, allowed=allowed, reason=reason)
+    return Finding(limit=limit, standing=standing, found=value, high=high, allowed=allowed, reason=reason)
 
 
 def _inference_ratio(known: Figures, most: float, *, missing: str) -> Finding:
-    """A ratio without an interval never holds: the limit may be missed by what is noise."""
+    """Judge the ratio of inference times. One without an interval is uncertain at best: it may be noise."""
     judged = _within(Limit.INFERENCE_RATIO, known.inference_ratio, known.inference_high, most, missing=missing)
     if judged.standing is Standing.HOLDS and judged.high is None:
         judged = replace(
@@ -160,33 +162,37 @@ def _inference_ratio(known: Figures, most: float, *, missing: str) -> Finding:
     return replace(judged, low=known.inference_low)
 
 
-def _deletion(class_: str, wanted: Level, found: Deletion | str, repeat: Cost | None, most: float | None) -> Finding:
-    if isinstance(found, str):
-        return Finding(limit=Limit.DELETION, standing=Standing.UNKNOWN, class_=class_, allowed=most, reason=found)
+def _deletion(class_: str, wanted: Level, forecast: Deletion | str, repeat: Cost | None, most: float | None) -> Finding:
+    if isinstance(forecast, str):
+        return Finding(limit=Limit.DELETION, standing=Standing.UNKNOWN, class_=class_, allowed=most, reason=forecast)
     standing, reason = Standing.HOLDS, ""
-    if not reaches(found.level, wanted):
+    if not reaches(forecast.level, wanted):
         standing = Standing.FAILS
-    elif repeat is not None and (found.steps is None or found.of is None):
+    elif repeat is not None and (forecast.steps is None or forecast.of is None):
         standing, reason = Standing.UNKNOWN, "how many steps are to be replayed is not known"
     elif (
         repeat is not None
-        and found.steps is not None
-        and found.of is not None
-        and not repeat.allows(found.steps, of=found.of)
+        and forecast.steps is not None
+        and forecast.of is not None
+        and not repeat.allows(forecast.steps, of=forecast.of)
     ):
-        standing, reason = Standing.FAILS, f"{replay_words(found.steps, of=found.of)}; at most {repeat} allowed"
+        standing, reason = Standing.FAILS, f"{replay_words(forecast.steps, of=forecast.of)}; at most {repeat} allowed"
     elif most is not None:
         judged = _within(
-            Limit.DELETION, found.seconds, found.high, most, missing="the time of a step to replay was not measured"
+            Limit.DELETION,
+            forecast.seconds,
+            forecast.high,
+            most,
+            missing="the time of a step to replay was not measured",
         )
         standing, reason = judged.standing, judged.reason
     return Finding(
         limit=Limit.DELETION,
         standing=standing,
-        found=found.seconds,
-        high=found.high,
+        found=forecast.seconds,
+        high=forecast.high,
         allowed=most,
         class_=class_,
-        level=found.level,
+        level=forecast.level,
         reason=reason,
     )

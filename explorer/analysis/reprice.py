@@ -1,4 +1,4 @@
-"""The same results at another price. Times stay as they are; only what an hour costs is another."""
+"""Results at other prices: times stay as they are, costs change."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ DELETION, COST = "deletion_seconds", "deletion_usd"
 
 
 def reprice(frame: pd.DataFrame, price: Price) -> pd.DataFrame:
-    """The table of results with the cost columns at `price`, whatever hardware the runs used.
+    """Return the table of results with its cost columns at `price`, whatever hardware the runs used.
 
     Columns that change: usd_per_hour, price_source, price_as_of, cost_usd, and what deletions cost. A run whose time is
     unknown has no cost. Raises `PriceError` for a price that is not in US dollars.
@@ -20,40 +20,40 @@ def reprice(frame: pd.DataFrame, price: Price) -> pd.DataFrame:
 
 
 def reprice_at(frame: pd.DataFrame, prices: Iterable[Price], *, provider: str) -> pd.DataFrame:
-    """The table with every run at that provider's price of the hardware that it used.
+    """Return the table with every run at that provider's price for the hardware that it used.
 
-    Hardware that the provider has no price of in US dollars, or none that is on demand, has no cost; `price_source`
-    says so. Raises `PriceError` for a provider that no price names.
+    Hardware without an on-demand price of the provider in US dollars has no cost; `price_source` says so. Raises
+    `PriceError` for a provider that no price names.
     """
     prices = tuple(prices)
-    found = {str(name): price_at(str(name), prices, provider) for name in frame["hardware"].unique()}
-    rates = {name: price.usd_per_accelerator_hour for name, price in found.items() if price}
-    sources = {name: _source(price) if price else without(provider, name) for name, price in found.items()}
-    dates = {name: price.as_of if price else None for name, price in found.items()}
+    by_name = {str(name): price_at(str(name), prices, provider) for name in frame["hardware"].unique()}
+    rates = {name: price.usd_per_accelerator_hour for name, price in by_name.items() if price}
+    sources = {name: _source(price) if price else without(provider, name) for name, price in by_name.items()}
+    dates = {name: price.as_of if price else None for name, price in by_name.items()}
     names = frame["hardware"].astype(str)
     repriced = _at(frame, names.map(rates).astype(float))
     return repriced.assign(price_source=names.map(sources), price_as_of=names.map(dates))
 
 
 def without(provider: str, hardware: str) -> str:
-    """What stands in the place of a price's source where there is none."""
+    """Return the text in place of a price's source where there is no price."""
     return f"no price of {provider} for {hardware}"
 
 
 def prices_of(table: pd.DataFrame) -> tuple[Price, ...]:
-    """The prices in the table that a snapshot has of them."""
+    """Return the prices in a snapshot's table of prices."""
     return tuple(Price(**{str(name): value for name, value in row.items()}) for row in table.to_dict("records"))
 
 
 def with_deletion_costs(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with US dollars beside the seconds of every deletion that it has: of the dearest class, and of each."""
+    """Return the table with the cost of every deletion whose seconds it has: of the costliest class, and of each."""
     seconds = [str(name) for name in frame.columns if name == DELETION or str(name).startswith(f"{DELETION}/")]
     costs = {f"{COST}{name.removeprefix(DELETION)}": frame[name] / 3600 * frame["usd_per_hour"] for name in seconds}
     return frame.assign(**costs)
 
 
 def of_class(column: str, class_: str) -> str:
-    """The column of one class beside that of the dearest.
+    """Return the column of one class for a column of the costliest.
 
     >>> of_class(DELETION, "open/mit")
     'deletion_seconds/open/mit'
@@ -62,7 +62,7 @@ def of_class(column: str, class_: str) -> str:
 
 
 def own_price(usd_per_hour: float) -> Price:
-    """A price that the user states for one accelerator. Raises `AnalysisError` unless it is above zero."""
+    """Return the price that a user states for one accelerator. Raises `AnalysisError` unless it is above zero."""
     if not 0 < usd_per_hour < float("inf"):
         raise AnalysisError(f"price: found {usd_per_hour}; expected US dollars an hour, above 0")
     return Price(
@@ -71,7 +71,7 @@ def own_price(usd_per_hour: float) -> Price:
 
 
 def _at(frame: pd.DataFrame, rate: "float | pd.Series[float]") -> pd.DataFrame:
-    """The table with its costs at that many US dollars for an hour of one accelerator."""
+    """Return the table with its costs at `rate` US dollars an hour of one accelerator."""
     usd_per_hour = rate * frame["world_size"]
     costed = frame.assign(usd_per_hour=usd_per_hour, cost_usd=frame["train_seconds"] / 3600 * usd_per_hour)
     return with_deletion_costs(costed)

@@ -1,7 +1,7 @@
-"""Schedules: the phases of a run, how many steps each has, and what a step of each is spent on; and how long a recipe
-would take if its methods did to each part of a step what each does alone (Amdahl 1967).
+"""Schedules: the phases of a run with the steps of each and the parts of a step; and the time that is predicted for a
+recipe if each of its methods does to each part of a step what it does by itself (Amdahl 1967).
 
-Baseline b, methods M, parts p of a step, each in seconds: a part that takes b_p takes m_p under the method m alone, so
+Baseline b, methods M, parts p of a step, each in seconds: a part that takes b_p takes m_p under the single method m, so
 the factor of the method is m_p / b_p and the recipe's step is predicted to take
 
     sum over p of  b_p * product over m in M of (m_p / b_p)
@@ -10,10 +10,9 @@ phase by phase: in a joint phase every method counts with the phase that it is i
 recipe's steps. Where the baseline spends little on a part, or nothing, a factor would be noise over noise, and what
 each method adds is added instead: b_p + sum over m of (m_p - b_p).
 
-What the intervals say: step times are medians of windows, and the quartiles of those windows tell how exact they are.
-Nothing in them covers another day or another machine, nor how steps were divided into parts: of that a profile keeps
-the medians only. That windows of all recipes are interleaved makes them wide rather than narrow, because drift that
-recipes share counts as noise of each.
+Intervals: step times are medians of windows, and the quartiles of those windows tell how exact they are.
+They cover neither another day or machine, nor the division of steps into parts, of which a profile keeps only medians.
+Interleaved windows make them wider rather than narrower, because drift that recipes share counts as noise of each.
 """
 
 import math
@@ -53,11 +52,11 @@ class Schedule:
 
     @property
     def seconds(self) -> float:
-        """The training time of the whole run."""
+        """Return the training time of the whole run."""
         return sum(phase.steps * phase.seconds for phase in self.phases)
 
     def by_part(self) -> dict[str, float]:
-        """The training time of the whole run by part of a step: every phase counts with its steps."""
+        """Return the training time of the whole run by part of a step: every phase counts with its steps."""
         total: defaultdict[str, float] = defaultdict(float)
         for phase in self.phases:
             for part, seconds in phase.parts.items():
@@ -65,10 +64,10 @@ class Schedule:
         return {part: total[part] for part in PARTS if part in total}
 
     def during(self, joint: str) -> Phase | None:
-        """The phase that this recipe is in while one with more methods is in the phase `joint`.
+        """Return the phase that this recipe is in while one with more methods is in the phase `joint`; None if unknown.
 
-        A joint phase is named after those of its methods, "12x12 px, 0.3 frozen", so it is the one of whose names all
-        are there; of several the one with most. None if there is none.
+        A joint phase is named after those of its methods, "12x12 px, 0.3 frozen", so it is the phase whose names all
+        occur in it; of several, the one with most names.
         """
         if len(self.phases) == 1:
             return self.phases[0]
@@ -78,7 +77,7 @@ class Schedule:
 
 
 def names(phase: str) -> frozenset[str]:
-    """The phases of single methods that a joint phase is made of.
+    """Return the phases of single methods that a joint phase is made of.
 
     >>> sorted(names("12x12 px, 0.3 frozen")), sorted(names("all steps"))
     (['0.3 frozen', '12x12 px'], [])
@@ -89,10 +88,17 @@ def names(phase: str) -> frozenset[str]:
 def phase(
     name: str, *, steps: int, seconds: float, low: float, high: float, windows: int, split: Mapping[str, float]
 ) -> Phase:
-    """A phase of a profile. `low` and `high` are the quartiles of the windows, `seconds` their median.
+    """Return a phase of a profile.
 
-    `split` was timed apart, with the device synchronised at every part; what counts of it is its proportions.
-    Raises `AnalysisError` for times that cannot be.
+    Args:
+        name: of the phase.
+        steps: of the run in this phase.
+        seconds, low, high: median and quartiles of the windows, for one step.
+        windows: how many there are.
+        split: seconds by part. They were timed separately, with the device synchronised at every part, which takes
+            longer; so only their proportions count.
+
+    Raises `AnalysisError` for times that are impossible.
     """
     whole = math.fsum(split.values())
     if not (0 < seconds < math.inf and 0 <= low <= high < math.inf):
@@ -110,37 +116,38 @@ def phase(
 
 
 def standard_error_of_median(low: float, high: float, windows: int) -> float:
-    """From the quartiles, as of a normal distribution: the quartiles are what a profile keeps of its windows."""
+    """Return the standard error from the quartiles, as of a normal distribution: a profile keeps only these."""
+    # 1.349 standard deviations lie between the quartiles; the variance of a median is pi/2 times that of a mean.
     spread = (high - low) / 1.349
     return spread * math.sqrt(math.pi / 2 / windows)
 
 
-# ---- predicted times
+# --- predicted times ---
 
-SMALL = 0.05  # share of the baseline's step below which a part is no base for a factor
+SMALL = 0.05  # share of the baseline's step below which a ratio of parts would be noise over noise
 
 Cell = tuple[str, str]  # a recipe's digest and a phase: one step time of a profile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Total:
-    """The training time of a run, and how it depends on the step times that it is made of."""
+    """The training time of a run, and its dependence on the step times that it is made of."""
 
     seconds: float
-    slopes: Mapping[Cell, float]  # seconds by which the total grows with the logarithm of each step time
+    slopes: Mapping[Cell, float]  # derivative of the total by the logarithm of each step time, seconds
 
 
 def measured(schedule: Schedule) -> Total:
-    """The time of a run by its own profile."""
+    """Return the time of a run by its own profile."""
     slopes = {(schedule.recipe, phase.name): phase.steps * phase.seconds for phase in schedule.phases}
     return Total(seconds=schedule.seconds, slopes=slopes)
 
 
 def predicted(baseline: Schedule, alone: Sequence[Schedule], *, recipe: Schedule) -> Total:
-    """The time of `recipe` from what the baseline and its methods, each alone, take. Of the recipe only its phases and
-    their steps count.
+    """Return the time of `recipe` predicted from the baseline and each single method in `alone`.
 
-    Raises `AnalysisError` for a phase that one of them was not profiled in.
+    Only the phases and steps of the recipe itself are used. Raises `AnalysisError` for a phase that one of the others
+    was not profiled in.
     """
     total = 0.0
     slopes: defaultdict[Cell, float] = defaultdict(float)
@@ -158,11 +165,13 @@ def predicted(baseline: Schedule, alone: Sequence[Schedule], *, recipe: Schedule
 def log_ratio(
     over: Sequence[Total], under: Sequence[Total], *, schedules: Iterable[Schedule], confidence: float
 ) -> Estimate:
-    """log of the product of `over` by that of `under`, with the interval that the windows of the profiles give.
+    """Return log of the product of `over` divided by that of `under`, with the interval from the windows of profiles.
 
     `schedules` hold every step time that the totals are made of. Student's t with one degree of freedom less than a
     step time has windows.
     """
+    # Errors propagate to first order (delta method). A step time in several totals has one slope, the sum, so that its
+    # noise cancels where it is on both sides.
     value = sum(math.log(total.seconds) for total in over) - sum(math.log(total.seconds) for total in under)
     slopes: defaultdict[Cell, float] = defaultdict(float)
     for sign, totals in ((1, over), (-1, under)):
@@ -177,21 +186,20 @@ def log_ratio(
     variance = sum((slope * (timed[cell].error or 0)) ** 2 for cell, slope in slopes.items())
     half = float(t_quantile(confidence, windows - 1)) * math.sqrt(variance)
     if half == 0:
-        return Estimate(value=value, n=windows, reason="the windows do not differ, so nothing tells the noise")
+        return Estimate(value=value, n=windows, reason="the windows do not differ, so the noise is unknown")
     p_value = float(2 * stdtr(windows - 1, -abs(value) / math.sqrt(variance)))
     return Estimate(value=value, low=value - half, high=value + half, p_value=p_value, n=windows)
 
 
 def _during(schedule: Schedule, joint: Phase) -> Phase:
-    found = schedule.during(joint.name)
-    if found is None:
+    own = schedule.during(joint.name)
+    if own is None:
         raise AnalysisError(f"the phase {joint.name!r} has no counterpart among those of a method alone")
-    return found
+    return own
 
 
 def _composed(part: str, base: Phase, methods: Sequence[Phase]) -> tuple[float, list[float]]:
-    """Seconds of a part of a step, and by how much they grow with the logarithm of the step time of each: the
-    baseline's first."""
+    """Return seconds of a part of a step, and their slopes by the logarithm of each step time, the baseline's first."""
     b_p, m_p = base.parts.get(part, 0.0), [method.parts.get(part, 0.0) for method in methods]
     if b_p < SMALL * base.seconds:
         return max(0.0, b_p + sum(m - b_p for m in m_p)), [(1 - len(m_p)) * b_p, *m_p]

@@ -1,11 +1,11 @@
-"""Two recipes of one setting side by side, neither of which need be the baseline.
+"""Two recipes of one setting side by side; neither has to be the baseline.
 
-What they reach at each budget that both were trained at, seed by seed; what the second reaches with what the first
-takes for its full budget; and what the second takes to be as good as the first is at its full budget. The last two are
-the estimates that recipes are compared with their baseline by, with the first in the baseline's place.
+Three comparisons: quality at each budget that both were trained at, seed by seed; quality of the second with as much as
+the first takes for its full budget; and time of the second to the first's quality at full budget. The last two are
+those of `equal_budget` and `equal_quality`, with the first recipe in the place of the baseline.
 
-Nothing is adjusted for many comparisons, because a pair is one: so who picks it after looking at all of them has
-tested nothing yet, and the words say so.
+Nothing is adjusted for many comparisons, because a pair is one. A pair that was chosen after seeing all results tests
+nothing yet, and the sentence says so.
 """
 
 from collections import defaultdict
@@ -33,20 +33,20 @@ COLUMNS = ("methods", "inference_seconds", "deletion_level", "deletion_seconds")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """One of the two. None where nothing is known."""
+    """One of the two recipes. None where nothing is known."""
 
     recipe: str
     is_baseline: bool
     methods: tuple[str, ...]
     only: tuple[str, ...]  # methods that the other does not have
     inference_seconds: float | None  # for one example
-    deletion_level: str | None  # of its governed runs, the dearer way: G3 if any class takes a replay
-    deletion_seconds: float | None  # of the dearest class, at the full budget
+    deletion_level: str | None  # of its governed runs, the costlier way: G3 if any class takes a replay
+    deletion_seconds: float | None  # of the costliest class, at the full budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reached:
-    """What one of the two reaches at one budget."""
+    """The quality of one of the two at one budget."""
 
     quality: float  # mean over its seeds
     x: float | None  # median over its seeds; None where it is unknown
@@ -78,7 +78,7 @@ class Duel:
 
     @property
     def reason(self) -> str | None:
-        """Why there is no budget at which both can be seen side by side; None where there is one."""
+        """Return why the two cannot be compared at any budget; None if they can."""
         return None if self.budgets else f"{self.first.recipe} and {self.second.recipe} share no budget"
 
 
@@ -91,11 +91,16 @@ def duel(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
 ) -> Duel:
-    """Put two recipes of a table with the columns of `results` side by side, along the column `x`.
+    """Compare two recipes of a table.
 
-    They are named by their labels, as curves are: "fast", or "fast (1a2b3c)" where several have that name. Raises
-    `AnalysisError` for a name that the table lacks, for one recipe twice, and unless there is exactly one setting that
-    both were run in.
+    Args:
+        rows: a table with the columns of `results`.
+        first, second: labels, as of curves: "fast", or "fast (1a2b3c)" where several recipes have that name.
+        x: the column along which they are compared.
+        confidence: of each interval.
+        resamples: bootstrap resamples of the seeds.
+
+    Raises `AnalysisError` for an unknown name, for one recipe twice, and unless both were run in exactly one setting.
     """
     both = _both(rows, first, second, x)
     (quality,) = equal_quality(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
@@ -114,21 +119,21 @@ def duel(
     )
 
 
-def sentence(found: Duel) -> str:
-    """The duel in a sentence, which ends in what it does not show.
+def sentence(pair: Duel) -> str:
+    """Return the comparison in a sentence, which ends with its limitation.
 
     "fast reaches heavy's accuracy 1.61x faster (95% interval 1.43x-1.82x, 3 seeds); chosen after seeing the
     data; confirm on fresh seeds"
     """
-    result = found.equal_quality
-    if not found.first.is_baseline:
-        result = replace(result, tuning="")  # only of a baseline is it asked whether it was tuned
+    result = pair.equal_quality
+    if not pair.first.is_baseline:
+        result = replace(result, tuning="")  # tuning is known only of a sweep's own baseline
     (verdict,) = verdicts([result])
     return f"{sentences.answer(verdict)}; {PICKED}"
 
 
 def _both(rows: pd.DataFrame, first: str, second: str, x: str) -> pd.DataFrame:
-    """The runs of the two that have a quality, under their labels; here none of them is another's control."""
+    """Return the runs of the two that have a quality, under their labels."""
     for column in COLUMNS:
         if column not in rows.columns:
             raise AnalysisError(f"the table of results: {unknown('column', column, map(str, rows.columns))}")
@@ -142,15 +147,15 @@ def _both(rows: pd.DataFrame, first: str, second: str, x: str) -> pd.DataFrame:
         raise AnalysisError(f"found {first!r} twice; expected two different recipes")
     shared = [setting for setting in by_label[first] if setting in by_label[second]]
     if len(shared) != 1:
-        places = ", ".join(f"{each.sweep} on {each.hardware}, {each.threads} threads" for each in shared)
-        found = f"more than one: {places}; choose one of them" if shared else "none"
-        raise AnalysisError(f"{first} and {second} are compared where both were run; found {found}")
+        places = ", ".join(f"{place.sweep} on {place.hardware}, {place.threads} threads" for place in shared)
+        count = f"more than one: {places}; choose one of them" if shared else "none"
+        raise AnalysisError(f"{first} and {second} are compared where both were run; found {count}")
     both = pd.concat([_runs_of(rows, by_label[label][shared[0]]) for label in (first, second)])
-    return both.assign(control=None, control_of=None)
+    return both.assign(control=None, control_of=None)  # a control is compared here like any recipe
 
 
 def _runs_of(rows: pd.DataFrame, ladder: Ladder) -> pd.DataFrame:
-    """The rows that a ladder is made of, those without x included."""
+    """Return the rows of a ladder, with those that have no x."""
     inside = (rows["recipe"] == ladder.recipe) & (rows["recipe_digest"] == ladder.recipe_digest)
     for column in SETTING:
         value = getattr(ladder.setting, column)
@@ -193,18 +198,20 @@ def _reached(rows: pd.DataFrame, x: str) -> Reached:
 
 
 def _by_seed(rows: pd.DataFrame) -> dict[int, float]:
-    """The qualities; the mean where a seed was run twice."""
+    """Return quality by seed; the mean where a seed was run twice."""
     return {int(seed): float(quality) for seed, quality in rows.groupby("seed")["quality"].mean().items()}  # pyright: ignore
 
 
 def _difference(
     first: Mapping[int, float], second: Mapping[int, float], *, confidence: float, resamples: int
 ) -> Estimate:
-    """The second's quality less the first's seed by seed: Student's t with n-1 degrees of freedom."""
+    """Return the second's quality less the first's, seed by seed: Student's t with n-1 degrees of freedom."""
     seeds = sorted(first.keys() & second.keys())
     if not seeds:
         return Estimate(reason="they share no seed")
-    less_S = np.array([second[seed] - first[seed] for seed in seeds]).round(12)  # equal ones are equal
+    less_S = np.array([second[seed] - first[seed] for seed in seeds]).round(
+        12
+    )  # rounding of floats must not look like an effect
     value, n = float(less_S.mean()), len(seeds)
     resampled_R = less_S[draws(n, resamples=resamples, key="seeds")].mean(axis=1)
     return estimate(judge(np.concatenate([[value], resampled_R]), n=n, df=n - 1), value, n=n, confidence=confidence)

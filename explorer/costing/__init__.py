@@ -1,8 +1,8 @@
 """From steps to time, and from time to money: the arithmetic, and a dated, sourced table of prices.
 
-A price is a row of `prices.csv`: what one instance costs an hour, how many accelerators it has, since when, and who
-says so. A run of `world_size` processes uses that many of the `count` accelerators and is charged for its share. For
-hardware that is no accelerator, such as a CPU of one's own, `count` is the number of training processes that share the
+A price is a row of `prices.csv`: the cost of one instance for an hour, its number of accelerators, the date, and the
+source. A run of `world_size` processes uses that many of the `count` accelerators and is charged for its share. For
+hardware that is no accelerator, such as the user's own CPU, `count` is the number of training processes that share the
 machine. Hardware without a row has no price: that is `None`, never zero. A price in another currency than US dollars is
 shown, never converted, and never becomes a cost.
 

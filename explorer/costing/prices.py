@@ -1,4 +1,4 @@
-"""Prices: what one instance costs an hour, since when, and who says so; the tables of them, and which one is used."""
+"""Training time and prices: from step times to seconds, from seconds to money, and the tables of prices behind it."""
 
 import calendar
 import csv
@@ -14,9 +14,9 @@ from typing import Protocol
 
 from explorer.errors import PriceError, RunError, unknown
 
-# --- from the time of a step in each phase to that of a run ---
+# --- from step times to the time of a run ---
 
-SAME_TIME = 0.02  # two training times that differ by no more are equal: measured again, a step time moves as much
+SAME_TIME = 0.02  # training times that differ by less are equal: a step time varies as much when measured again
 
 
 class StepTime(Protocol):
@@ -40,7 +40,7 @@ class Duration:
 
 
 def train_seconds(phases: Mapping[str, int], step_times: Mapping[str, StepTime]) -> Duration:
-    """The training time of a run: for every phase, its steps times the time of one step in that phase, added up.
+    """Return the training time of a run: the sum over phases of their steps times the time of one step.
 
     Raises `RunError` if a phase has no step time: such a run's time is unknown.
     """
@@ -58,18 +58,18 @@ def train_seconds(phases: Mapping[str, int], step_times: Mapping[str, StepTime])
 # --- from time to money ---
 
 USD = "USD"
-OWN = "own"  # the provider of machines of one's own
+OWN = "own"  # the provider of the user's own machines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What an instance costs an hour. Dates are `2026-11-09` or `2026-11`; empty where the source gives none."""
+    """Price of an instance for an hour. Dates are `2026-11-09` or `2026-11`; empty where the source gives none."""
 
     provider: str
     instance: str
     region: str = ""
     tenancy: str = "on demand"
-    accelerator: str  # "H200", "A100-40GB": words that the hardware's name must hold
+    accelerator: str  # "H200", "A100-40GB": words that the hardware's name must contain
     count: int
     usd_per_hour: float  # for the whole instance; in `currency`, if that is another
     effective: str = ""
@@ -80,7 +80,7 @@ class Price:
 
     @property
     def usd_per_accelerator_hour(self) -> float:
-        """Raises `PriceError` for a price that is not in US dollars."""
+        """Return US dollars for an hour of one accelerator. Raises `PriceError` for a price in another currency."""
         if self.currency != USD:
             raise PriceError(
                 f"{self.provider} {self.instance}: the price is in {self.currency}, which is not converted: expected"
@@ -90,34 +90,34 @@ class Price:
 
     @property
     def per_accelerator(self) -> float:
-        """An hour of one accelerator, in `currency`."""
+        """Return the price of an hour of one accelerator, in `currency`."""
         return self.usd_per_hour / self.count
 
     @property
     def as_of(self) -> str:
-        """The date that the price is known to hold for: effective or retrieved, whichever is later; "" for neither."""
+        """Return the date at which the price is known to hold, the later of effective and retrieved; "" for neither."""
         return max(self.effective, self.retrieved, key=lambda text: day(text) or datetime.date.min)
 
     @property
     def offer(self) -> tuple[str, ...]:
-        """What is offered, whatever it costs and whenever."""
+        """Return what is offered, without price and dates."""
         return (
             *(self.provider, self.instance, self.region, self.tenancy, self.accelerator),
             *(str(self.own), self.currency),
         )
 
     def covers(self, hardware: str) -> bool:
-        """Whether this row prices the hardware of that name, such as "NVIDIA A100-SXM4-40GB".
+        """Return whether this row prices the hardware of that name, such as "NVIDIA A100-SXM4-40GB".
 
-        Every word of the accelerator's name has to be a word of the hardware's. A slice of a device (MIG) is not the
-        device.
+        Every word of the accelerator's name must be a word of the hardware's. A slice of a device (MIG) is not the
+        device, and costs less.
         """
         named = words(hardware)
         return "MIG" not in named and words(self.accelerator) <= named
 
 
 def cost_usd(seconds: float, price: Price, world_size: int = 1) -> float:
-    """US dollars for `seconds` of a run that uses `world_size` of the instance's accelerators.
+    """Return US dollars for `seconds` of a run that uses `world_size` of the instance's accelerators.
 
     Raises `PriceError` for a price in another currency.
     """
@@ -125,7 +125,7 @@ def cost_usd(seconds: float, price: Price, world_size: int = 1) -> float:
 
 
 def day(text: str) -> datetime.date | None:
-    """A date, of a month its last day; None for no date. Raises `ValueError` for anything else.
+    """Parse a date, or a month as its last day; None for no date. Raises `ValueError` for anything else.
 
     >>> day("2026-02")
     datetime.date(2026, 2, 28)
@@ -142,7 +142,7 @@ def day(text: str) -> datetime.date | None:
 
 
 def words(name: str) -> set[str]:
-    """The words of a name of hardware, in capitals.
+    """Return the words in a name of hardware, in capitals.
 
     >>> sorted(words("NVIDIA A100-SXM4-40GB"))
     ['40GB', 'A100', 'NVIDIA', 'SXM4']
@@ -150,36 +150,40 @@ def words(name: str) -> set[str]:
     return {word.upper() for word in re.split(r"[^0-9A-Za-z]+", name) if word}
 
 
-# ---- which price is used for a piece of hardware
+# --- the price that is used for some hardware ---
 
 ON_DEMAND = "on demand"
 
 
 def current(prices: Iterable[Price]) -> list[Price]:
-    """The prices that hold now: of rows for the same offer, the one that took effect last."""
+    """Return the prices that hold now: of rows for the same offer, the one that took effect last."""
     latest: dict[tuple[str, ...], Price] = {}
     for price in prices:
+        # Of equal dates the later row counts: the user's file comes after the shipped table.
         if price.offer not in latest or _since(price) >= _since(latest[price.offer]):
             latest[price.offer] = price
     return list(latest.values())
 
 
 def matching(hardware: str, prices: Iterable[Price]) -> list[Price]:
-    """The current prices of that hardware: in US dollars first, machines of one's own, then what else the user's file
-    has, then what is shipped; on demand before the rest, and the cheapest first."""
+    """Return the current prices of some hardware, the preferred one first.
+
+    US dollars before other currencies; the user's own machines, then other rows of the user's file, then shipped ones;
+    on demand before the rest; then the cheapest.
+    """
     return sorted((price for price in current(prices) if price.covers(hardware)), key=_preference)
 
 
 def default_price(hardware: str, prices: Iterable[Price]) -> Price | None:
-    """The price that is used unless another one is chosen: the user's own, else the cheapest on demand.
+    """Return the default price: the user's own, else the cheapest on demand.
 
-    `None` means that there is no price for this hardware, or none in US dollars.
+    None means that there is no price for this hardware, or none in US dollars.
     """
     return next(filter(is_usable, matching(hardware, prices)), None)
 
 
 def price_at(hardware: str, prices: Iterable[Price], provider: str) -> Price | None:
-    """The price that is used of one provider's. Raises `PriceError` for a provider that no price names."""
+    """Return the default price of one provider. Raises `PriceError` for a provider without prices."""
     prices = tuple(prices)
     if provider not in (known := providers(prices)):
         raise PriceError(unknown("provider", provider, known))
@@ -187,18 +191,18 @@ def price_at(hardware: str, prices: Iterable[Price], provider: str) -> Price | N
 
 
 def providers(prices: Iterable[Price]) -> list[str]:
-    """The providers with a price in US dollars, by name."""
+    """Return the providers with a price in US dollars, by name."""
     return sorted({price.provider for price in prices if price.currency == USD})
 
 
 def is_usable(price: Price) -> bool:
-    """Whether a price can become a cost without being asked for: what is shipped has to be on demand."""
+    """Return whether a price can be a default. Shipped ones must be on demand: others depend on a contract."""
     return price.currency == USD and (price.own or price.tenancy == ON_DEMAND)
 
 
 def _since(price: Price) -> int:
-    found = day(price.effective)
-    return 0 if found is None else found.toordinal()
+    date = day(price.effective)
+    return 0 if date is None else date.toordinal()
 
 
 def _preference(price: Price) -> tuple[bool, bool, bool, bool, float]:
@@ -211,12 +215,12 @@ def _preference(price: Price) -> tuple[bool, bool, bool, bool, float]:
     )
 
 
-# ---- the table of prices: what is shipped, and the user's own file, which has the same columns
+# --- tables of prices: the shipped one, and the user's own file with the same columns ---
 #
 #     provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source,currency
 #     own,box,,on demand,AMD EPYC,2,0.4,2026-11-01,2026-11-22,power and depreciation,USD
 #
-# The last column may be left out of a file: then all is in US dollars.
+# The last column may be left out of a file: all prices are then in US dollars.
 
 SHIPPED = Path(__file__).parents[1] / "prices.csv"
 FILE = "prices.csv"  # the user's own, in the directory of runs
@@ -231,7 +235,7 @@ MAX_PER_HOUR = 1e6
 
 
 def load_prices(path: Path | None = None) -> tuple[Price, ...]:
-    """The shipped prices, and the user's own from the CSV file `path`, which has the same columns.
+    """Return the shipped prices, and the user's own from the CSV file `path`, which has the same columns.
 
     Raises `PriceError` that names file, line and column.
     """
@@ -240,13 +244,13 @@ def load_prices(path: Path | None = None) -> tuple[Price, ...]:
 
 
 def own_prices(runs: Path) -> tuple[Price, ...]:
-    """The user's own prices for a directory of runs; none where there is no file. Raises `PriceError`."""
+    """Return the user's own prices for a directory of runs; none if there is no file. Raises `PriceError`."""
     path = runs / FILE
     return parse_prices(_bytes(path), where=str(path), own=True) if path.exists() else ()
 
 
 def parse_prices(content: bytes, *, where: str, own: bool) -> tuple[Price, ...]:
-    """The rows of a table. Raises `PriceError` that names `where`, line and column."""
+    """Parse a table of prices. Raises `PriceError` that names `where`, line and column."""
     rows = csv.reader(io.StringIO(decoded(content, where=where, most=MAX_BYTES), newline=""), strict=True)
     try:
         header = tuple(next(rows, []))
@@ -260,14 +264,15 @@ def parse_prices(content: bytes, *, where: str, own: bool) -> tuple[Price, ...]:
 
 
 def to_csv(prices: Iterable[Price], *, where: str) -> bytes:
-    """The file that holds these rows. It is read once before it is given away.
+    """Return the file with these rows, after reading it back once: a file that cannot be read is never written.
 
-    Raises `PriceError` that names `where`, line and column of what could not be read again.
+    Raises `PriceError` that names `where`, line and column of a cell that could not be read again.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for price in prices:
+        # Never in scientific notation, which the parser refuses.
         cells = asdict(price) | {"usd_per_hour": f"{price.usd_per_hour:.12f}".rstrip("0").rstrip(".")}
         writer.writerow([cells[column] for column in COLUMNS])
     content = text.getvalue().encode()
@@ -276,7 +281,7 @@ def to_csv(prices: Iterable[Price], *, where: str) -> bytes:
 
 
 def decoded(content: bytes, *, where: str, most: int) -> str:
-    """The text of a CSV file of anybody's. Raises `PriceError` if it is too large, or no text."""
+    """Decode a CSV file from outside. Raises `PriceError` if it is too large, or no text."""
     if len(content) > most:
         raise PriceError(f"{where}: too large: at most {most} bytes are read")
     try:
@@ -286,14 +291,14 @@ def decoded(content: bytes, *, where: str, most: int) -> str:
 
 
 def check_text(text: str, *, at: str, empty: bool = False) -> str:
-    """A cell that is one line of text. Raises `PriceError` that starts with `at`."""
+    """Return a cell that is one line of text. Raises `PriceError` that starts with `at`."""
     if len(text) > MAX_TEXT or not text.isprintable() or not (empty or words(text)):
         raise PriceError(f"{at}: found {text!r:.80}; expected a line of text, at most {MAX_TEXT} characters")
     return text
 
 
 def check_date(text: str, *, at: str) -> str:
-    """A cell that is a date, a month, or nothing. Raises `PriceError` that starts with `at`."""
+    """Return a cell that is a date, a month, or nothing. Raises `PriceError` that starts with `at`."""
     try:
         day(text)
     except ValueError as error:
@@ -302,14 +307,14 @@ def check_date(text: str, *, at: str) -> str:
 
 
 def check_currency(text: str, *, at: str) -> str:
-    """A cell that is the code of a currency. Raises `PriceError` that starts with `at`."""
+    """Return a cell that is the code of a currency. Raises `PriceError` that starts with `at`."""
     if not re.fullmatch("[A-Z]{3}", text):
         raise PriceError(f"{at}: found {text!r:.80}; expected a code of ISO 4217 such as {USD}")
     return text
 
 
 def _bytes(path: Path) -> bytes:
-    if path.is_fifo():  # whoever opens one waits for its writer, and there may be none
+    if path.is_fifo():  # opening a pipe waits for its writer, and there may be none
         raise PriceError(f"cannot read the prices in {path}: found a pipe; expected a file")
     try:
         with path.open("rb") as file:
@@ -346,15 +351,15 @@ def _number(text: str, *, at: str, most: float, whole: bool = False) -> float:
     return value
 
 
-# ---- prices from a catalogue in the schema of SkyPilot (`vms.csv`), of which the user has a copy
+# --- prices from the user's copy of a catalogue in the schema of SkyPilot (`vms.csv`) ---
 #
 #     InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,GpuInfo,AvailabilityZone
 #     p5en.48xlarge,H200,8.0,192.0,2048.0,63.296,24.1,us-east-1,"{'Gpus': [...]}",us-east-1a
 #
 # The columns come in any order, and there may be others. Of the zones of a region the cheapest counts, once on demand
 # and once as spot. The name of an accelerator says how much memory it has only where it is the larger size
-# ("A100-80GB"); the smaller one is "A100": here it becomes "A100-40GB", so that it prices no other. What `GpuInfo` says
-# of it goes before; that is a Python literal and is searched, never evaluated.
+# ("A100-80GB"); the smaller one is "A100" and becomes "A100-40GB" here, so that it prices no other. The size in
+# `GpuInfo` takes precedence; that column is a Python literal and is searched, never evaluated.
 #
 # https://github.com/skypilot-org/skypilot-catalog
 
@@ -362,7 +367,7 @@ MAX_CATALOGUE_BYTES = 64 * 2**20
 MAX_ROWS = 1_000_000
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price")
 OPTIONAL = ("SpotPrice", "Region", "GpuInfo")
-TWO_SIZES = {"A100": 40, "V100": 16}  # GB of memory of the accelerator that is called so without more
+TWO_SIZES = {"A100": 40, "V100": 16}  # GB of memory of the accelerator whose name gives none
 NOTHING = ("", "nan", "NaN", "None")
 
 _NUMBER = re.compile(r"\d{1,9}(\.\d{0,30})?([eE][+-]?\d{1,2})?", re.ASCII)
@@ -371,7 +376,7 @@ _MEMORY = re.compile(r"'SizeInMiB': (\d{1,7})(?:\.0)?\b", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Catalogue:
-    """What was found in a catalogue: the prices, and of the other rows how many there are for each reason."""
+    """Prices of a catalogue, and the number of other rows by the reason why they were skipped."""
 
     prices: tuple[Price, ...]
     rows: int
@@ -387,7 +392,15 @@ def parse_catalogue(
     region: str | None = None,
     accelerator: str | None = None,
 ) -> Catalogue:
-    """The prices in a catalogue file called `name`, of one region and of accelerators of that name where one is given.
+    """Parse a catalogue of prices.
+
+    Args:
+        content: the file.
+        name: of the file, for messages and as the source of the prices.
+        provider: name of the provider for all prices.
+        retrieved: the date of the copy.
+        region: only this region; by default all.
+        accelerator: only accelerators with these words in their names; by default all.
 
     Raises `PriceError` that names file, line and column.
     """
@@ -402,11 +415,11 @@ def parse_catalogue(
             rows += 1
             if rows > MAX_ROWS:
                 raise PriceError(f"{name}, line {lines.line_num}: at most {MAX_ROWS} rows are read")
-            found = _row(columns, row, where=f"{name}, line {lines.line_num}")
-            reason = found.reason or found.outside(region, accelerator)
+            offer = _row(columns, row, where=f"{name}, line {lines.line_num}")
+            reason = offer.reason or offer.outside(region, accelerator)
             if reason:
                 skipped[reason] += 1
-            for price in () if reason else found.prices(provider=provider, retrieved=retrieved, source=source):
+            for price in () if reason else offer.prices(provider=provider, retrieved=retrieved, source=source):
                 if price.offer not in best or price.per_accelerator < best[price.offer].per_accelerator:
                     best[price.offer] = price
     except csv.Error as error:
@@ -427,7 +440,7 @@ class _Row:
 
     @property
     def reason(self) -> str:
-        """Why it is none; "" for one that is."""
+        """Return why the row is no price of an instance with accelerators; "" if it is."""
         if not self.accelerator:
             return "without an accelerator"
         if not self.instance:
@@ -437,7 +450,7 @@ class _Row:
         return "without a price" if self.on_demand is None and self.spot is None else ""
 
     def outside(self, region: str | None, accelerator: str | None) -> str:
-        """Which of the two it is outside of, if any."""
+        """Return which of the two filters excludes the row, if any."""
         if region is not None and self.region != region:
             return f"not in {region}"
         return f"not of {accelerator}" if accelerator and not words(accelerator) <= words(self.accelerator) else ""
@@ -463,13 +476,13 @@ class _Row:
 
 
 def _columns(header: list[str], *, where: str) -> dict[str, int]:
-    """Where each column stands that is read."""
+    """Return the position of each column that is read; under "" the number of all columns."""
     for name in NEEDED:
         if name not in header:
             raise PriceError(f"{where}, line 1: there is no column {name}; expected {', '.join(NEEDED)}")
     for name in (*NEEDED, *OPTIONAL):
         if header.count(name) > 1:
-            raise PriceError(f"{where}, line 1: the column {name} stands there twice")
+            raise PriceError(f"{where}, line 1: the column {name} occurs twice")
     return {name: header.index(name) for name in header if name in NEEDED + OPTIONAL} | {"": len(header)}
 
 
@@ -496,7 +509,7 @@ def _row(columns: dict[str, int], row: list[str], *, where: str) -> _Row:
 
 
 def _name(text: str, *, at: str) -> str:
-    """A name or nothing. One that begins with a letter or digit is no formula for whoever opens the prices."""
+    """Return a name or nothing. One that begins with a letter or digit is no formula in a spreadsheet."""
     if text in NOTHING:
         return ""
     if not text[0].isalnum():
@@ -505,7 +518,7 @@ def _name(text: str, *, at: str) -> str:
 
 
 def _catalogued_number(text: str, *, at: str) -> float | None:
-    """A number above zero; None for nothing, or zero, which is how some catalogues write nothing."""
+    """Return a number above zero; None for an empty cell or zero, which some catalogues write instead."""
     if text in NOTHING:
         return None
     value = float(text) if _NUMBER.fullmatch(text) else -1.0
@@ -515,10 +528,10 @@ def _catalogued_number(text: str, *, at: str) -> float | None:
 
 
 def _with_memory(accelerator: str, info: str) -> str:
-    """The accelerator's name with its memory, if it comes in two sizes and the name is that of either."""
+    """Return the accelerator's name with its memory, if it comes in two sizes and the name leaves it open."""
     usual = TWO_SIZES.get(accelerator)
     if usual is None:
         return accelerator
-    said = _MEMORY.search(info)
-    size = int(said[1]) if said else usual
+    stated = _MEMORY.search(info)
+    size = int(stated[1]) if stated else usual
     return f"{accelerator}-{size // 1024 if size >= 1024 else size}GB"  # some catalogues mean GiB

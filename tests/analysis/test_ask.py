@@ -272,7 +272,7 @@ def test_a_time_that_nobody_knows_is_unknown() -> None:
     assert of(found, "fast").standing is Standing.UNKNOWN
     assert "not profiled" in finding(of(found, "fast"), Limit.QUALITY).reason
     found = asked(recipe("fast"))
-    assert found.best is None and "what the baseline has" in found.candidates[0].findings[0].reason
+    assert found.best is None and "the baseline's quality is unknown" in found.candidates[0].findings[0].reason
 
 
 def test_questions_that_cannot_be_asked() -> None:

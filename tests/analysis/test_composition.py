@@ -203,13 +203,13 @@ def test_one_seed_has_no_interval() -> None:
 
 def test_what_was_not_run_is_said() -> None:
     bench = pairs_bench().recipe("c-d", ["c", "d"]).recipe("all", ["a", "b", "c"])
-    assert bench.composed("all").reason == "c was not run alone"
-    assert bench.composed("c-d").reason == "c and d were not run alone"
+    assert bench.composed("all").reason == "c was not run on its own"
+    assert bench.composed("c-d").reason == "c and d were not run on their own"
     pair = bench.pair("a", "c")
-    assert pair.recipe is None and pair.quality.reason == "c was not run alone" and pair.time.value is None
+    assert pair.recipe is None and pair.quality.reason == "c was not run on its own" and pair.time.value is None
     assert bench.recipe("c", ["c"]).pair("a", "c").quality.reason == "not run together"
     assert "all: no prediction: d" not in " ".join(composition_sentences(bench.found()))
-    assert "c-d: no prediction: d was not run alone" in composition_sentences(bench.found())
+    assert "c-d: no prediction: d was not run on its own" in composition_sentences(bench.found())
 
 
 def test_a_method_with_other_parameters_is_another_method() -> None:
@@ -220,7 +220,7 @@ def test_a_method_with_other_parameters_is_another_method() -> None:
         .recipe("a", ["a"])
         .recipe("hard", [{"mixup": {"alpha": 0.4}}, "a"])
     )
-    assert bench.composed("hard").reason == "mixup (alpha 0.4) was not run alone"
+    assert bench.composed("hard").reason == "mixup (alpha 0.4) was not run on its own"
     assert bench.recipe("hard alone", [{"mixup": {"alpha": 0.4}}]).composed("hard").reason is None
 
 
@@ -240,7 +240,7 @@ def test_methods_of_the_baseline_are_no_addition() -> None:
     )
     assert bench.composed("ab").methods == ("a", "b")
     assert bench.composed("ab").error.value == pytest.approx(0)
-    assert bench.composed("ab without z").reason == "it does not have the baseline's z as it is there"
+    assert bench.composed("ab without z").reason == "it lacks the baseline's z, or has other parameters"
 
 
 def test_without_a_profile_there_is_quality_alone() -> None:

@@ -25,7 +25,7 @@ def test_budget_and_seed_make_no_other_recipe_and_everything_else_does() -> None
 def test_added_methods_keep_their_order() -> None:
     found = added(made(identity("ema", "sam", "blurpool")), baseline=made(identity("sam")))
     assert [method.name for method in found] == ["ema", "blurpool"]
-    with pytest.raises(AnalysisError, match="does not have the baseline's sam"):
+    with pytest.raises(AnalysisError, match="lacks the baseline's sam"):
         added(made(identity("ema")), baseline=made(identity("sam")))
 
 
@@ -43,5 +43,5 @@ def test_names_tell_variants_apart_and_nothing_more() -> None:
     ids=range(12),
 )  # fmt: skip
 def test_what_lists_no_methods_is_refused(written: str) -> None:
-    with pytest.raises(AnalysisError, match="do not say which methods"):
+    with pytest.raises(AnalysisError, match="do not record their methods"):
         made(written)

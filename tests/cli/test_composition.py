@@ -26,7 +26,7 @@ def test_tables(runs: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == "AMD EPYC 7B13, 1 thread; budget 1"
     assert any(line.split()[:1] == ["fast"] and "1.83x" in line for line in lines)
-    assert "Lone: no prediction: unknown was not run alone." in lines
+    assert "Lone: no prediction: unknown was not run on its own." in lines
     assert "average with resize" in done.stdout and "both shorten forward and backward" in done.stdout
 
 

@@ -112,7 +112,7 @@ def test_a_row_that_cannot_be_read_is_named(row: str, message: str) -> None:
 def test_another_file_is_refused() -> None:
     with pytest.raises(PriceError, match="line 1: there is no column AcceleratorName; expected InstanceType, Accel"):
         parsed(header="InstanceType,Price")
-    with pytest.raises(PriceError, match="line 1: the column Price stands there twice"):
+    with pytest.raises(PriceError, match="line 1: the column Price occurs twice"):
         parsed(header=f"{HEADER},Price")
     for content, message in ((b"\xff\xfe", "not UTF-8"), (b"x" * (MAX_CATALOGUE_BYTES + 1), "too large: at most")):
         with pytest.raises(PriceError, match=message):

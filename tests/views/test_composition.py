@@ -145,13 +145,13 @@ def test_the_waterfall_ends_where_the_recipe_is(found: Composition) -> None:
 
 def test_no_waterfall_without_a_prediction(found: Composition) -> None:
     lone = next(recipe for recipe in found.recipes if recipe.label == "lone")
-    with pytest.raises(AnalysisError, match="lone: no prediction: unknown was not run alone"):
+    with pytest.raises(AnalysisError, match="lone: no prediction: unknown was not run on its own"):
         steps(lone, baseline="baseline")
 
 
 def test_tables(found: Composition) -> None:
     rows = {row[0]: row for row in recipe_rows(found)}
-    assert rows["lone"][1:] == ("resize + unknown", "-", "-", "-", "no prediction: unknown was not run alone")
+    assert rows["lone"][1:] == ("resize + unknown", "-", "-", "-", "no prediction: unknown was not run on its own")
     assert rows["resize-layout"][4:] == ("1.00", rows["resize-layout"][5]) and " to " in rows["resize-layout"][5]
     assert len(pair_rows(found)) == 2
     assert "Holm" in fragment(*composition_tables(found))
@@ -175,7 +175,7 @@ def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
     assert isinstance(panel, CompositionSection)
     shown = texts(panel)
     assert "How methods compose" in shown and "both shorten forward and backward" in shown
-    assert "From baseline to fast" in shown and "no prediction: unknown was not run alone" in shown
+    assert "From baseline to fast" in shown and "no prediction: unknown was not run on its own" in shown
     assert panel.recipe.options == ("fast", "resize-average", "resize-layout") and panel.recipe.value == "fast"
     panel.recipe.value = "resize-layout"
     assert "From baseline to resize-layout" in texts(panel)
