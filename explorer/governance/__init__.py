@@ -1,9 +1,9 @@
-"""Governed training: methods that act in the loop on what signed documents say, and what they share.
+"""Governed training: methods that act in the loop by signed documents, and the modules that they share.
 
-    credentials              the documents of a run, checked, and each example held to its tag
-    session                  what the methods of a run share
-    layers, region_modules   what a policy's layers and regions are in a model
-    journal                  what happened in a step, as entries, commitments and blobs of the ledger
+    credentials              the documents of a run, checked, and each example compared with its tag
+    shared_state             state that the methods of a run share
+    layers, region_modules   a policy's layers and sealed regions, in a model
+    journal                  the numbers of a step, as entries, commitments and blobs of the ledger
 
 A new method is its file and a line in this table.
 """

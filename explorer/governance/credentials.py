@@ -1,11 +1,11 @@
-"""The credentials of a run, checked all together: what may train, as what, and what is set aside.
+"""The credentials of a run, checked together: which examples may train, as which class, and which are in quarantine.
 
-Everything that a run believes hangs on its trust file: the taxonomy, the policy, the attestation of its tags. Then each
-training example is compared with its tag: the content has to be the one that the tag commits to.
+The trust file is the root of trust for the taxonomy, the policy and the attestation of the tags. Then each training
+example is compared with its tag: the content has to be the one that the tag commits to.
 
-A forged document is refused always. What is true and vouches for too little is decided by the policy's `quarantine`:
-`refuse` stops with the first example, by slot and reason; `weight-zero` keeps the slot of every such example and never
-reads it. Without a policy nothing allows such examples, so they are refused.
+A forged document is always refused. The policy's `quarantine` decides about examples that no valid document vouches
+for: `refuse` stops with the first of them, by slot and reason; `weight-zero` keeps the slot of each and never reads it.
+Without a policy nothing allows such examples, so they are refused.
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,11 @@ from explorer.schema import parse_json
 NO_TAG = "no-tag"
 TAGGED = "tagged-quarantine"
 ERASED = "erased"  # the salt of its tag was destroyed
-OTHER_CONTENT = "other-content"  # it is not what its tag commits to
+OTHER_CONTENT = "other-content"  # it differs from the content that its tag commits to
 
 _WORDS = {
     NO_TAG: "it has no tag",
-    TAGGED: "it is tagged as quarantine, because nobody vouches for what it is",
+    TAGGED: "it is tagged as quarantine, because no authority vouches for its class",
     ERASED: "its salt was destroyed: the example was erased and must not train",
     OTHER_CONTENT: "its content is not the one that was tagged, or the salt is another example's",
 }
@@ -51,7 +51,7 @@ _WORDS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Credentials:
-    """What a run may believe about its training examples, and what it may do with them."""
+    """Verified documents of a run, and the class of every training example."""
 
     trust: Trust
     judged: int  # seconds since 1970: the moment for which everything was judged
@@ -59,7 +59,7 @@ class Credentials:
     routing: Routing | None  # None: the recipe routes nothing
     codes: np.ndarray  # N, int64: the taxonomy's number of each example's class; 0: quarantine
     quarantine: Mapping[str, tuple[int, ...]]  # reason -> numbers of examples; empty: there are none
-    gone: np.ndarray  # N, bool: the examples that are left out, codes and all others as ever
+    gone: np.ndarray  # N, bool: the examples that are left out; their codes and slots stay
 
     @property
     def names(self) -> dict[int, str]:
@@ -68,13 +68,13 @@ class Credentials:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Return the classes that have examples, in the order of their numbers; the quarantine is not among them."""
+        """Return the classes that have examples, in the order of their numbers, without the quarantine."""
         names = self.names
         return tuple(names[code] for code in np.unique(self.codes).tolist() if names[code] != QUARANTINE)
 
     @property
     def absent(self) -> frozenset[str]:
-        """Return the classes no example of which is here."""
+        """Return the classes of which no example is here."""
         here = set(np.unique(self.codes[~self.gone]).tolist())
         return frozenset(path for path, code in self.tags.codes.items() if code not in here)
 
@@ -113,10 +113,12 @@ NOTHING = Absent()
 
 
 def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) -> Credentials:
-    """Check the documents and every example. The content of examples that are absent is not looked at.
+    """Check the documents and every example. The content of absent examples is not read.
 
-    Raises `ProvenanceError` that names the document, or slot and reason, and `RecipeError` for what cannot be absent.
+    Raises `ProvenanceError` that names the document, or slot and reason, and `RecipeError` for classes or examples that
+    cannot be absent.
     """
+    # --- documents: each is verified before it is used to judge the next one ---
     now, where = documents.judged, documents.where
     trust = parse_trust(documents.trust, where=str(where / TRUST_FILE))
     signed = open_document(documents.taxonomy, TAXONOMY, trust=trust, now=now, where=str(where / TAXONOMY_FILE))
@@ -130,6 +132,7 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
         now=now,
         where=str(where / ATTESTATION_FILE),
     )
+    # --- examples: their tags, and the reasons against each ---
     salts = _salts(documents, tags)
     if len(tags.tags) > len(examples):
         raise ProvenanceError(
@@ -137,13 +140,15 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
             "made for another dataset, or another version of it"
         )
     gone = absent.examples(tags, count=len(examples))
-    codes = np.zeros(len(examples), np.int64)  # in quarantine until shown otherwise
+    codes = np.zeros(len(examples), np.int64)  # an example without a tag is in quarantine
     codes[: len(tags.tags)] = tags.tags.classes
+    # Of several reasons the last one counts: a tag that is not believed says nothing about the content either.
     reasons = _unlike(tags, salts, examples, gone) | _set_aside(documents, gone) | _doubtful(tags)
     reasons |= {number: NO_TAG for number in range(len(tags.tags), len(examples))}
     if reasons and not lenient:
         first = min(reasons)
         raise ProvenanceError(_refusal(documents, first, reasons[first], len(reasons), codes, tags))
+    # --- the quarantine; something has to be left to train ---
     codes[list(reasons)] = tags.codes[QUARANTINE]
     quarantine = {
         reason: tuple(sorted(number for number, why in reasons.items() if why == reason))
@@ -178,7 +183,7 @@ def _salts(documents: Documents, tags: VerifiedTags) -> Salts:
 
 
 def _doubtful(tags: VerifiedTags) -> dict[int, str]:
-    """Return the slots whose tags say nothing that is believed."""
+    """Return the slots whose tags have no authority that may vouch for them, with the reason."""
     table, codes = tags.tags, tags.codes
     doubtful: dict[int, str] = {}
     for (authority, path), doubt in tags.doubts.items():
@@ -188,7 +193,7 @@ def _doubtful(tags: VerifiedTags) -> dict[int, str]:
 
 
 def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray) -> dict[int, str]:
-    """Return the slots whose examples are not, or cannot be shown to be, what was tagged."""
+    """Return the slots whose content differs from the tagged one, or cannot be compared with it, with the reason."""
     quarantine = tags.codes[QUARANTINE]
     unlike: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):
@@ -203,8 +208,11 @@ def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray)
 
 
 def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:
-    """Why examples that are left out were in quarantine when they were looked at: they are in it still, so that
-    everybody else's place is what it was."""
+    """Return the reasons for which left-out examples were in quarantine in the original run.
+
+    Their content may be gone, so it cannot be judged again. They stay in quarantine, so that every class has the same
+    slots, and the same count of them, as in the original run.
+    """
     if documents.quarantine is None:
         return {}
     where = f"{documents.where / QUARANTINE_FILE}"

@@ -1,4 +1,4 @@
-"""Governing a training loop of one's own: the same routing, measurements and ledger, in anybody's PyTorch code.
+"""Governed custom loops: the same routing, measurements and ledger in any PyTorch training code.
 
     import explorer
 
@@ -10,11 +10,11 @@
             governed.step(rows, lambda model, x, y: F.cross_entropy(model(x), y, reduction="none"))
 
 A step takes the numbers of the examples in its batch, which are the rows of the signed tag table, and a function that
-gives the loss of each of them. The function gets inputs and labels of the examples whose tags were checked, on the
-model's device, and is called once for each class of provenance with that class's rows alone: nothing in the model mixes
-two classes, and what a class may not change is not computed. Augmentation and collation belong into that function.
+returns the loss of each of them. The function gets inputs and labels of the examples whose tags were checked, on the
+model's device, and is called once for each class with only that class's rows: nothing in the model mixes two classes,
+and gradients that a class may not cause are not computed. Augmentation and collation belong into that function.
 
-What trains is what the optimiser has and what requires a gradient when the loop is governed; a layer without such
+A parameter trains if the optimiser has it and it requires a gradient when the loop is governed; a layer without such
 parameters keeps its buffers too. Every sealed region has an optimiser of its own, with the settings of the caller's
 (custom_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and
 checkpoints. Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
@@ -51,11 +51,11 @@ Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """The loss of each example, B, from the model and the examples' inputs and labels, as they were tagged."""
 
 OWN = ("change_batch", "before_loss", "after_loss", "before_evaluation", "after_evaluation")
-"""The hooks of what a loop of one's own does itself."""
+"""Hooks for parts of training that a custom loop does itself."""
 
 
 class Governed:
-    """A model and an optimiser under a session: made by `explorer.govern`."""
+    """Model and optimiser under signed documents: made by `explorer.govern`."""
 
     def __init__(
         self,
@@ -71,20 +71,33 @@ class Governed:
         open_journal: Callable[[State], Journal] | None = None,
         keep_model: Callable[[State], None] = lambda state: None,
     ) -> None:
-        """`codes`: N, the class of each training example; the journal is opened once the model's layers are known, and
-        the model is kept when all is trained, before the ledger says that it ended.
+        """Check the optimiser and the methods, change the model, and divide the optimiser among the regions.
 
-        Raises `RecipeError` for methods that act on what the caller does itself, and for an optimiser of something else
-        than this model, one that asks for the loss itself, or one that moves a tensor by the gradients of others.
+        Args:
+            model: changed in place.
+            optimizer: of its parameters.
+            session: the documents, for the methods.
+            examples: the training examples.
+            codes: N, the class of each.
+            methods: in any order.
+            steps: how many there will be.
+            seed: of every draw.
+            open_journal: opens the ledger once the model's layers are known; None: nothing is recorded.
+            keep_model: keeps the trained model, before the ledger records the end.
+
+        Raises `RecipeError` for methods that act on parts of training that the caller does itself, and for an optimiser
+        of another model, one that evaluates the loss itself, or one that moves a tensor by the gradients of others.
         """
+        # --- checks ---
         _check_optimizer(optimizer, model)
         check_apart(optimizer)
         self._methods = ordered(methods)
         for method in self._methods:
             if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
-                raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a loop of one's own")
+                raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a custom loop")
         if session.routing is not None:
             _refuse_by_example(session.routing.policy)
+        # --- state ---
         self._examples, self._codes = examples, codes
         self._versions = _versions(examples)
         self._names = {code: path for path, code in session.codes.items()}
@@ -99,6 +112,7 @@ class Governed:
             recompute=_refuse_recompute,
             resources={Session: session},
         )
+        # --- the model, then its optimisers: adapters exist only after the surgery ---
         self._call("change_model")
         self._optimizers = self._divided(model, optimizer)
         self._gradients = Gradients(model)
@@ -116,37 +130,40 @@ class Governed:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return what the caller wants the last entry of the ledger to say, by name: fill it before the end."""
+        """Return the metrics of the ledger's last entry, by name: the caller fills them before the end."""
         return self.state.metrics
 
     @property
     def optimizers(self) -> dict[str, Optimizer]:
-        """Return the optimiser of each region by name: the caller's of what is shared, and its copies."""
+        """Return the optimiser of each region by name: the caller's for the shared parameters, and its copies."""
         return dict(self._optimizers.by_region)
 
     def step(self, examples: Sequence[int] | np.ndarray | Tensor, losses: Losses) -> Tensor:
-        """Return one optimiser step on these training examples, by number; returns the loss, summed over the examples
-        that took part and divided by the number of all.
+        """Make one optimiser step on these training examples, by number. Return the loss, summed over the examples that
+        took part and divided by the number of all.
 
-        Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, for a
-        `requires_grad` that was switched and a parameter that was added since the loop was governed, and for a model
-        that changes what a class may not change: then the run is over.
+        Raises `TrainingError` for numbers that are not those of examples, for losses that are not one an example, for
+        parameters that were added or whose `requires_grad` was switched since the loop was governed, and for a model
+        that changes a tensor that a class may not change: then the run is over.
         """
+        # --- checks, before anything changes ---
         state, numbers = self.state, self._numbers(examples)
         if self._over:
-            raise TrainingError(f"the run stopped in step {state.step + 1} and cannot go on: begin another one")
+            raise TrainingError(f"the run stopped in step {state.step + 1} and cannot continue: begin another one")
         if state.step >= state.total_steps:
             raise TrainingError(f"step {state.step + 1} of {state.total_steps}: the run was announced with fewer")
         self._check_parameters()
         try:
             if not self._started:
                 self._start(numbers, losses)
+            # --- who may change what: a share for each class, in the order of the codes ---
             state.examples, state.batch_size = numbers, len(numbers)
             state.admission, state.scales = {}, {}
             self._call("before_step")
             codes = self._codes[numbers]
             state.shares = tuple(self._share(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes))
             self._call("change_plan")
+            # --- a forward and backward pass for each share ---
             self._gradients.clear()
             try:
                 taken = [self._take(share, losses) for share in state.shares if share.parameters]
@@ -155,7 +172,8 @@ class Governed:
         except Written:
             self._over = True
             raise
-        self._over = True  # until the step is on record: half an update is no state to go on with
+        # --- the update; an error within it leaves half a step, from which nothing can continue ---
+        self._over = True
         self._call("before_update")
         self._update()
         self._call("after_update")
@@ -165,8 +183,11 @@ class Governed:
         return sum(taken, torch.zeros(()))
 
     def _check_parameters(self) -> None:
-        """Every step trains what was said to train at the start: `requires_grad` that was switched since would be
-        overruled by the next share without a word, and a parameter that is new since would never train."""
+        """Check that the trainable parameters are those of the start.
+
+        A `requires_grad` that was switched since would be silently overruled by the next share, and a parameter that
+        was added since would never train.
+        """
         known = {id(parameter) for parameter in self._gradients.parameters.values()}
         for name, parameter in self.state.model.named_parameters():
             if id(parameter) not in known:
@@ -183,19 +204,19 @@ class Governed:
                 )
 
     def finish(self) -> None:
-        """The run is done: its last entries are written, and the ledger is closed. Raises `TrainingError` for a run
-        that stopped in the middle of a step, whose ledger has no end."""
+        """Write the run's last entries, keep the model and close the ledger. Raises `TrainingError` for a run that
+        stopped in the middle of a step: its ledger gets no end."""
         if self._over:
             self.close()
             raise TrainingError(f"the run stopped in step {self.state.step + 1}: its ledger has no end")
         if self._started:
             self._call("after_fit")
-            self._keep_model(self.state)
+            self._keep_model(self.state)  # before the last entry: a ledger that has ended has its model
             self._call("after_run")
         self.close()
 
     def close(self) -> None:
-        """Let go of the ledger, without an end to it."""
+        """Release the ledger without an end."""
         session = self.state.resource(Session)
         if session.journal is not None:
             session.journal.close()
@@ -213,7 +234,7 @@ class Governed:
             self.close()
 
     def _start(self, numbers: np.ndarray, losses: Losses) -> None:
-        """Meet the model's layers, by the losses of the first batch, and let the methods begin."""
+        """Find the model's layers, by the losses of the first batch, and begin the methods and the ledger."""
         model, state = self.state.model, self.state
         first = self._readable(numbers)
         state.layers = leaves_met(model, lambda: losses(model, *self._rows(first)), rows=len(first))
@@ -228,8 +249,11 @@ class Governed:
         self._started = True
 
     def _readable(self, numbers: np.ndarray) -> np.ndarray:
-        """Return those of these examples to meet the layers with: what is denied everywhere is never read, and what is
-        sealed only where there is nothing else, so that it has no part in how the others' layers are ordered."""
+        """Return the examples to find the layers with.
+
+        Classes that are denied everywhere are never read. Classes with a sealed region are read only if there are no
+        others, so that they have no influence on the order of the shared layers.
+        """
         session = self.state.resource(Session)
         readable = [
             code
@@ -254,7 +278,7 @@ class Governed:
         return chosen
 
     def _divided(self, model: nn.Module, optimizer: Optimizer) -> Regions:
-        """Regions, and an optimiser for each."""
+        """Divide the parameters into regions, and return an optimiser for each."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
         for name, parameter in model.named_parameters():
             members.setdefault(self.state.sealed.get(name, SHARED), {})[name] = parameter
@@ -266,7 +290,7 @@ class Governed:
         return optimizers
 
     def _update(self) -> None:
-        """Step every region's optimiser, which moves what has a gradient and is its own, and nothing else."""
+        """Step every region's optimiser, and check that it moves only its own parameters that have a gradient."""
         self._optimizers.follow()
         everything = self._gradients.parameters
         for region in self.state.regions.values():
@@ -282,19 +306,23 @@ class Governed:
         return Share(name=name, code=code, slots=slots, parameters=everything, buffers=self._buffers)
 
     def _take(self, share: Share, losses: Losses) -> Tensor:
-        """Return one class's pass, and its gradients added to those of the classes before it; its detached loss."""
+        """Make one class's passes, add its gradients to those of the classes before it, and return its detached
+        loss."""
         state, model = self.state, self.state.model
         state.share, state.gradients = share, {}
         admitted = self._gradients.admit(share)
         self._call("before_forward")
         with self._gradients.guarding(share):
+            # Draws by class: dropout of one class is the same whether the others are in the batch or not.
             with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
                 row_losses = losses(model, *self._rows(state.examples[share.slots]))
             _check_losses(row_losses, share)
             self._call("after_forward")
+            # Divided by the whole batch, not by the class's rows: the losses of all classes then add up to the mean
+            # over the batch, in which every example weighs the same.
             loss = row_losses.float().sum() / state.batch_size
             if not torch.isfinite(loss):
-                self._over = True  # passes of other classes may have written to buffers
+                self._over = True  # passes of other classes may have written to buffers already
                 raise TrainingError(
                     f"training diverged: the losses of class {share.name} are {loss.item()} in step {state.step + 1}:"
                     " the step was not made; a lower learning rate or a warm-up may help"
@@ -307,8 +335,8 @@ class Governed:
         return loss.detach().cpu()
 
     def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of these examples, copied to the model's device. Raises `TrainingError` if the examples
-        were written to since their tags were checked."""
+        """Return inputs and labels of these examples, copied to the model's device. Raises `TrainingError` if the
+        examples were written to since their tags were checked."""
         if _versions(self._examples) != self._versions:
             raise TrainingError("the training examples were written to after their tags were checked: expected copies")
         rows, device = torch.from_numpy(numbers), _device(self.state.model)
@@ -360,27 +388,27 @@ def _refuse_by_example(policy: RoutingPolicy) -> None:
         if rule.examples is not None:
             raise RecipeError(
                 f"policy {policy.name!r}: rules[{index}].examples: found a rule that ranks examples by"
-                f" {', '.join(score for score, each in rule.examples.named().items() if each)}; a loop of one's own is"
-                " not scored: expected rules for whole classes"
+                f" {', '.join(score for score, given in rule.examples.named().items() if given)}; examples of a custom"
+                " loop are not scored: expected rules for whole classes"
             )
 
 
-def _check_losses(found: object, share: Share) -> None:
+def _check_losses(losses: object, share: Share) -> None:
     of = f"the losses of {len(share.slots)} examples of {share.name}"
-    if not isinstance(found, Tensor) or not found.is_floating_point():
-        what = found.dtype if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(losses, Tensor) or not losses.is_floating_point():
+        what = losses.dtype if isinstance(losses, Tensor) else type(losses).__name__
         raise TrainingError(f"{of}: found {what}, expected a tensor of floating point numbers")
-    if found.shape != (len(share.slots),):
+    if losses.shape != (len(share.slots),):
         raise TrainingError(
-            f"{of}: found shape {tuple(found.shape)}, expected one number"
+            f"{of}: found shape {tuple(losses.shape)}, expected one number"
             " for each, without a mean: the step divides by the size of the whole batch"
         )
-    if not found.requires_grad:
+    if not losses.requires_grad:
         raise TrainingError(f"{of} depend on no parameter that the class may train now: expected model(...) with grad")
 
 
 def _versions(examples: Split) -> tuple[int, int]:
-    """Torch's counters of writes to the examples."""
+    """Return torch's counters of in-place writes to the examples."""
     return examples.inputs._version, examples.labels._version
 
 
@@ -389,4 +417,4 @@ def _device(model: nn.Module) -> torch.device:
 
 
 def _refuse_recompute() -> None:
-    raise RecipeError("a second pass is the caller's in a loop of one's own")
+    raise RecipeError("a second pass is the caller's in a custom loop")

@@ -1,10 +1,11 @@
-"""The optimiser of a loop of one's own, one for each region: its copies step sealed regions, itself the shared one.
+"""The optimiser of a custom loop: one for each region, and none that couples tensors.
 
-Two things make an optimiser a channel between classes. One instance for all regions may remember something about all
-of them; so each sealed region gets a copy with state of its own, which follows the settings of the caller's: a schedule
-or a hand that changes `param_groups` changes all of them. And an update rule may take one length for all tensors, as
-D-Adaptation, Prodigy and normalised descent do: then a class that may train one layer sets the step of another that it
-is denied. No division into regions mends that, so such an optimiser is refused, by trying it out on small copies.
+An optimiser can be a channel between classes in two ways. One instance for all regions may keep state about all of
+them; so each sealed region gets a copy with its own state, which follows the settings of the caller's optimiser:
+whatever changes `param_groups`, such as a schedule, changes all of them. And an update rule may use one step length for
+all tensors, as D-Adaptation, Prodigy and normalised descent do: then a class that may train one layer sets the step of
+another that it is denied. Separate regions do not prevent that, so such an optimiser is refused: it is tried out on
+small copies of its parameters.
 """
 
 import copy
@@ -19,19 +20,18 @@ from torch.optim import Optimizer
 from explorer.engine.guard import same_bits
 from explorer.errors import RecipeError
 
-STEPS = 6  # of a trial: what adapts a length does so within a few
+STEPS = 6  # of a trial: adaptive step lengths change within a few
 MOST = 12  # parameters in a trial
-SIDE = 4  # of their dimensions, at most
-_LEFT_OUT = ("state", "step", "param_groups")  # of an optimiser's attributes; and its hooks, which are the caller's
+SIDE = 4  # largest size of their dimensions
+_LEFT_OUT = ("state", "step", "param_groups")  # attributes that are not copied, next to hooks, which are the caller's
 
-Change = Callable[[int, list[Tensor | None]], None]  # of the gradients of a step of a trial, in place
+Change = Callable[[int, list[Tensor | None]], None]  # changes the gradients of a step of a trial, in place
 
 
 def of_regions(optimizer: Optimizer, members: Mapping[str, Mapping[str, nn.Parameter]], *, own: str) -> "Regions":
-    """Give each region but `own` an optimiser with its parameters, by name, and take them from the caller's.
+    """Give each region but `own` an optimiser with its parameters, by name, and remove them from the caller's.
 
-    An adapter has the settings of the group that its layer is in. Raises `RecipeError` for an optimiser that cannot be
-    copied.
+    An adapter has the settings of its layer's group. Raises `RecipeError` for an optimiser that cannot be copied.
     """
     groups = {id(p): index for index, group in enumerate(optimizer.param_groups) for p in group["params"]}
     names = {name: p for parameters in members.values() for name, p in parameters.items()}
@@ -39,6 +39,7 @@ def of_regions(optimizer: Optimizer, members: Mapping[str, Mapping[str, nn.Param
     for region, parameters in members.items():
         if region == own:
             continue
+        # The parameters of the region, by the caller's group that each follows. One that is in no group stays as it is.
         places: dict[int, list[nn.Parameter]] = {}
         for name, parameter in parameters.items():
             place = groups.get(id(parameter))
@@ -47,6 +48,7 @@ def of_regions(optimizer: Optimizer, members: Mapping[str, Mapping[str, nn.Param
             if place is not None:
                 places.setdefault(place, []).append(parameter)
         made[region] = _copy(optimizer, {}, places)
+        # State moves with its parameter: the optimiser may have stepped before the loop was governed.
         for parameter in parameters.values():
             if parameter in optimizer.state:
                 made[region].state[parameter] = optimizer.state.pop(parameter)
@@ -57,7 +59,7 @@ def of_regions(optimizer: Optimizer, members: Mapping[str, Mapping[str, nn.Param
 
 
 class Regions:
-    """The optimisers of all regions, in step."""
+    """Optimisers of all regions, with the same settings."""
 
     def __init__(self, optimizer: Optimizer, copies: Mapping[str, Optimizer], *, own: str) -> None:
         """Use `of_regions`."""
@@ -66,7 +68,8 @@ class Regions:
         self._settings = [_settings(group) for group in optimizer.param_groups]
 
     def follow(self) -> None:
-        """Before a step: give the copies every setting that the caller, or a schedule, has changed since the last."""
+        """Give the copies, before a step, every setting that the caller or a schedule has changed since the last
+        one."""
         for place, before in enumerate(self._settings):
             now = _settings(self._optimizer.param_groups[place])
             changed = {key: now[key] for key in now if key not in before or _differ(now[key], before[key])}
@@ -75,7 +78,8 @@ class Regions:
                     theirs.update(changed)
 
     def settle(self) -> None:
-        """After it: what the optimiser has changed in its own groups by itself is not the copies' business."""
+        """Remember the settings after a step: an optimiser that changes its own groups does so in each copy by
+        itself."""
         self._settings = [_settings(group) for group in self._optimizer.param_groups]
 
 
@@ -83,43 +87,45 @@ _PLACE = "follows"  # in the groups of a copy: which of the caller's groups it f
 
 
 def check_apart(optimizer: Optimizer) -> None:
-    """Raises `RecipeError` unless the update of each parameter, and its state, follow from its own gradients alone, and
-    what has no gradient stays as it is.
+    """Raise `RecipeError` unless the update of each parameter, and its state, follow only from its own gradients, and a
+    parameter without a gradient stays as it is.
 
-    The optimiser and its parameters are left as they are: small copies of some of them are stepped, twice from the same
-    start, with other gradients of one of them.
+    The optimiser and its parameters are not changed: small copies of some of them are stepped, twice from the same
+    start, with other gradients for one of them. If any other one moves differently, tensors are coupled.
     """
     chosen = _chosen(optimizer)
     if not chosen:
         return
     try:
         _compare(optimizer, chosen, side=SIDE)
-    except _FailedError:  # it remembers tensors of the parameters' sizes by itself
+    except _FailedError:  # perhaps it keeps buffers of the real sizes: then copies of the real sizes work
         _compare(optimizer, chosen, side=None)
 
 
 class _FailedError(RecipeError):
-    """A trial came to no end."""
+    """A trial raised an error."""
 
 
 def _compare(optimizer: Optimizer, chosen: Sequence[nn.Parameter], *, side: int | None) -> None:
     usual = list(_trial(optimizer, chosen, side))
+    # The first and the last parameter, which are in different groups if there are several.
     for victim in {0, len(chosen) - 1}:
         for what, change in (("the gradients of others", _louder(victim)), ("whether others have one", _none(victim))):
             for step, (one, other) in enumerate(zip(usual, _trial(optimizer, chosen, side, change), strict=True)):
                 for index, (before, after) in enumerate(zip(one, other, strict=True)):
                     if index != victim and not _equal(before, after):
                         raise RecipeError(_coupled(optimizer, what, step))
+    # In the middle step the first parameter has no gradient: neither it nor its state may change.
     silent = list(_trial(optimizer, chosen, side, _none(0)))
     if not _equal(silent[STEPS // 2][0], silent[STEPS // 2 - 1][0]):
         raise RecipeError(
             f"optimizer: {type(optimizer).__name__} moves a parameter, or its state, that has no gradient (.grad is"
-            " None): what a class is denied would move all the same; expected one that leaves it alone, as torch's do"
+            " None): a tensor that a class is denied would move all the same; expected one that skips it, as torch's do"
         )
 
 
 class _Seen(NamedTuple):
-    """A parameter of a trial and what the optimiser remembers for it, after a step."""
+    """Parameter of a trial and its optimiser state, after a step."""
 
     value: Tensor
     state: dict[str, Any]
@@ -128,8 +134,11 @@ class _Seen(NamedTuple):
 def _trial(
     optimizer: Optimizer, chosen: Sequence[nn.Parameter], side: int | None, change: Change | None = None
 ) -> Iterator[list[_Seen]]:
-    """Some steps of a copy of the optimiser on parameters with sides of at most `side` (None: as they are), always the
-    same but for `change`. Raises `_FailedError` if it fails."""
+    """Yield the parameters after each step of a copy of the optimiser; all trials are equal but for `change`.
+
+    The parameters have dimensions of at most `side` (None: their own). Raises `_FailedError` if a step does.
+    """
+    # --- small parameters in place of all that the optimiser has ---
     draws = torch.Generator().manual_seed(0)
     like = {id(p): p for group in optimizer.param_groups for p in group["params"]}
     small: dict[int, nn.Parameter] = {}
@@ -137,7 +146,8 @@ def _trial(
         shape = [size if side is None else min(size, side) for size in parameter.shape]
         values = torch.randn(shape, generator=draws).to(parameter.device, parameter.dtype)
         small[key] = nn.Parameter(values, requires_grad=parameter.requires_grad)
-        vars(small[key]).update(vars(parameter))  # what some optimisers choose a rule by
+        vars(small[key]).update(vars(parameter))  # attributes by which some optimisers choose a rule
+    # --- a copy of the optimiser that has only the chosen ones ---
     tried = [small[id(parameter)] for parameter in chosen]
     known = {id(parameter) for parameter in tried}
     places = {
@@ -145,6 +155,7 @@ def _trial(
         for index, group in enumerate(optimizer.param_groups)
     }
     made = _copy(optimizer, small, {index: parameter for index, parameter in places.items() if parameter})
+    # --- steps: a steady gradient with some noise, on which step lengths adapt as they do in training ---
     steady = [torch.randn(parameter.shape, generator=draws) for parameter in tried]
     devices = sorted({parameter.device.index for parameter in tried if parameter.device.type == "cuda"})
     for step in range(STEPS):
@@ -154,7 +165,7 @@ def _trial(
             change(step, gradients)
         for parameter, gradient in zip(tried, gradients, strict=True):
             parameter.grad = None if gradient is None else gradient.to(parameter.device, parameter.dtype)
-        with torch.random.fork_rng(devices=devices):  # what adds noise adds the same in each trial
+        with torch.random.fork_rng(devices=devices):  # an optimiser that adds noise adds the same in each trial
             # Not `torch.manual_seed`: for each absent backend it formats the stack, and keeps the text for ever.
             torch.default_generator.manual_seed(step)
             if devices:
@@ -172,8 +183,15 @@ def _trial(
 def _copy(
     optimizer: Optimizer, exchange: Mapping[int, nn.Parameter], places: Mapping[int, list[nn.Parameter]]
 ) -> Optimizer:
-    """Return an optimiser of the same class and settings without state: for these parameters, by the place of the group
-    whose settings they take. `exchange`: what replaces a parameter wherever the optimiser itself keeps it, by id."""
+    """Return an optimiser of the same class and settings, without state.
+
+    Args:
+        optimizer: the original.
+        exchange: by id, the replacement of a parameter wherever the optimiser itself keeps it.
+        places: the parameters of the copy, by the index of the group whose settings they take.
+    """
+    # `deepcopy` takes parameters in the memo for copied already, so that no tensor of the model is duplicated. The copy
+    # is made without its constructor: the arguments of the original's are not known.
     memo: dict[int, Any] = {id(p): exchange.get(id(p), p) for group in optimizer.param_groups for p in group["params"]}
     kept = {
         name: value
@@ -189,6 +207,7 @@ def _copy(
             f"optimizer: {type(optimizer).__name__} cannot be copied, and every region needs one of its own:"
             f" {type(error).__name__}: {error}"
         ) from error
+    # Hooks are not copied: one of the caller's would run once for each region.
     for name in vars(optimizer):
         if name.endswith("_hooks"):
             setattr(made, name, type(getattr(optimizer, name))())
@@ -203,15 +222,14 @@ def _copy(
 
 
 def _beside(name: str, names: Mapping[str, nn.Parameter], groups: Mapping[int, int]) -> int:
-    """Return the group of the layer that an adapter is attached to; the first one, if the optimiser has none of its
-    parameters."""
+    """Return the index of the group that has the adapter's layer; 0 if the optimiser has none of its parameters."""
     layer = name.partition(".@")[0]
     own = (groups.get(id(p)) for other, p in names.items() if other.rpartition(".")[0] == layer)
     return next((parameter for parameter in own if parameter is not None), 0)
 
 
 def _chosen(optimizer: Optimizer) -> list[nn.Parameter]:
-    """Some parameters of every group, of every number of dimensions; none, if there are not two in all."""
+    """Return some parameters of every group and number of dimensions; none if there are fewer than two in all."""
     groups_of: dict[tuple[int, int], list[nn.Parameter]] = {}
     for index, group in enumerate(optimizer.param_groups):
         for parameter in group["params"]:
@@ -225,7 +243,7 @@ def _louder(victim: int) -> Change:
     def change(_: int, gradients: list[Tensor | None]) -> None:
         gradient = gradients[victim]
         assert gradient is not None
-        gradients[victim] = -64 * gradient + 1
+        gradients[victim] = -64 * gradient + 1  # another length, sign and direction
 
     return change
 
@@ -256,7 +274,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be changed in a group: all but its parameters."""
+    """Return a copy of a group's settings: everything but its parameters."""
     return {key: copy.copy(value) for key, value in group.items() if key != "params"}
 
 

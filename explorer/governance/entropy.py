@@ -1,10 +1,10 @@
 """Entropy profile: how many directions each layer uses for each class, and how far the classes differ in it.
 
-Taken on a committed probe set at moments spread evenly over the run, the untrained model first: what a layer tells
-apart before it has learnt anything is the measure of what it does later. `explorer.governance.separation` has the
-spectra and chi, which compares the directions that the classes use; `explorer.governance.separation` says which
-classes can be told apart; `explorer.governance.probes` has the examples. Spectra are recorded of the rows as they are
-and of the rows less their mean. It observes: a run with it has the same weights.
+Taken on a committed probe set at moments spread evenly over the run, the untrained model first: the separation of
+classes before anything was learned is the baseline for later profiles. `explorer.governance.separation` has the
+spectra, chi, which compares the directions that the classes use, and the linear probe, which shows the classes that can
+be told apart; `explorer.governance.probes` has the examples. Spectra are recorded of the rows as they are and of the
+rows less their mean. The method observes: a run with it has the same weights.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,15 @@ from explorer.governance.shared_state import Session
 
 
 def take_profile(state: State, probes: Probes, *, step: int, permutations: int) -> LayerProfiles:
-    """Return the profile of the model as it is. Classes whose examples are absent are left out; one at least is
-    there."""
+    """Return the profile of the model as it is, without classes whose examples are absent. At least one class has
+    examples."""
     session = state.resource(Session)
     present = [path for path in session.classes if path not in session.absent]
     outputs = {path: layer_outputs(state, probes, path) for path in present}
     counts = [len(probes.examples[path]) for path in present]
     labels = np.repeat(np.arange(len(present)), counts)
     spectra, joint = [], []
+    # The classes are compared over one matrix of rows a layer, in the order of the session's classes.
     for leaf in layers_seen(state):
         rows = of_one_width([outputs[path][leaf.name] for path in present])
         spectra.append([(*spectrum(mine), *spectrum(centred(mine))) for mine in rows])
@@ -48,7 +49,9 @@ def take_profile(state: State, probes: Probes, *, step: int, permutations: int) 
 
 
 def _joint(rows_ND: Tensor, labels: np.ndarray, seed: int, layer: str, step: int, permutations: int) -> Doubles:
-    """Return one layer's numbers over all classes; chi is that of the outputs projected to few dimensions."""
+    """Return one layer's numbers over all classes."""
+    # chi of a sample is biased upwards with dimensions, so it is taken on a projection. Its stream has no step in its
+    # name: all profiles of a run use the same directions, and differ by the model only.
     few = project(rows_ND, stream(seed, "projection", layer))
     draws = stream(seed, "permutations", layer, step)
     apart = separation(few, labels, permutations=permutations, draws=draws)
@@ -74,7 +77,7 @@ class Entropy(Method):
     )
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "tagged examples; layers with finite outputs"
-    routing: ClassVar[str] = "Works: it observes; a sealed region takes part for the probes of its own classes alone."
+    routing: ClassVar[str] = "Works: it observes; a sealed region takes part only for the probes of its own classes."
 
     probes: Annotated[
         int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")

@@ -1,10 +1,10 @@
 """Entropy gate: a condition of the policy that is switched on once layers use enough directions for a class.
 
-What the policy makes of the condition is its own affair: a rule that admits classes, or one that ends what another
-admits. The switch is a recorded decision with the number that decided it: the effective rank of the class's own probes,
-mean over the layers, float64, little-endian. It looks at one class and decides about others, which is a channel from
-that class to every class that a rule with the condition is about. The entry names both; after it, the class can no
-longer be taken out of the others exactly.
+The policy decides what the condition does: a rule may admit classes under it, or end the admission of others. The
+switch is a recorded decision with the number that decided it: the effective rank of the class's own probes, mean over
+the layers, float64, little-endian. It measures one class and decides about others, which is a channel from that class
+to every class that a rule with the condition is about. The entry names both; after it, the class can no longer be
+deleted from the others exactly.
 """
 
 from dataclasses import dataclass
@@ -70,6 +70,7 @@ class EntropyGate(Method):
         return {"on": torch.tensor(False)}
 
     def before_fit(self, state: State) -> None:
+        # A resumed run has the switch in its memory, and the session begins without conditions.
         if state.memory[self.name]["on"]:
             state.resource(Session).conditions.add(self.condition)
 
@@ -78,13 +79,14 @@ class EntropyGate(Method):
             self._look(state)
 
     def after_update(self, state: State) -> None:
-        """At the end of a step: what comes of it has to be known before the next one, so that a checkpoint can stay."""
+        """Look at the end of a step and not before the next one: the recorder has to know whom the next step admits,
+        so that it can keep the checkpoint between them."""
         if state.step + 1 in moments(state.total_steps, count=self.profiles):
             self._look(state)
 
     def _look(self, state: State) -> None:
         session, on = state.resource(Session), state.memory[self.name]["on"]
-        if on or self.of in session.absent:
+        if on or self.of in session.absent:  # a run without the class never switches the condition on
             return
         outputs = layer_outputs(state, choose_probes(state, count=self.probes), self.of)
         rank = float(np.mean([spectrum(outputs[name]).effective_rank for name in self._layers(state)]))

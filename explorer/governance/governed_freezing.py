@@ -1,20 +1,21 @@
 """Governed freezing: a layer stops learning a class once it has settled for it and the policy calls the class done.
 
-A layer has settled for a class when the entropy of what it makes of the class's own probes has hardly changed between
-the last profiles. Freezing is denial to one class (`engine.plan.deny`); layer freezing denies to all. The model goes
-on, though: where other classes move a frozen layer so far that the entropy drifts away from where it settled, the
-freeze is overridden.
+A layer has settled for a class when the entropy of its outputs for the class's own probes has hardly changed between
+the last profiles. Freezing is denial to one class (`engine.state.deny`); layer freezing denies to all. Other classes
+continue to train the layer: where they move it so far that the entropy drifts away from where it settled, the freeze is
+overridden.
 
-Settled is not learned: entropy says how many directions are in use, and a layer that has settled at once on the wrong
-ones never drifts. `told_apart` says what is learned: how far a linear probe has to tell the class from the others in
-the layer (`explorer.governance.separation`; chance is 1/2), from and to. [0.9, 1] asks for it, [0, 0.6] asks that
-the class cannot be recognised. A layer that settles elsewhere is not frozen. A frozen one is opened again once the
-95% interval of the accuracy lies outside, or once the rule that was fitted to it at the freeze falls below: a layer
-that has changed one set of directions for another, at equal entropy, no longer serves what reads it.
+Settled is not learned: entropy measures how many directions are in use, and a layer that has settled at once on the
+wrong ones never drifts. `told_apart` is a target for learning: the range of accuracy with which a linear probe tells
+the class from the others in the layer (`explorer.governance.separation`; chance is 1/2). [0.9, 1] asks for a class that
+can be recognised, [0, 0.6] for one that cannot. A layer that settles outside is not frozen. A frozen one is opened
+again once the 95% interval of the accuracy lies outside, or once the accuracy of the rule that was fitted at the freeze
+falls below: a layer that has exchanged one set of directions for another, at equal entropy, no longer serves the layers
+that read it.
 
-Without `told_apart` no other class's examples are looked at, so this is no channel from one class to another. With it
-every class's probes decide about every class, and the decisions say so: no class can be taken out of the others
-exactly any more (G2) once one was taken.
+Without `told_apart` no other class's examples are read, so this is no channel from one class to another. With it every
+class's probes decide about every class, and the decisions record it: after the first one no class can be deleted from
+the others exactly (G2).
 
 Every decision is noted with the numbers that decided it, per layer, float64, little-endian:
 
@@ -23,11 +24,11 @@ Every decision is noted with the numbers that decided it, per layer, float64, li
     override   rule target     of a layer that settled: as for settled; of a frozen one: as for drifted
     re-open    rule policy     the entropy at the freeze, and now: the condition that called it done is off again
 
-Where there is a target each class with probes has a part in the evidence of all but `drifted` and `policy`: per layer
-K numbers, what its probes were taken for, and how many of them the rule from the freeze gets right, -1 without one.
-For the class that the decision is about they follow the entropies.
+With a target, each class with probes has a part in the evidence of all decisions but `drifted` and `policy`: per layer
+K numbers, the classes that its probes were taken for, and how many of them the rule from the freeze gets right, -1
+without one. For the class that the decision is about they follow the entropies.
 
-Shapes: H profiles looked back on, K classes, L layers, D outputs of a layer.
+Shapes: H profiles in the history, K classes, L layers, D outputs of a layer.
 """
 
 from collections.abc import Sequence
@@ -53,25 +54,25 @@ from explorer.provenance.routing_weights import confidential
 
 
 def has_settled(history_HKL: Tensor, *, within: float) -> Tensor:
-    """Return where no two successive profiles differ by more than `within` nats, K L. NaN, for no profile, never
-    settles."""
+    """Return where no two successive profiles differ by more than `within` nats, K L."""
+    # A comparison with NaN, which marks a missing profile, is false: a short history never settles.
     return (history_HKL.diff(dim=0).abs() <= within).all(0)
 
 
 class Target(NamedTuple):
-    """What the probes say of every class and layer, against the target."""
+    """Results of the probes for every class and layer, compared with the target."""
 
     learned: Tensor  # K L: the accuracy is within the target
-    left: Tensor  # K L: of a frozen layer: its interval is outside, or the rule from the freeze falls below
-    counts: Tensor  # L K K: row, the class of the probes; column, what they were taken for
-    kept: Tensor  # L K K: of the rule of the first class, how many probes of the second it gets right; -1: none
+    left: Tensor  # K L: for a frozen layer: its interval is outside, or the rule from the freeze falls below
+    counts: Tensor  # L K K: row, the class of the probes; column, the class that they were taken for
+    kept: Tensor  # L K K: how many probes of the second class the rule of the first gets right; -1: no rule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GovernedFreezing(Method):
     """Deny a layer to a class that it has settled for, and give it back if it drifts.
 
-    What settles when depends on the data: plans and forecasts take all steps as those of a model that learns.
+    When a layer settles depends on the data: plans and forecasts treat all steps as those without a frozen layer.
     """
 
     name: ClassVar[str] = "governed_freezing"
@@ -88,7 +89,7 @@ class GovernedFreezing(Method):
     needs: ClassVar[str] = "tagged examples"
     traits: ClassVar[Traits] = Traits(probes=True, remembers="classes")
     routing: ClassVar[str] = (
-        "Denies to one class what the policy admits it to, by its own probes alone: no channel between classes. With"
+        "Denies to one class what the policy admits it to, only by its own probes: no channel between classes. With"
         " `told_apart` all classes' probes decide: a channel between all of them."
     )
 
@@ -154,6 +155,7 @@ class GovernedFreezing(Method):
     def change_plan(self, state: State) -> None:
         self._forget_absent(state)
         session, anchor_KL = state.resource(Session), state.memory[self.name]["anchor"]
+        # Decided before the step's plan: the freeze holds from this step on.
         if state.step in moments(state.total_steps, count=self.profiles):
             session.notes.decisions += self._decide(state, session)
         if anchor_KL.isfinite().any():
@@ -164,12 +166,14 @@ class GovernedFreezing(Method):
             state.shares = tuple(deny(share, frozen.get(share.name, ())) for share in state.shares)
 
     def neutral(self) -> Self:
-        """No class is done before the end."""
-        return replace(self, start=1.0)
+        return replace(self, start=1.0)  # no class is done before the end
 
     def _forget_absent(self, state: State) -> None:
-        """Forget absent classes, as a run that never had them would. A deletion continues from a
-        state of one that did, and begins with that very state: it is the one on record."""
+        """Forget absent classes, as a run that never had them would.
+
+        A deletion continues from a state of a run that had them, and begins with exactly that state, since it is the
+        one on record; so it is changed here, in the first step.
+        """
         session, memory = state.resource(Session), state.memory[self.name]
         gone = [index for index, path in enumerate(session.classes) if path in session.absent]
         memory["history"][:, gone] = torch.nan
@@ -178,22 +182,25 @@ class GovernedFreezing(Method):
             memory["rule"][gone] = torch.nan
 
     def _decide(self, state: State, session: Session) -> list[DecisionNote]:
-        """Look at the probes and change what is frozen; a note for each class and action."""
+        """Measure the probes, freeze and open layers, and return a note for each class and action."""
+        # --- the new profile ---
         history_HKL, anchor_KL = state.memory[self.name]["history"], state.memory[self.name]["anchor"]
         layers, seen = layers_seen(state), self._outputs(state, session)
         now_KL = self._entropies(session, layers, seen)
         history_HKL.copy_(torch.cat([history_HKL[1:], now_KL[None]]))
+        # --- candidates, K L each ---
         done = state.progress >= self.start and (not self.condition or self.condition in session.conditions)
         frozen, none = anchor_KL.isfinite(), torch.zeros_like(anchor_KL, dtype=torch.bool)
         drifted = (now_KL - anchor_KL).abs() > self.drift
         settled = has_settled(history_HKL, within=self.settled) & ~frozen & _admitted(state, session, layers)
         settled = settled if done else none
-        # Probes of other classes are not looked at while nothing depends on them.
+        # Reading other classes' probes is a channel from them: they are read only when a decision depends on them.
         asks = self.targeted and done and bool((settled | frozen).any())
         target = self._target(state, session, layers, seen) if asks else None
         left = frozen & ~drifted & target.left if target else none
         reopened = none if done else frozen & ~drifted
         freezing = settled & target.learned if target else settled
+        # --- decisions; an entry of the ledger lists them in this order ---
         since_2KL = torch.stack([anchor_KL, now_KL])
         decided = (
             ("freeze", "settled", freezing, history_HKL, target),
@@ -208,6 +215,7 @@ class GovernedFreezing(Method):
             for action, rule, where, numbers, by in decided
             if where[index].any()
         ]
+        # --- the new state ---
         anchor_KL[freezing] = now_KL[freezing]
         anchor_KL[drifted | left | reopened] = torch.nan
         history_HKL[:, drifted | left] = torch.nan  # settling starts again
@@ -226,8 +234,11 @@ class GovernedFreezing(Method):
         numbers: Tensor,
         target: Target | None,
     ) -> DecisionNote:
-        """Return a decision about a class in these layers; `numbers` has a column for each. With a target the probes of
-        all classes decided."""
+        """Return a decision about a class in these layers.
+
+        `numbers` has a column for each layer. With a `target` the probes of all classes decided, and each has its part
+        in the evidence; its layout is in the module's docstring.
+        """
         path, evidence = session.classes[index], {}
         for place, other in enumerate(session.classes):
             parts = [numbers.T] if other == path else []
@@ -247,7 +258,7 @@ class GovernedFreezing(Method):
         )
 
     def _outputs(self, state: State, session: Session, *, probes: int | None = None) -> dict[str, dict[str, Tensor]]:
-        """Return what every layer makes of the probes of each class that is there."""
+        """Return every layer's outputs for the probes of each class that is not absent."""
         chosen = choose_probes(state, count=probes or self.probes)
         present = [path for path in session.classes if path not in session.absent]
         return {path: layer_outputs(state, chosen, path) for path in present}
@@ -261,7 +272,8 @@ class GovernedFreezing(Method):
         return measured
 
     def _width(self, state: State, session: Session) -> int:
-        """Return the most outputs that the probe looks at in a layer."""
+        """Return the largest number of outputs that the probe uses in a layer."""
+        # Two probes are enough to see the shapes; the memory of the rules needs them before training.
         seen = self._outputs(state, session, probes=2)
         widths = [rows.shape[1] for outputs in seen.values() for rows in outputs.values()]
         return min(MAX_DIMENSIONS, max(widths, default=1))
@@ -269,7 +281,7 @@ class GovernedFreezing(Method):
     def _target(
         self, state: State, session: Session, layers: Sequence[Leaf], seen: dict[str, dict[str, Tensor]]
     ) -> Target:
-        """Look at all classes' probes against the target."""
+        """Compare all classes' probes with the target."""
         K, L = len(session.classes), len(layers)
         rules = state.memory[self.name]["rule"]
         learned, left = torch.zeros(K, L, dtype=torch.bool), torch.zeros(K, L, dtype=torch.bool)
@@ -293,8 +305,9 @@ class GovernedFreezing(Method):
 
     def _has_left(self, told: Told | None, sizes_K: Tensor, kept_K: Tensor, index: int, places: Sequence[int]) -> bool:
         """Return whether a frozen layer is no longer within the target."""
-        if told is None:
+        if told is None:  # no other class is left to tell it from
             return True
+        # The rule from the freeze: its balanced accuracy, with all other classes weighed alike.
         shares_K = kept_K / sizes_K.clamp(min=1)
         others = [place for place in places if place != index]
         served = kept_K[index] < 0 or float(shares_K[index] + shares_K[others].mean()) / 2 >= self.told_apart[0]
@@ -310,25 +323,26 @@ class GovernedFreezing(Method):
         *,
         gone: Tensor,
     ) -> None:
-        """Fit a rule to each layer that is frozen now, and forget those of layers that are open again."""
+        """Fit a rule to each layer that was just frozen, and forget those of layers that are open again."""
         rules, present = state.memory[self.name]["rule"], list(seen)
         rules[gone] = torch.nan
         for index, at in freezing_KL.nonzero().tolist():
             rows, labels = _rows_of(layers[at], seen)
             draws = stream(state.seed, "frozen rule", layers[at].name)
             rule = fit(rows, labels, present.index(session.classes[index]), draws=draws)
+            # Weights first and the constant last: layers with fewer outputs have zeros between them.
             rules[index, at] = 0.0
             rules[index, at, : len(rule) - 1], rules[index, at, -1] = rule[:-1], rule[-1]
 
 
 def _rows_of(leaf: Leaf, seen: dict[str, dict[str, Tensor]]) -> tuple[Tensor, np.ndarray]:
-    """Return a layer's outputs for all probes, and their classes as places among those that are there."""
+    """Return a layer's outputs for all probes, and their classes as indices into `seen`."""
     rows = of_one_width([outputs[leaf.name] for outputs in seen.values()])
     return torch.cat(rows), np.repeat(range(len(rows)), [len(row) for row in rows])
 
 
 def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndarray, place: int) -> Tensor:
-    """Return how many probes of each class that is there the rule gets right."""
+    """Return how many probes of each class the rule gets right."""
     width = min(MAX_DIMENSIONS, rows.shape[1]) + 1
     taken = recognised(torch.cat([rule[:width], rule[-1:]]), rows, draws=stream(state.seed, "frozen rule", leaf.name))
     right = taken == (labels == place)
@@ -336,13 +350,13 @@ def _right(state: State, leaf: Leaf, rule: Tensor, rows: Tensor, labels: np.ndar
 
 
 def _chosen(layers: Sequence[Leaf], where_L: Tensor) -> list[Leaf]:
-    """Return the layers for which it is so."""
+    """Return the layers where this is true."""
     return [leaf for leaf, here in zip(layers, where_L.tolist(), strict=True) if here]
 
 
 def _admitted(state: State, session: Session, layers: Sequence[Leaf]) -> Tensor:
-    """Return where the policy lets the class train the layer now, K L: elsewhere there is nothing to freeze."""
+    """Return where the policy admits the class to the layer now, K L: elsewhere there is nothing to freeze."""
     if not state.admission:
         return torch.ones(len(session.classes), len(layers), dtype=torch.bool)
     codes = [{code for name in leaf.parameters for code in state.admission.get(name, ())} for leaf in layers]
-    return torch.tensor([[session.codes[path] in found for found in codes] for path in session.classes])
+    return torch.tensor([[session.codes[path] in admitted for admitted in codes] for path in session.classes])

@@ -1,9 +1,9 @@
 """Governed selective backprop: of each class, only the examples with the largest losses train the layers it may train.
 
 Jiang et al., "Accelerating Deep Learning by Focusing on the Biggest Losers", 2019, arXiv:1910.00762. An example
-competes with those of its own class alone: a threshold over the whole batch would be a channel from one class to
-another. Scoring (`explorer.governance.probes`) leaves buffers and random draws alone. The loss is still divided by
-the nominal batch, so an example weighs as much as ever, whichever others are dropped.
+competes only with those of its own class: a threshold over the whole batch would be a channel from one class to
+another. Scoring (`explorer.governance.probes`) changes no buffer and no random draw. The loss is still divided by the
+nominal batch, so the weight of an example does not depend on which others are dropped.
 
 Each choice is noted, with the losses that decided it: of every example of the class in the batch, in the order of the
 slots, float32, little-endian. Those at or above the last one kept were kept.
@@ -23,9 +23,9 @@ from explorer.governance.shared_state import DecisionNote, Session
 
 
 def hardest(losses_N: Tensor, *, keep: float) -> Tensor:
-    """Return the rows of the largest losses, a share `keep` of them and one at least, ascending. Of equals the
-    first."""
+    """Return the rows of the largest losses, a share `keep` of them and at least one, ascending."""
     count = max(1, math.ceil(keep * len(losses_N)))
+    # A stable sort keeps the first of equal losses on every device, so that a replay chooses the same rows.
     return losses_N.sort(descending=True, stable=True).indices[:count].sort().values
 
 
@@ -43,7 +43,7 @@ class GovernedSelectiveBackprop(Method):
     )
     changes: ClassVar[str] = "which rows train"
     needs: ClassVar[str] = "a loss of each example"
-    routing: ClassVar[str] = "Works class by class: an example competes with those of its own class alone."
+    routing: ClassVar[str] = "Works class by class: an example competes only with those of its own class."
 
     start: Annotated[
         float, Field(ge=0, lt=1, description="share of training before the first choice"), Unit("share of training")

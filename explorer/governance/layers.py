@@ -1,4 +1,4 @@
-"""The layers of a governed model: what the layers that a policy speaks of are made of, adapters included."""
+"""The layers of a governed model: the tensors of each layer that a policy can name, including adapters."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from explorer.provenance.regions import MAX_NAME, NAME, Layer, SealedRegion, dep
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GovernedLayer:
-    """A layer as a policy sees it, and its tensors in the model, by name."""
+    """Layer as a policy sees it, with the names of its tensors in the model."""
 
     layer: Layer
     parameters: tuple[str, ...]
@@ -28,11 +28,11 @@ def governed_layers(
     """Return the model's layers in the order of first use, and after them the adapters that are in it.
 
     A parameter belongs to one layer, the first that uses it, and is governed there in all its uses, by the rules for
-    all its names; a module that has nothing of its own, such as a head tied to the embedding, is no layer. Buffers that
-    no layer has are constant: they are put back after every pass.
+    all its names; a module without tensors of its own, such as a head tied to the embedding, is no layer. Buffers that
+    belong to no layer are constant: they are restored after every pass.
 
     Raises `RecipeError` for a parameter that is in no layer, for names that no policy could write, and for a tensor
-    that is in a sealed region and outside of it.
+    that is both inside and outside of a sealed region.
     """
     _check(model, leaves, regions)
     shared = depths_of([leaf.name for leaf in leaves], {leaf.name: leaf.also for leaf in leaves})
@@ -43,7 +43,8 @@ def governed_layers(
     modules = dict(model.named_modules())
     for layer in with_adapters(regions, shared)[len(shared) :]:
         name = adapter_name(layer.name)
-        if name in modules:  # a region's patterns may fit layers that take none
+        # A region's patterns may match layers that take no adapter, such as normalisation.
+        if name in modules:
             parameters = tuple(f"{name}.{own}" for own, _ in modules[name].named_parameters())
             layers.append(GovernedLayer(layer=layer, parameters=parameters, buffers=()))
     _check_adapters(modules, {name for layer in layers for name in layer.parameters}, regions)
@@ -51,7 +52,7 @@ def governed_layers(
 
 
 def shared_names(layers: Iterable[Layer]) -> tuple[Shared, ...]:
-    """Return what a ledger says of the layers that have several names."""
+    """Return the layers that have several names, as the ledger records them."""
     return tuple(Shared(layer=layer.name, also=layer.also) for layer in layers if layer.also)
 
 
@@ -72,16 +73,18 @@ def _check(model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedReg
                 " with what is not"
             )
     owned = {name for leaf in leaves for name in leaf.parameters}
-    beside = [f"{name}." for name, module in model.named_modules() if isinstance(module, Beside)]
+    # A parameter that no forward pass has met would be in no layer's numbers. Adapters are met later, and checked
+    # below.
+    adapters = tuple(f"{name}." for name, module in model.named_modules() if isinstance(module, Beside))
     for name, _ in model.named_parameters():
-        if name not in owned and not name.startswith(tuple(beside)):
+        if name not in owned and not name.startswith(adapters):
             raise RecipeError(f"parameter {name}: found in no layer: nothing would train it; expected it in a module")
 
 
 def _check_adapters(
     modules: Mapping[str, nn.Module], governed: Collection[str], regions: Sequence[SealedRegion]
 ) -> None:
-    """Raise `RecipeError` for an adapter of one of these regions beside a module that is no layer: no step would train
+    """Raise `RecipeError` for an adapter of one of these regions on a module that is no layer: no step would train
     it."""
     names = {region.name for region in regions}
     for name, module in modules.items():

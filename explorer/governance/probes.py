@@ -1,12 +1,12 @@
-"""The probe set: training examples of each class, drawn once, and what the layers make of them.
+"""The probe set: training examples of each class, drawn once, and the layers' outputs for them.
 
-Which ones they are follows from the seed and the class alone: other classes, present or not, change nothing. An example
-that is left out is no probe: the next one in the draw of its class takes its place. The root
-that commits to the choice is that of a Merkle tree (RFC 6962) over all of them, in the order of their numbers:
+The choice follows only from the seed and the class: other classes, present or not, change nothing. An example that is
+left out is no probe: the next one in the draw of its class takes its place. The root that commits to the choice is that
+of a Merkle tree (RFC 6962) over all of them, in the order of their numbers:
 
     leaf = SHA-256(0x00 || number of the training example as u64, big-endian || leaf of its row in the tag table)
 
-A layer's output is averaged over places or tokens, so that an example is one row. Looking changes nothing: no buffer,
+A layer's output is averaged over places or tokens, so that an example is one row. Measuring changes nothing: no buffer,
 no gradient, no mode of a module, no random draw.
 
 Shapes: N probes of a class, D numbers of a layer.
@@ -34,7 +34,7 @@ from explorer.governance.region_modules import switch_of, switched_on
 from explorer.governance.shared_state import Session
 from explorer.provenance.spellings import covers
 
-CHUNK = 256  # examples of one pass
+CHUNK = 256  # examples of one pass: bounds the memory; outputs in evaluation mode do not depend on the others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Probes:
 
 
 def moments(total_steps: int, *, count: int) -> frozenset[int]:
-    """`count` numbers of steps, spread evenly from 0 to the end, both included; 0 alone for one.
+    """Return `count` numbers of steps, spread evenly from 0 to the end, both included; for one, only 0.
 
     >>> sorted(moments(100, count=5))
     [0, 25, 50, 75, 100]
@@ -55,15 +55,15 @@ def moments(total_steps: int, *, count: int) -> frozenset[int]:
 
 
 def choose_probes(state: State, *, count: int) -> Probes:
-    """`count` examples of every class of the session, or all where it has fewer.
+    """Choose `count` examples of every class of the session, or all where it has fewer.
 
-    Raises `RecipeError` for a run without verified tags, and in a loop of one's own.
+    Raises `RecipeError` for a run without verified tags, and in a custom loop.
     """
     session = state.resource(Session)
     if session.tags is None:
         raise RecipeError("probes are drawn from tagged examples: this run has no tag table")
     if Batches not in state.resources:
-        raise RecipeError("probes are read as a recipe's examples are: a loop of one's own reads its own")
+        raise RecipeError("probes are read by a recipe's batches, and a custom loop reads its own examples")
     batches = state.resource(Batches)
     examples = {path: _draw(batches, session.codes[path], count, session.gone) for path in session.classes}
     numbers = np.sort(np.concatenate([*examples.values(), np.empty(0, np.int64)]))
@@ -81,10 +81,10 @@ def layers_seen(state: State) -> tuple[Leaf, ...]:
 
 
 def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
-    """Return what every layer makes of a class's probes, N D, by its name, in the order of execution.
+    """Return every layer's outputs for a class's probes, N D, by the layer's name, in the order of execution.
 
-    The sealed regions of the class take part, and no others; a layer in a region that does not has zeros. Raises
-    `TrainingError` for outputs that are not finite.
+    Only the sealed regions of the class take part; a layer in another region has zeros. Raises `TrainingError` for
+    outputs that are not finite.
     """
     batches, regions = state.resource(Batches), _regions_of(state, path)
     inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
@@ -103,13 +103,16 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
 
 
 def of_one_width(rows: Sequence[Tensor]) -> list[Tensor]:
-    """Return a layer's outputs for several classes, each N D with one D: where the layer takes no part for a class, it
-    has one zero for each example, which becomes as many as the others have."""
+    """Return a layer's outputs for several classes, each N D with the same D.
+
+    Where the layer takes no part for a class, it has one zero for each example, which is widened to D.
+    """
     width = max(row.shape[1] for row in rows)
     return [row if row.shape[1] == width else row.new_zeros(len(row), width) for row in rows]
 
 
 def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:
+    # All members are drawn in order, before any is left out: a run without some of them keeps the other probes.
     members = np.flatnonzero(batches.typing.codes == code)
     drawn = members[stream(batches.seed, "probes", code).permutation(len(members))]
     here = drawn if gone is None else drawn[~gone[drawn]]
@@ -125,8 +128,8 @@ def _regions_of(state: State, path: str) -> list[str]:
 
 
 def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[str, Tensor]:
-    """Return one pass: the first output of every layer that runs, pooled. A layer whose module is not called itself has
-    the output of the module around it."""
+    """Run one pass and return the first output of every layer that takes part, pooled. A layer whose module is not
+    called itself has the output of the module around it."""
     names: dict[nn.Module, list[str]] = {}
     for leaf in layers:
         names.setdefault(leaf.seen_at or leaf.module, []).append(leaf.name)
@@ -147,7 +150,7 @@ def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[st
 
 
 def _pooled(output: Tensor) -> Tensor:
-    """N D: an image's mean over its places (N C H W), a sequence's over its tokens (N T D)."""
+    """Return N D: an image's mean over its places (N C H W), a sequence's over its tokens (N T D)."""
     places = {3: (1,), 4: (2, 3)}.get(output.ndim)
     return (output if places is None else output.double().mean(places)).flatten(1).to("cpu", torch.float64)
 
@@ -158,9 +161,9 @@ def _pooled(output: Tensor) -> Tensor:
 def scores(state: State, *names: str) -> dict[str, Tensor]:
     """Return the scores of these names (`provenance.regions.SCORES`), N each, float32 on the device of the batch.
 
-    A pass in evaluation mode over the share's own rows, as they were read and varied, with the class's own sealed
-    regions and no others. It leaves buffers, modes and random draws alone, so scoring a class's examples changes
-    nothing for the others; and no other class's rows are looked at. N is the share's rows.
+    They come from a pass in evaluation mode over the share's own rows, N of them, as they were read and augmented, with
+    the class's own sealed regions and no others. The pass changes no buffer, mode or random draw, so scoring a class's
+    examples changes nothing for the others; and no other class's rows are read.
 
     Raises `RecipeError` for an entropy that the task does not have.
     """

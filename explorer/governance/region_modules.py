@@ -1,9 +1,9 @@
-"""Sealed regions in a model: what belongs to one class takes part where it is switched on, and is absent elsewhere.
+"""Sealed regions in a model: parameters of one class, which take part only where the region is switched on.
 
 *Adapters* are low-rank maps next to linear layers and convolutions: the layer's output plus `up(down(input))`, where
 `up` begins as zero, so that a new adapter changes nothing. They are children of their layer, named `@region`; the
 model's own parameters keep their names. *Modules* are parts that the model has already, with a path around them:
-switched off, such a module is not run and returns zeros of its input's shape, so only the path around it remains.
+switched off, such a module does not run and returns zeros of its input's shape, so only the path around it remains.
 
 In evaluation and at inference every region is off unless the caller says otherwise:
 
@@ -32,14 +32,14 @@ ADAPTED = (nn.Linear, nn.Conv2d)
 
 @dataclass(slots=True, eq=False)
 class Switch:
-    """Which regions take part in a forward pass; one for each model."""
+    """Switch of the regions that take part in a forward pass; a model has one."""
 
-    regions: tuple[str, ...]  # all there are
+    regions: tuple[str, ...]  # all of them
     on: frozenset[str] = frozenset()
 
 
 class Adapter(Beside):
-    """A low-rank map of what its layer maps. `down` is drawn as such a layer is, from the stream that is current."""
+    """Low-rank map of its layer's input. `down` is drawn as such a layer is, from the current random stream."""
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, *, rank: int, region: str, switch: Switch) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Adapter(Beside):
 
 
 class Gate(nn.Module):
-    """Mixed into the class of a sealed module: runs it where its region is on."""
+    """Mix-in for the class of a sealed module: runs the module only where its region is on."""
 
     sealed: "tuple[str, Switch]"  # its region and the switch
 
@@ -72,23 +72,23 @@ class Gate(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sealed:
-    """What was sealed in a model."""
+    """Switch and parameters of a model's sealed regions."""
 
     switch: Switch
     parameters: dict[str, str]  # the region of every parameter that is in one, by name
 
 
 def seal(model: nn.Module, regions: Sequence[SealedRegion], *, seed: int) -> Sealed:
-    """Add the regions to a model in place. Modules are on and adapters off, so that the next reader of the model
-    meets its own layers, all of them.
+    """Add the regions to a model in place. Raises `RecipeError` for a region that finds nothing in this model.
 
-    An adapter's numbers depend on the seed and its name alone. Raises `RecipeError` for a region that finds nothing in
-    this model.
+    The first pass, which meets the model's layers, runs with modules on and adapters off: it meets all of the model's
+    own layers and no others. The values of an adapter depend only on the seed and its name.
     """
     switch = Switch(tuple(region.name for region in regions))
     if SHARED in switch.regions:
-        raise RecipeError(f"sealed region {SHARED!r}: the name of what belongs to nobody; expected another one")
+        raise RecipeError(f"sealed region {SHARED!r}: the name of what all classes share; expected another one")
     switch.on = frozenset(region.name for region in regions if region.module)
+    # Modules come first, and both use the names from before: an adapter inside a gated module keeps its layer's name.
     modules = dict(model.named_modules())
     for region in regions:
         if region.module:
@@ -117,7 +117,7 @@ def switched_on(model: nn.Module, regions: Collection[str]) -> Iterator[None]:
 
 
 def switch_of(model: nn.Module) -> Switch | None:
-    """Return the switch of a model with sealed regions."""
+    """Return the switch of a model; None: it has no sealed regions."""
     for module in model.modules():
         if isinstance(module, Adapter):
             return module.switch
@@ -127,7 +127,7 @@ def switch_of(model: nn.Module) -> Switch | None:
 
 
 def adapter_name(layer: str) -> str:
-    """Return the module of an adapter, by the name that policies give it.
+    """Return the name of an adapter's module, from the name that policies give it.
 
     >>> adapter_name("layer3.0.conv2@customer")
     'layer3.0.conv2.@customer'
@@ -136,7 +136,8 @@ def adapter_name(layer: str) -> str:
 
 
 def _gate(modules: dict[str, nn.Module], region: SealedRegion, switch: Switch) -> None:
-    """Give the one module a class that asks first, as torch's parametrisations do: every name stays."""
+    """Mix `Gate` into the class of the region's module."""
+    # The class is exchanged in place, as torch's parametrisations do it: a wrapper would rename every parameter in it.
     assert region.module is not None
     if region.module not in modules:
         raise RecipeError(f"sealed region {region.name!r}: {unknown('module', region.module, modules)}")
@@ -154,7 +155,7 @@ def _adapt(
     *,
     seed: int,
 ) -> None:
-    """Attach an adapter to every linear layer and convolution that the region asks for."""
+    """Attach an adapter to every linear layer and convolution that the region names."""
     assert region.rank is not None
     chosen = {name: module for name, module in modules.items() if name and isinstance(module, ADAPTED)}
     adapted = [name for name in chosen if region_of(regions, f"{name}{ADAPTER}{region.name}") is region]
@@ -165,9 +166,10 @@ def _adapt(
         )
     for name in adapted:
         layer = chosen[name]
+        # A stream for each adapter: another region, or another layer, changes no draw of this one.
         with torch_stream(torch.device("cpu"), seed, "sealed", region.name, name):
             adapter = Adapter(layer, rank=region.rank, region=region.name, switch=switch)
-        if not any(isinstance(child, Adapter) for child in layer.children()):
+        if not any(isinstance(child, Adapter) for child in layer.children()):  # one hook for all adapters of a layer
             layer.register_forward_hook(_add_adapters)
         layer.add_module(f"{ADAPTER}{region.name}", adapter)
 
@@ -196,7 +198,7 @@ def _linear(layer: nn.Linear, rank: int) -> tuple[nn.Linear, nn.Linear]:
 
 
 def _convolution(layer: nn.Conv2d, rank: int) -> tuple[nn.Conv2d, nn.Conv2d]:
-    """Down with the layer's own window, up place by place."""
+    """Return a convolution with the layer's own window down to the rank, and one of 1 x 1 up."""
     down = nn.Conv2d(
         layer.in_channels,
         rank,

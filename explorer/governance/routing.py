@@ -1,21 +1,21 @@
-"""Routing: the signed policy, step by step, as what each class of examples may change.
+"""Routing: the signed policy, step by step, as the tensors that each class of examples may change.
 
-The policy's weights for the present phase narrow every share of a step. Its gradients are taken for the parameters of
-admitted layers alone (autograd prunes the rest, so denying saves work), times the weight where that is a fraction. The
-buffers of denied layers are put back after its passes. A sealed region takes part in its owner's forward and in no
-other. What no class of a step may change has no gradient, and is left by the optimiser exactly as it was. Half
-precision is bfloat16 alone, which needs no loss scale: a scale would be common to all, and one class's overflow would
-skip a step of the others.
+The policy's weights for the current phase narrow every share of a step. Its gradients are computed only for the
+parameters of admitted layers (autograd prunes the rest, so denying saves work), times the weight where that is a
+fraction. The buffers of denied layers are restored after its passes. A sealed region takes part in its owner's forward
+pass and in no other. A tensor that no class of a step may change has no gradient, and the optimiser leaves it exactly
+as it was. The only half precision is bfloat16, which needs no loss scale: a scale would be common to all, and one
+class's overflow would skip a step of the others.
 
 Cloud et al., "Gradient Routing", 2024, arXiv:2410.04332.
 
-Routing by example. Where the rules in force tell the examples of a class apart, its rows are scored when they are read
-(`explorer.governance.probes`), ranked among themselves (`explorer.provenance.regions`), and each band of them is a
-forward and backward pass of its own, for the gradients of the layers that the policy admits it to. Bands that may
-change the same are one pass. The class stays one share: its gradients are summed before they are anybody's, the loss is
-divided by the size of the whole batch, and no other class's step changes by one bit.
+**Routing by example.** Where the rules in force tell the examples of a class apart, its rows are scored when they are
+read (`explorer.governance.probes`), ranked among themselves (`explorer.provenance.regions`), and each band of them is a
+forward and backward pass of its own, for the gradients of the layers that the policy admits it to. Bands with the same
+grant are one pass. The class stays one share: its gradients are summed before they are weighted and recorded, the loss
+is divided by the size of the whole batch, and no other class's step changes by one bit.
 
-What was passed is noted for the ledger as it happened (`explorer.entries.slots`).
+The passes are noted for the ledger as they happened (`explorer.entries.slots`).
 
 Shapes: N rows of the share.
 """
@@ -50,7 +50,7 @@ from explorer.provenance.tag_attestation import Absent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BandGrant:
-    """What the rows of some bands may change, which is part of what their class may."""
+    """Tensors that the rows of some bands may change: a part of their class's grant."""
 
     bands: frozenset[int]  # places among the class's
     parameters: frozenset[str]
@@ -81,7 +81,8 @@ class ByExample:
         )
 
     def note(self, state: State) -> DecisionNote:
-        """Return what was passed, once it was: the slots and the parameters are those of the passes themselves."""
+        """Return the note about the share's passes, after they were made: its slots and tensors are theirs, not the
+        plan's."""
         assert state.share is not None
         path, slots = state.share.name, state.share.slots
         kinds = list(dict.fromkeys(part.parameters | part.buffers for part in state.passed))
@@ -111,7 +112,7 @@ class ByExample:
 
 
 def grouped(bands: Sequence[BandGrant]) -> tuple[BandGrant, ...]:
-    """Return the grants of single bands, those that may change the same in the same measure as one."""
+    """Return the grants of single bands, with equal ones merged: each grant is a pass."""
     groups: dict[tuple[frozenset[str], frozenset[str], tuple[tuple[str, float], ...]], frozenset[int]] = {}
     for band in bands:
         key = band.parameters, band.buffers, tuple(sorted(band.factors.items()))
@@ -127,13 +128,13 @@ def grouped(bands: Sequence[BandGrant]) -> tuple[BandGrant, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """What one class may change in one phase, by name."""
+    """Tensors that one class may change in one phase, by name."""
 
     parameters: frozenset[str]
     weights: Mapping[str, float]  # of tensors, where it is a fraction
     buffers: frozenset[str]
     regions: frozenset[str]
-    divide: ByExample | None = None  # how its examples are told apart; None: all of them may change all of this
+    divide: ByExample | None = None  # how its examples are told apart; None: they all have the whole grant
 
 
 NOTHING = Grant(parameters=frozenset(), weights={}, buffers=frozenset(), regions=frozenset())
@@ -141,7 +142,7 @@ NOTHING = Grant(parameters=frozenset(), weights={}, buffers=frozenset(), regions
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grants:
-    """What all classes may change in one phase."""
+    """Grants of all classes in one phase."""
 
     admission: Admission
     of: Mapping[str, Grant]  # by class path
@@ -164,7 +165,8 @@ class Router:
         self._known: dict[Admission, Grants] = {}
 
     def at(self, progress: float, conditions: frozenset[str]) -> Grants:
-        """Return the grants that hold now. Whether a class has examples in this batch makes no difference to them."""
+        """Return the grants in force. They do not depend on which classes have examples in the batch."""
+        # Compiled once for each admission table: most steps of a phase share one.
         admission = self._admissions.at(progress, conditions)
         if admission not in self._known:
             self._known[admission] = self._compiled(admission)
@@ -196,10 +198,11 @@ class Router:
         )
 
     def _divide(self, row: Mapping[str, float], banded: Banded) -> ByExample:
-        """Return what each band of a class's examples may change, of what the class may."""
+        """Return the grants of a class's bands, as parts of the class's grant."""
         grants = []
         for place, weights in enumerate(banded.weights.tolist()):
             admitted = [(layer, own) for layer, own in zip(self._layers, weights, strict=True) if own > 0]
+            # The class's weight multiplies the sum of its gradients, so a band's own weight is a factor relative to it.
             factors = {
                 name: own / row[layer.layer.name]
                 for layer, own in admitted
@@ -218,7 +221,7 @@ class Router:
 
 
 def narrowed(share: Share, grant: Grant) -> Share:
-    """Return the share without what its class may not change."""
+    """Return the share, restricted to the grant of its class."""
     parameters, buffers = share.parameters & grant.parameters, share.buffers & grant.buffers
     fractions = (parameters | buffers) & (grant.weights.keys() | share.weights.keys())
     return replace(
@@ -232,7 +235,7 @@ def narrowed(share: Share, grant: Grant) -> Share:
 
 
 def present(share: Share, examples: NDArray[np.int64], gone: NDArray[np.bool_] | None) -> Share:
-    """Return the share without the slots of examples that are left out: these are not read. `gone` is by number of the
+    """Return the share without the slots of examples that are left out, which are not read; `gone` is by number of the
     example."""
     if gone is None:
         return share
@@ -244,7 +247,7 @@ def present(share: Share, examples: NDArray[np.int64], gone: NDArray[np.bool_] |
 class Routing(Method):
     """Let each class of examples train what the policy admits it to, and nothing else.
 
-    How fast a step is depends on the policy, which a recipe only names: profiles take all steps as equal.
+    The speed of a step depends on the policy, which a recipe only names: profiles treat all steps as equal.
     """
 
     name: ClassVar[str] = "routing"
@@ -273,7 +276,7 @@ class Routing(Method):
 
     @property
     def absent(self) -> Absent:
-        """Return what is left out."""
+        """Return the classes and examples that are left out."""
         return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
 
     def change_model(self, state: State) -> None:
@@ -288,7 +291,7 @@ class Routing(Method):
         state.resources[Switch] = sealed.switch
 
     def memory(self, state: State) -> dict[str, Tensor]:
-        """Nothing to remember; but now the model's layers are known, and the policy can be compiled for them."""
+        """Compile the policy, now that the model's layers are known. There is nothing to remember."""
         session, policy = state.resource(Session), _policy(state)
         layers = governed_layers(state.model, state.layers, policy.policy.sealed)
         session.layers = tuple(layer.layer for layer in layers)
@@ -302,6 +305,7 @@ class Routing(Method):
         grants = state.resource(Router).at(state.progress, frozenset(session.conditions))
         session.notes.admission = grants.admission
         state.admission = grants.admitted
+        # Counted before examples are left out: the ledger of a run without them has the same counts.
         session.notes.examples = {share.name: len(share.slots) for share in state.shares}
         absent = session.absent.union(self.without)
         here = {path: grant for path, grant in grants.of.items() if path not in absent}
@@ -311,7 +315,7 @@ class Routing(Method):
         )
 
     def change_gradients(self, state: State) -> None:
-        """Note for a class whose examples are told apart which of them were passed, and for what."""
+        """Note the passes of a class whose examples are told apart."""
         assert state.share is not None
         if isinstance(state.share.divide, ByExample):
             state.resource(Session).notes.decisions.append(state.share.divide.note(state))

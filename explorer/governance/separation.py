@@ -1,58 +1,55 @@
-"""How far classes of examples differ in a layer's outputs: by the directions that they use, and by a linear rule.
+"""Separation of classes in a layer's outputs: by the directions that they use, and by a linear rule.
 
-Directions (`spectrum`, `chi`, `separation`). Every row is an example. Rows are scaled to length 1, so that their Gram
-matrix over N has trace 1: a density matrix rho, with the spectrum lambda that the D by D matrix of second moments has
-too.
+**Directions** (`spectrum`, `chi`, `separation`). Every row is an example. Rows are scaled to length 1, so that their
+Gram matrix over N has trace 1: a density matrix rho, with the spectrum lambda that the D by D matrix of second moments
+has too.
 
     S    = - sum lambda log lambda           von Neumann entropy, nats: 0 for identical rows, log N for orthogonal ones
     exp S                                    effective rank: how many directions are in use
     S_2  = - log sum lambda^2                Renyi entropy of order 2; exp S_2 is the participation ratio
     chi  = S(all) - sum_c q_c S(class c)     0: the classes share one spectrum; H(q): they use orthogonal subspaces
 
-chi compares directions. It is 0 for classes that use the same ones, also where a linear rule tells them apart at once:
-a row and its opposite have one direction, and so have rows of other lengths. The linear probe sees
-those; chi sees what that one cannot, classes that spread in other directions around one mean.
+chi is 0 for classes that use the same directions, even if a linear rule tells them apart perfectly: a row and its
+opposite have one direction, and so have rows of other lengths. The linear probe sees those; chi sees classes that
+spread in other directions around one mean, which the probe cannot.
 
 Rows are not centred here. A mean that all rows share is one direction, and dominates S and exp S where it is long
-against what varies around it: exp S is then near 1 whatever the rows do. `spectrum(centred(rows))` is what varies; it
-is what profiles show first, and both are recorded. chi and the decisions of `entropy_gate` and `governed_freezing` are
-taken on rows as they are, as they always were: centring would hide a class that differs by its mean alone.
+compared with the variation around it: exp S is then near 1 for any rows. `spectrum(centred(rows))` measures the
+variation; profiles show it first, and both are recorded. chi and the decisions of `entropy_gate` and
+`governed_freezing` are taken on rows as they are: centring would hide a class that differs only by its mean.
 
 Giraldo, Rao and Principe, "Measures of Entropy From Data Using Infinitely Divisible Kernels", 2014, arXiv:1211.2459;
-chi is the Holevo quantity. A row of zeros has no direction and is left out. chi of a sample is biased upwards the more
-dimensions there are for each example: outputs are projected to few first, and its mean under permuted labels
-is recorded too. That the classes differ in a layer does not show that training on them made it so.
+chi is the Holevo quantity. A row of zeros has no direction and is left out. chi of a sample is biased upwards, the more
+dimensions there are for each example: outputs are projected to few first, and its mean under permuted labels is
+recorded too. A difference between the classes in a layer does not show that training on them caused it.
 
-A Gram matrix must never be clamped elementwise: it would no longer be positive semidefinite. All is float64 on the CPU,
-so that a replay finds the same bits. Shapes: N examples, D dimensions.
+**The linear probe** (`probe`): the classes that a linear rule can tell apart, on examples that it was not fitted to.
 
-The linear probe (`probe`): which classes a linear rule can tell apart, on examples that it was not fitted to.
-
-chi compares the directions that the classes use; it cannot see on which side of the
-origin a row lies, nor how long it is. The probe can. A row is its D outputs and its length, N x (D + 1); outputs of
-more than 1,024 numbers are first projected to that many by random signs. The examples of each class are dealt into 5
-folds by a seeded draw. For each fold, on the other four alone:
+A row is its D outputs and its length, N x (D + 1); outputs of more than 1,024 numbers are first projected to that many
+by random signs. The examples of each class are dealt into 5 folds by a seeded draw. For each fold, only on the other
+four:
 
     scale       every column to mean 0 and deviation 1; a constant column becomes 0
-    shrink      their covariance T towards a multiple of the identity, by Ledoit and Wolf's formula, which looks at no
+    shrink      their covariance T towards a multiple of the identity, by Ledoit and Wolf's formula, which uses no
                 label: A = (r m I + (1 - r) T)^-1, m = tr T / (D + 1)
     classify    a row x of the fold goes to the class whose mean M_c is nearest in that metric: the largest
                 x' A M_c - M_c' A M_c / 2
 
 For two classes this is linear discriminant analysis with equal priors. The rule weighs every class alike however many
 examples it has, needs no tuning, and is solved in the space of the N examples, so that D may be larger than N. The
-result is counts: row c of the table says what the examples of class c were taken for. `entries/entropy_profile.py`
-makes accuracies and intervals of them.
+result is counts: row c of the table has the classes that the examples of class c were taken for.
+`entries/entropy_profile.py` makes accuracies and intervals of them.
 
 The p-value is that of the balanced accuracy among relabellings within each fold, which keep the class counts of the
 folds: where labels mean nothing all of them are equally likely, so the p-value is exact.
 
-A linear rule sees classes whose means differ, in outputs or in length. It does not see classes that differ in the
-shape of their spread alone, such as other directions around a common mean: chi sees those. A low accuracy is no proof
-that the information is absent; another kind of probe may find it.
+A linear rule sees classes whose means differ, in outputs or in length. A low accuracy is no proof that the information
+is absent; another kind of probe may find it.
 
-Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance matrices", 2004. All is float64 on the
-CPU, so that a replay finds the same bits. Shapes: N examples, D dimensions, K classes, P relabellings.
+Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance matrices", 2004.
+
+Everything is float64 on the CPU, so that a replay gets the same bits. Shapes: N examples, D dimensions, K classes, P
+relabellings; n kept and h held examples of a fold.
 """
 
 from typing import NamedTuple
@@ -64,11 +61,11 @@ from torch import Tensor
 
 from explorer.entries.entropy_profile import Counts, balanced
 
-EXAMPLES_PER_DIMENSION = 16
+EXAMPLES_PER_DIMENSION = 16  # of the projection for chi: keeps its bias small
 
 
 class Spectrum(NamedTuple):
-    """What the spectrum of some rows comes to."""
+    """Entropies of the spectrum of some rows."""
 
     entropy: float  # nats
     effective_rank: float
@@ -76,7 +73,7 @@ class Spectrum(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How far the directions of classes differ. `chi - null` is the corrected chi, near 0 where labels mean nothing."""
+    """Difference of the directions of classes. `chi - null` is the corrected chi, near 0 where labels mean nothing."""
 
     chi: float  # nats
     null: float  # its mean over permutations of the labels
@@ -109,7 +106,7 @@ def centred(rows_ND: Tensor) -> Tensor:
     """
     rows_ND = rows_ND.detach().to("cpu", torch.float64)
     less = rows_ND - rows_ND.mean(0)
-    # What rounding leaves of equal rows has no direction.
+    # Rounding leaves a tiny difference between equal rows, in an arbitrary direction that counts as much as any other.
     return torch.where(less.norm(dim=1, keepdim=True) > 1e-12 * rows_ND.norm(dim=1, keepdim=True), less, 0.0)
 
 
@@ -125,17 +122,19 @@ def project(rows_ND: Tensor, draws: np.random.Generator, *, kept: int | None = N
 
 
 def chi(rows_ND: Tensor, labels_N: np.ndarray) -> float:
-    """S(all) - sum q_c S(class c), in nats: in [0, H(q)]. Raises `ValueError` where rows and labels do not pair."""
+    """Return S(all) - sum q_c S(class c), in nats, in [0, H(q)]. Raises `ValueError` where rows and labels do not
+    pair."""
     unit_ND, labels_N = _labelled(rows_ND, labels_N)
     return float(_entropy(_density(unit_ND)) - _within(unit_ND, labels_N)) if len(unit_ND) else 0.0
 
 
 def separation(rows_ND: Tensor, labels_N: np.ndarray, *, permutations: int, draws: np.random.Generator) -> Separation:
-    """Compare chi with its values where the same labels are at other rows. Raises `ValueError` like `chi`."""
+    """Compare chi with its values under permuted labels. Raises `ValueError` like `chi`."""
     unit_ND, labels_N = _labelled(rows_ND, labels_N)
     if not len(unit_ND):
         return Separation(chi=0.0, null=0.0, p_value=1.0)
-    # S(all) does not depend on the labels: one chi is as large as another where its classes' entropy is as small.
+    # S(all) does not depend on the labels, so it is computed once, and chi reaches the observed one where the entropy
+    # within the classes is at most the observed one.
     whole, within = float(_entropy(_density(unit_ND))), float(_within(unit_ND, labels_N))
     permuted = np.array([float(_within(unit_ND, draws.permutation(labels_N))) for _ in range(permutations)])
     reached = int((permuted <= within + 1e-12).sum())  # equal labels may sum in another order
@@ -155,7 +154,7 @@ def _unit(rows_ND: Tensor) -> tuple[Tensor, np.ndarray]:
 
 
 def _labelled(rows_ND: Tensor, labels_N: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Rows of length 1 with their labels."""
+    """Return the rows at length 1, with their labels."""
     if len(rows_ND) != len(labels_N):
         raise ValueError(f"{len(rows_ND)} rows and {len(labels_N)} labels")
     unit_ND, alive_N = _unit(rows_ND)
@@ -163,20 +162,22 @@ def _labelled(rows_ND: Tensor, labels_N: np.ndarray) -> tuple[Tensor, np.ndarray
 
 
 def _density(unit_ND: Tensor) -> Tensor:
-    """Return the smaller one of the two matrices with the spectrum; trace 1."""
+    """Return a matrix of trace 1 with the spectrum of the rows."""
+    # X X' and X' X have the same nonzero eigenvalues: the smaller one is cheaper to decompose. It must not be clamped
+    # elementwise, which would make it indefinite.
     examples, dimensions = unit_ND.shape
     product = unit_ND.T @ unit_ND if dimensions < examples else unit_ND @ unit_ND.T
     return product / examples
 
 
 def _entropy(density: Tensor) -> Tensor:
-    """- sum lambda log lambda, a scalar for a matrix and one for each of a stack."""
+    """Return - sum lambda log lambda, for a matrix or for each of a stack."""
     eigenvalues = torch.linalg.eigvalsh(density)
     return torch.special.entr(eigenvalues.clamp(min=0)).sum(-1)  # rounding puts zeros of the spectrum below 0
 
 
 def _within(unit_ND: Tensor, labels_N: np.ndarray) -> Tensor:
-    """sum q_c S(class c)."""
+    """Return sum q_c S(class c)."""
     total = torch.zeros((), dtype=torch.float64)
     for label in np.unique(labels_N):
         rows = unit_ND[torch.from_numpy(labels_N == label)]
@@ -188,12 +189,12 @@ def _within(unit_ND: Tensor, labels_N: np.ndarray) -> Tensor:
 
 FOLDS = 5
 MAX_DIMENSIONS = 1024
-LEAST_SHRINKAGE = 1e-6  # what is inverted stays well conditioned
-_TIE = 1e-12
+LEAST_SHRINKAGE = 1e-6  # keeps the matrix that is inverted well conditioned
+_TIE = 1e-12  # accuracies closer than this are equal: means of equal counts may round differently
 
 
 class ProbeResult(NamedTuple):
-    """What the probe found."""
+    """Result of the linear probe."""
 
     counts: Counts  # K K: row, the class; column, the class that its examples were taken for
     p_value: float  # (1 + relabellings that reach the accuracy) / (1 + relabellings)
@@ -202,10 +203,10 @@ class ProbeResult(NamedTuple):
 def probe(
     rows_ND: Tensor, labels_N: NDArray[np.integer], *, permutations: int, draws: np.random.Generator
 ) -> ProbeResult:
-    """Tell the classes 0 to K - 1 apart by a linear rule, cross-validated. Each has one example at least.
+    """Tell the classes 0 to K - 1 apart by a linear rule, cross-validated. Each has at least one example.
 
-    A class of a single example cannot be learnt and tested both: its example is taken for another class, or is not
-    tested where nothing else is known.
+    A class of a single example cannot be both learned and tested: its example is taken for another class, or is not
+    tested if there is no other.
     """
     if len(rows_ND) != len(labels_N):
         raise ValueError(f"{len(rows_ND)} rows and {len(labels_N)} labels")
@@ -213,6 +214,8 @@ def probe(
     rows_ND = _features(rows_ND, draws)
     folds_N = _deal(labels_N, draws)
     permuted_PN = np.stack([labels_N, *(_relabelled(labels_N, folds_N, draws) for _ in range(permutations))])
+    # All relabellings share the factorised covariance of a fold, since shrinkage uses no label: 99 of them cost little
+    # more than one.
     counts_PKK = np.zeros((len(permuted_PN), classes, classes), np.int64)
     for fold in range(FOLDS):
         held_N = folds_N == fold
@@ -226,8 +229,8 @@ def probe(
 
 
 def fit(rows_ND: Tensor, labels_N: NDArray[np.integer], place: int, *, draws: np.random.Generator) -> Tensor:
-    """Return the rule that tells one class from all others, every other class weighed alike, fitted to all of these
-    rows: a weight for each column and a constant, D + 2. `recognised` applies it, with draws of the same stream."""
+    """Return the rule that tells one class from all others, with the others weighed alike, fitted to all of these rows:
+    a weight for each column and a constant, D + 2. `recognised` applies it, with draws of the same stream."""
     rows_ND = _features(rows_ND, draws)
     scaled_ND, factor_D, mean_D = _scale(rows_ND)
     one_hot_NK = torch.nn.functional.one_hot(torch.from_numpy(labels_N)).double()
@@ -242,7 +245,7 @@ def fit(rows_ND: Tensor, labels_N: NDArray[np.integer], place: int, *, draws: np
 
 
 def recognised(rule: Tensor, rows_ND: Tensor, *, draws: np.random.Generator) -> NDArray[np.bool_]:
-    """Which rows the rule of `fit` takes for its class, N."""
+    """Return which rows the rule of `fit` takes for its class, N."""
     features = _features(rows_ND, draws)
     return (features @ rule[:-1] + rule[-1] > 0).numpy()
 
@@ -254,7 +257,7 @@ def _features(rows_ND: Tensor, draws: np.random.Generator) -> Tensor:
 
 
 def _deal(labels_N: NDArray[np.integer], draws: np.random.Generator) -> NDArray[np.int64]:
-    """Return a fold for each example: those of a class are dealt out in a drawn order."""
+    """Return a fold for each example; the examples of a class are dealt out in a drawn order."""
     folds_N = np.empty(len(labels_N), np.int64)
     for label in np.unique(labels_N):
         members = np.flatnonzero(labels_N == label)
@@ -265,7 +268,7 @@ def _deal(labels_N: NDArray[np.integer], draws: np.random.Generator) -> NDArray[
 def _relabelled(
     labels_N: NDArray[np.integer], folds_N: NDArray[np.int64], draws: np.random.Generator
 ) -> NDArray[np.integer]:
-    """Return the labels, permuted within each fold."""
+    """Return the labels, permuted within each fold, so that its class counts stay the same and the p-value is exact."""
     permuted_N = labels_N.copy()
     for fold in range(FOLDS):
         members = np.flatnonzero(folds_N == fold)
@@ -280,34 +283,33 @@ def _classify(
     known = torch.from_numpy(~held_N)
     kept_nD, held_hD = _scaled(rows_ND[known], rows_ND[~known])
     among_nn, across_hn = _products(kept_nD, held_hD)
-    # Of each labelling: members of each class at 1 / their number, as columns.
+    # For each labelling and class a column that averages its members.
     one_hot_nPK = torch.nn.functional.one_hot(torch.from_numpy(labels_PN[:, ~held_N].T.copy()), classes).double()
     sizes_PK = one_hot_nPK.sum(0)
     means_nPK = one_hot_nPK / sizes_PK.clamp(min=1)
     flat = means_nPK.flatten(1)
     squares_PK = (flat * (among_nn @ flat)).sum(0).reshape(sizes_PK.shape)
     scores_hPK = (across_hn @ flat).reshape(len(held_hD), *sizes_PK.shape) - squares_PK / 2
-    scores_hPK[:, sizes_PK == 0] = -torch.inf  # a class that has no example to be learnt from
+    scores_hPK[:, sizes_PK == 0] = -torch.inf  # a class without an example to learn from is never chosen
     return scores_hPK.argmax(-1).T.numpy()
 
 
 def _scaled(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the means and deviations of the first."""
+    """Return both, scaled by the means and deviations of the first."""
     scaled_nD, factor_D, mean_D = _scale(kept_nD)
     return scaled_nD, (held_hD - mean_D) * factor_D
 
 
 def _scale(rows_ND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows with every column at mean 0 and deviation 1; the factor and the mean of each. Constant columns:
-    0."""
+    """Return the rows with every column at mean 0 and deviation 1, or 0 if it is constant; and its factor and mean."""
     mean_D, deviation_D = rows_ND.mean(0), rows_ND.std(0, correction=0)
-    alive_D = deviation_D > 1e-12 * (1 + mean_D.abs())
+    alive_D = deviation_D > 1e-12 * (1 + mean_D.abs())  # constant but for rounding
     factor_D = torch.where(alive_D, 1 / torch.where(alive_D, deviation_D, 1.0), 0.0)
     return (rows_ND - mean_D) * factor_D, factor_D, mean_D
 
 
 def _products(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:
-    """x' A y up to one factor, among the rows that are known and from the held ones to them.
+    """Return x' A y, up to one factor, among the kept rows and from the held rows to them.
 
     By the Woodbury identity A ~ I - X' (X X' + g I)^-1 X, with g = n r m / (1 - r): for rows of X it is
     K (K / g + I)^-1, which at r = 1 is K, the plain products.
@@ -321,10 +323,10 @@ def _products(kept_nD: Tensor, held_hD: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _inverse_ridge(kept_nD: Tensor, gram_nn: Tensor) -> float:
-    """1 / g by Ledoit and Wolf's shrinkage r of the covariance T = X' X / n towards m I."""
+    """Return 1 / g, by Ledoit and Wolf's shrinkage r of the covariance T = X' X / n towards m I."""
     n, dimensions = kept_nD.shape
     m = float(gram_nn.trace()) / (n * dimensions)
-    if m == 0:
+    if m == 0:  # all rows are equal: nothing varies, and nothing is shrunk
         return 0.0
     squared = float(gram_nn.square().sum()) / n**2  # |T|^2 = |X X'|^2 / n^2
     away = squared / dimensions - m**2  # the squared distance of T from m I, by column

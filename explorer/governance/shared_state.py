@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionNote:
-    """Something that a method decided in this step: what becomes a `decision` entry (entries/kinds.py)."""
+    """Decision of a method in this step, which becomes a `decision` entry (entries/kinds.py)."""
 
-    action: str  # of `entries.run.Decision`
+    action: str  # of `entries.kinds.Decision`
     rule: str
     parameters: Mapping[str, float]  # of the rule: its thresholds
     subjects: tuple[str, ...]  # class paths; none: all
@@ -34,7 +34,7 @@ class DecisionNote:
 
 @dataclass(slots=True, kw_only=True)
 class Notes:
-    """What the methods of one step leave for the recorder."""
+    """Notes that the methods of one step leave for the recorder."""
 
     admission: Admission | None = None  # by routing
     examples: Mapping[str, int] = field(default_factory=dict)  # by routing: slots of each class, filled or empty
@@ -42,12 +42,12 @@ class Notes:
     sketches: Floats | None = None  # by contributions: of the classes with numbers, k L 64
     decisions: list[DecisionNote] = field(default_factory=list)
     profiles: list[LayerProfiles] = field(default_factory=list)  # by entropy
-    scores: dict[str, Floats] = field(default_factory=dict)  # by routing: of the present share's examples, by class
+    scores: dict[str, Floats] = field(default_factory=dict)  # by routing: of the current share's examples, by class
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """The data's verified provenance, the policy in force, the ledger, and the notes of the present step."""
+    """Verified provenance of the data, the policy in force, the ledger, and the notes of the current step."""
 
     classes: tuple[str, ...]  # with examples, in the order of their codes, without the quarantine
     codes: Mapping[str, int]  # of every class of the taxonomy, by path
@@ -55,7 +55,7 @@ class Session:
     routing: Routing | None = None
     quarantine: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # reason -> numbers of examples
     absent: frozenset[str] = frozenset()  # classes all of whose slots stay empty
-    gone: NDArray[np.bool_] | None = None  # by number of the example: whether it is left out; None: none is
+    gone: NDArray[np.bool_] | None = None  # by number of the example: whether it is left out; None: no example is
     journal: Journal | None = None
     layers: tuple[Layer, ...] = ()  # after `change_model`, by routing: the model's, then adapters
     conditions: set[str] = field(default_factory=set)  # of the policy, switched on by decisions

@@ -1,4 +1,4 @@
-"""Segments of steps, and the spool: what the ledger's blobs say, as Parquet files for quick questions over many steps.
+"""Segments of steps, and the spool: the numbers of the ledger's blobs as Parquet files, for queries over many steps.
 
 A segment is the steps since the last `state` entry. Its numbers become its blobs and one file of the spool.
 
@@ -7,11 +7,11 @@ A segment is the steps since the last `state` entry. Its numbers become its blob
 
 `share_num` / `share_den` is the class's share in the summed gradient, `update_num` / `update_sq` its projection on the
 update, and `exact_num` / `update_sq` its exact part in it: over steps and layers add both and divide last. A file is
-written whole or not at all, and executed again the same steps give the same bytes. No signature covers it.
+written whole or not at all, and the same steps executed again give the same bytes. No signature covers it.
 
-Of a confidential class nothing is here. In a run that has one no column is filled that several classes made: shares,
-projections and parts of an update that are known of all the others give away the one that is left out, and how far a
-class is told apart says something about the others.
+The spool has no row of a confidential class. In a run that has one, columns that several classes contribute to are
+empty: shares, projections and parts of an update that are known of all the others give away the missing one, and how
+far classes can be separated depends on all of them.
 """
 
 import io
@@ -46,7 +46,7 @@ NUMBERS, SKETCHES, JOINT, SLOTS = "numbers", "sketches", "joint", "slots"
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RecordedStep:
-    """What a segment keeps of a step."""
+    """Numbers of a step that its segment keeps."""
 
     step: int
     rows: NDArray[np.int64]  # of the tag table, in the order of the slots
@@ -56,7 +56,7 @@ class RecordedStep:
 
 @dataclass(slots=True)
 class Segment:
-    """The steps so far, and the sums that no single step needs."""
+    """Steps since the last `state` entry, with the sums of their sketches."""
 
     classes: Sequence[str]  # of the genesis
     first: int  # the step that it begins with
@@ -65,12 +65,13 @@ class Segment:
     _sketches: dict[int, Floats] = field(default_factory=dict)  # by class: layers x 64
 
     def add(self, step: RecordedStep, sketches: Floats | None) -> None:
-        """One step more; `sketches` are of its classes with numbers, k L 64."""
+        """Add a step; `sketches` are of its classes with numbers, k L 64."""
         self.steps.append(step)
         if sketches is None or step.numbers is None:
             return
         assert sketches.shape == (len(step.numbers.classes), len(step.numbers.updates), SKETCH)
         for index, sketch in zip(step.numbers.classes, sketches, strict=True):
+            # Added in the order of the steps, in float32: another order would give a replay other bits.
             self._sketches[index] = self._sketches[index] + sketch if index in self._sketches else sketch.copy()
 
     def blobs(self) -> dict[str, bytes]:
@@ -93,24 +94,24 @@ ALL = "*"  # the class of a row that is about all classes together
 _KEYS = {"step": pa.int64(), "layer": pa.dictionary(pa.int32(), pa.string())}
 _KEYS |= {"class": pa.dictionary(pa.int32(), pa.string()), "examples": pa.int32()}
 _TERMS = ("weight", "norm", "share_num", "share_den", "update_num", "update_sq", "exact_num")
-_OF_SEVERAL = _TERMS[2:]  # a class's own are weight and norm
+_OF_SEVERAL = _TERMS[2:]  # columns that several classes contribute to; weight and norm are a class's own
 CONTRIBUTIONS = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in _TERMS)])
 ENTROPY = pa.schema([*_KEYS.items(), *((name, pa.float32()) for name in SHOWN)])
 
 
 class Spool:
-    """The two directories of a run, for the one process that writes there."""
+    """Writer of a run's two spool directories; one process has it."""
 
     def __init__(self, run: Path, genesis: Genesis, *, confidential: frozenset[str] = frozenset()) -> None:
         self._run, self._genesis = run, genesis
         hidden = [genesis.classes.index(path) for path in confidential]
-        self._hidden = [*hidden, len(genesis.classes)] if hidden else hidden  # with all together, which comes last
+        self._hidden = [*hidden, len(genesis.classes)] if hidden else hidden  # with the class *, which comes last
         for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY):
-            for left in (run / name).glob(".*.tmp"):  # by a process that was killed while it wrote
+            for left in (run / name).glob(".*.tmp"):  # left by a process that was killed while it wrote
                 left.unlink()
 
     def write_contributions(self, steps: Sequence[RecordedStep]) -> None:
-        """The numbers of a segment, named by its first step; nothing where nothing was measured."""
+        """Write the numbers of a segment into a file named by its first step; no file if nothing was measured."""
         parts = [self._contributions(step) for step in steps if step.numbers and step.numbers.classes]
         if parts:
             columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -120,9 +121,10 @@ class Spool:
             )
 
     def write_entropy(self, profiles: LayerProfiles) -> None:
-        """A profile. Adapters, which come last among the layers, have none."""
+        """Write a profile. Adapters, which come last among the layers, have none."""
         k, layers = len(profiles.classes), len(profiles.joint)
-        told = [
+        # Layer by layer, the classes and then all of them together, as the columns below are laid out.
+        numbers = [
             shown
             for at, joint in enumerate(profiles.joint)
             for shown in (
@@ -130,13 +132,13 @@ class Spool:
                 shown_joint(joint),
             )
         ]
-        everybody = len(self._genesis.classes)
+        together = len(self._genesis.classes)  # the index of the class *
         columns = {
             "step": np.full(layers * (k + 1), profiles.step),
             "layer": np.repeat(np.arange(layers), k + 1),
-            "class": np.tile([*profiles.classes, everybody], layers),
+            "class": np.tile([*profiles.classes, together], layers),
             "examples": np.tile([*profiles.examples, sum(profiles.examples)], layers),
-            **{name: np.array([class_rows[name] for class_rows in told], np.float64) for name in SHOWN},  # None: NaN
+            **{name: np.array([row[name] for row in numbers], np.float64) for name in SHOWN},  # None: NaN
         }
         self._write(self._run / rundir.ENTROPY / f"step-{profiles.step:08d}.parquet", columns, ENTROPY)
 
@@ -167,6 +169,7 @@ class Spool:
             return
         columns = {name: values[shown] for name, values in columns.items()}
         names = {"layer": self._genesis.layers, "class": (*self._genesis.classes, ALL)}
+        # Dictionaries have all layers and classes in the order of the genesis, so that all files agree on them.
         arrays: list[Any] = []
         for column in schema:
             values = columns.get(column.name)

@@ -1,8 +1,9 @@
-"""The writer of a run's ledger, and the history that it may have already, where steps are executed again after a crash.
+"""The writer of a run's ledger, and the history of one in which steps were executed again after a crash.
 
-`History` reads the latest execution of every step, in order and in little memory. A re-executed entry is compared with
-the one on record, byte for byte, and not appended twice. The first that differs is preceded by a decision: from its
-step on entries are written again, and readers take the latest execution.
+A run that crashed continues from its last checkpoint, while its ledger may already have entries of later steps, and an
+append-only log cannot drop them. So a re-executed entry is compared with the one on record, byte for byte, and not
+appended twice. The first that differs is preceded by a decision to re-execute: from its step on entries are written
+again, and readers take the latest execution. `History` reads that, in order and in little memory.
 """
 
 import logging
@@ -20,7 +21,7 @@ from explorer.note import Signer
 
 
 class Recorded(NamedTuple):
-    """Entry as it is in the ledger."""
+    """Entry of a ledger."""
 
     number: int
     head: Head
@@ -38,14 +39,16 @@ class Recorded(NamedTuple):
 
 
 class History:
-    """A ledger under the rule that a decision to re-execute from step r supersedes every earlier entry from r on.
+    """Ledger under the rule that a decision to re-execute from step r supersedes every earlier entry from r on.
 
-    Reading raises `LedgerError` for what no run's ledger holds.
+    Reading raises `LedgerError` for entries that no run's ledger can have.
     """
 
     def __init__(self, directory: Path) -> None:
         self.ledger = LedgerDirectory(directory)
-        self._again: list[tuple[int, int]] = []  # (index, least step that it or a later one executes again)
+        # Index of each decision to re-execute, and the least step that it or a later one executes again: an entry
+        # before it is superseded from that step on. Few entries are decisions, so the others are not even decoded.
+        self._again: list[tuple[int, int]] = []
         restarts = [(entry.number, entry.step) for entry in self._read(only=b'"re-execution"') if _again(entry.head)]
         least = None
         for index, step in reversed(restarts):
@@ -57,16 +60,17 @@ class History:
         return self.ledger.checkpoint().size
 
     def entries(self) -> Iterator[Recorded]:
-        """The entries of the latest execution, in order, without the decisions to re-execute."""
+        """Yield the entries of the latest execution, in order, without the decisions to re-execute."""
         places = [index for index, _ in self._again]
         for entry in self._read():
+            # The first decision behind the entry has the least step of all decisions behind it.
             later = bisect_right(places, entry.number)
             superseded = later < len(places) and entry.head.kind != "genesis" and entry.step >= self._again[later][1]
             if not superseded and not _again(entry.head):
                 yield entry
 
     def state(self, step: int) -> tuple[Recorded, Iterator[Recorded]]:
-        """Return the `state` entry of that step, or the genesis that begins there, and all entries behind it."""
+        """Return the `state` entry of this step, or the genesis that begins there, and all entries after it."""
         entries = self.entries()
         for entry in entries:
             if entry.head.kind in ("state", "genesis") and entry.step == step:
@@ -81,7 +85,7 @@ class History:
         return size > 0 and read_head(next(self.ledger.entries(size - 1))).kind == "end"
 
     def _read(self, *, only: bytes = b"") -> Iterator[Recorded]:
-        """All entries in which these bytes occur."""
+        """Yield all entries in which these bytes occur."""
         for index, leaf in enumerate(self.ledger.entries()):
             if only in leaf:
                 yield Recorded(index, read_head(leaf), leaf)
@@ -103,23 +107,24 @@ log = logging.getLogger(__name__)
 
 
 class Writer:
-    """A ledger of one run, held by this process until it is closed."""
+    """Ledger of one run, held by this process until it is closed."""
 
     def __init__(self, directory: Path, ledger: Log, genesis: Genesis) -> None:
         """Use `open`."""
         self.directory, self._log, self._genesis = directory, ledger, genesis
-        self._ahead: Iterator[Recorded] | None = None  # what is on record behind the present place
-        self._same: list[tuple[int, bytes]] = []  # what is on record of the present step and was found equal
+        self._ahead: Iterator[Recorded] | None = None  # entries on record after the current place; None: at the end
+        self._same: list[tuple[int, bytes]] = []  # entries of the current step that were equal to the record
 
     @classmethod
     def open(cls, directory: Path, *, genesis: Genesis, signer: Signer) -> Self:
-        """Begin the ledger of this run, or go on with it. Raises `LedgerError` if it is another run's."""
+        """Begin the ledger of this run, or continue it. Raises `LedgerError` if it is another run's."""
         first = encode(genesis)
         if not (directory / CHECKPOINT).exists():
             ledger = Log.create(directory, origin=signer.name, signer=signer)
         else:
             ledger = Log.open(directory, signer=signer)
         try:
+            # A ledger without entries was begun by a process that crashed before its first commit.
             if ledger.size == 0:
                 ledger.append([first])
             elif next(LedgerDirectory(directory).entries(0, 1)) != first:
@@ -135,10 +140,11 @@ class Writer:
         return self._log.size
 
     def begin(self, step: int) -> TrainingState | None:
-        """Take the place behind the state of that step, and return what is on record of it; None for step 0.
+        """Move to the place after the state of this step, and return the state on record; None for step 0.
 
-        Raises `LedgerError` if nothing is: a ledger that knows less than a checkpoint was rolled back.
+        Raises `LedgerError` if none is: a ledger that knows less than a checkpoint was rolled back.
         """
+        # Nothing is committed yet, so there is nothing to compare with: the genesis is in memory only.
         if self._log.checkpoint.size == 0 and step == self._genesis.begins:
             return self._genesis.start
         recorded, self._ahead = History(self.directory).state(step)
@@ -153,12 +159,13 @@ class Writer:
         return self._log.write_blob(content)
 
     def put(self, leaf: bytes, *, step: int) -> None:
-        """The next entry of the run."""
+        """Append the next entry of the run, unless the record has it already."""
         if self._ahead is not None:
             recorded = next(self._ahead, None)
             if recorded is not None and recorded.leaf == leaf:
                 self._same = [*((at, same) for at, same in self._same if at == step), (step, leaf)]
                 return
+            # The record ends here, or differs: from now on everything is appended.
             self._ahead = None
             if recorded is not None:
                 self._execute_again(recorded, step)
@@ -169,7 +176,7 @@ class Writer:
         self._log.commit()
 
     def close(self) -> None:
-        """Let others have the ledger, without what was not committed."""
+        """Release the ledger, without uncommitted entries."""
         self._log.close()
 
     def _execute_again(self, recorded: Recorded, step: int) -> None:
@@ -179,7 +186,7 @@ class Writer:
                 f"{recorded.number} at step {step}; a finished ledger is never reopened: move the run away"
             )
         log.warning(
-            "%s: step %d was executed again with another result; the ledger says so and goes on from there",
+            "%s: step %d was executed again with another result; the ledger records this and continues from there",
             self.directory,
             step,
         )
@@ -194,4 +201,5 @@ class Writer:
             evidence={},
             blobs={},
         )
+        # The decision supersedes all of the step, so its entries that were equal are written once more.
         self._log.append([encode(decision), *(same for at, same in self._same if at == step)])

@@ -368,7 +368,7 @@ def test_a_hook_of_the_optimiser_that_touches_others_stops_the_run(how: str) -> 
     with pytest.raises(TrainingError, match=r"0\.weight \(Conv2d\) was .* by the optimiser or a hook of it"):
         own.step(alone, losses)
     handle.remove()
-    with pytest.raises(TrainingError, match=r"the run stopped in step .* and cannot go on"):
+    with pytest.raises(TrainingError, match=r"the run stopped in step .* and cannot continue"):
         own.step(np.arange(12), losses)
     with pytest.raises(TrainingError, match="its ledger has no end"):
         own.finish()

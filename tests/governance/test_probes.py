@@ -74,7 +74,7 @@ def test_without_tags_there_are_no_probes() -> None:
 def test_in_a_loop_of_ones_own_there_are_no_probes() -> None:
     loop = tagged_loop([])
     del loop.state.resources[Batches]
-    with pytest.raises(RecipeError, match="a loop of one's own reads its own"):
+    with pytest.raises(RecipeError, match="a custom loop reads its own examples"):
         choose_probes(loop.state, count=8)
 
 

@@ -191,7 +191,7 @@ def test_no_adapter_in_a_module_that_its_owner_never_enters() -> None:
     [
         (SealedRegion(name="r", branch="open", layers=("bdy",), rank=2), "'r': bdy: fits none of the model's linear l"),
         (SealedRegion(name="r", branch="open", module="sied"), "'r': unknown module 'sied'; did you mean 'side'"),
-        (SealedRegion(name="shared", branch="open", module="side"), "'shared': the name of what belongs to nobody"),
+        (SealedRegion(name="shared", branch="open", module="side"), "'shared': the name of what all classes share"),
     ],
 )
 def test_a_region_that_cannot_be_is_refused(region: SealedRegion, message: str) -> None:
