@@ -120,7 +120,7 @@ class Journal:
         """
         # Secrets come before the first entry: a ledger with commitments whose salts were lost would be unverifiable.
         secrets = open_secrets(run, genesis)
-        if gone := erased(secrets, genesis):
+        if gone := OwnKeys(secrets=secrets, classes=genesis.classes).erased:
             raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot continue")
         book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
         try:
@@ -348,11 +348,6 @@ def read_secrets(run: Path, genesis: Genesis) -> Salts:
     """Return the secrets that are left: none of them where the file is absent."""
     path = run / rundir.SECRETS
     return read_salts(path) if path.exists() else Salts(content=DESTROYED * (len(genesis.classes) + 1))
-
-
-def erased(secrets: Salts, genesis: Genesis) -> frozenset[str]:
-    """Return the classes whose secret is gone; * is for numbers over several."""
-    return frozenset(name for slot, name in enumerate([*genesis.classes, ALL]) if secrets.of(slot) is None)
 
 
 NOTHING = hashlib.sha256(b"").hexdigest()  # in place of what cannot be made without a secret

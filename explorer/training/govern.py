@@ -51,7 +51,7 @@ from explorer.errors import RecipeError, RunError
 from explorer.governance.contributions import Contributions
 from explorer.governance.credentials import Credentials, check
 from explorer.governance.custom_loop import Governed
-from explorer.governance.journal import Journal, erased, read_secrets
+from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder, beginning, tensors_of
 from explorer.governance.routing import Routing
 from explorer.note import Signer
@@ -71,7 +71,6 @@ from explorer.training.replay import (
     Differs,
     Elsewhere,
     Replayed,
-    commitments,
     elsewhere,
     flat,
 )
@@ -369,17 +368,14 @@ def replay(
         raise RunError(f"run {record.run_id}: nothing was trained in it: replay the run that it was made from")
     environment = elsewhere(run, record)
     on_environment(environment)
-    secrets = read_secrets(run, genesis)
-    missing = erased(secrets, genesis)
     policy = read_policy(ledger)
     sealed = frozenset(path for path in genesis.classes if policy is not None and policy.is_confidential(path))
-    comparison = Comparison(run / rundir.LEDGER, commitments(genesis, missing, confidential=sealed))
+    comparison = Comparison(run, genesis, confidential=sealed)
 
     # --- execution, with a journal that compares and writes nothing ---
     def open_journal(given: Given, state: State) -> Journal:
         _compare_first(record, given, genesis, _genesis(state, run, record, given), beginning(state))
-        leaves = given.credentials.leaves
-        return Journal(comparison, genesis=genesis, secrets=secrets, leaves=leaves, spool=None, confidential=sealed)
+        return comparison.journal(given.credentials.leaves)
 
     difference: Difference | None = None
     again = _Again(record, papers_of(ledger, private), open_journal)
@@ -399,8 +395,6 @@ def replay(
         start=0,
         source=INITIAL,
         environment=environment,
-        missing=missing,
-        sealed=sealed,
         difference=difference,
     )
 

@@ -16,9 +16,12 @@ import hashlib
 import logging
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
@@ -30,7 +33,7 @@ from explorer.entries.heads import Head, read_head
 from explorer.entries.kinds import Genesis, State, TrainingState, decode
 from explorer.errors import CheckpointError, LedgerError, RunError
 from explorer.governance.credentials import leaves_of
-from explorer.governance.journal import Journal, erased, read_secrets
+from explorer.governance.journal import Journal, read_secrets
 from explorer.governance.layers import shared_names
 from explorer.governance.recorder import Recorder, beginning, training_state
 from explorer.governance.shared_state import Session
@@ -40,6 +43,7 @@ from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing_weights import confidential
 from explorer.recipes import machine
 from explorer.run_files import Plan, RunRecord
+from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.target import Target, counterfactual
 from explorer.training.ledgered import STRATEGY
 from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
@@ -75,14 +79,29 @@ class Differs(Exception):
         self.difference = difference
 
 
-@dataclass(slots=True)
 class Comparison:
     """Book of a journal that writes nothing: every entry has to be the one that the ledger has next."""
 
-    directory: Path
-    uncompared: frozenset[str]  # dotted fields of commitments that cannot be made here
-    counts: dict[str, int] = field(default_factory=dict)  # of entries found equal, by kind; of blobs
-    _recorded: Iterator[Recorded] = field(default_factory=lambda: iter(()))
+    def __init__(self, run: Path, genesis: Genesis, *, confidential: frozenset[str]) -> None:
+        """Compare with the ledger in a run's directory, using the secrets that are there."""
+        self.directory = run / rundir.LEDGER
+        self.counts: dict[str, int] = {}  # of equal entries, by kind; and of blobs
+        self._genesis, self._confidential = genesis, confidential
+        self._secrets = read_secrets(run, genesis)
+        self._missing = OwnKeys(secrets=self._secrets, classes=genesis.classes).erased
+        self._uncompared = commitments(genesis, self._missing, confidential=confidential)
+        self._recorded: Iterator[Recorded] = iter(())
+
+    def journal(self, leaves: NDArray[np.uint8]) -> Journal:
+        """Return the journal of the replay; `leaves` are the leaf hashes of the tag table, rows x 32."""
+        return Journal(
+            self,
+            genesis=self._genesis,
+            secrets=self._secrets,
+            leaves=leaves,
+            spool=None,
+            confidential=self._confidential,
+        )
 
     def begin(self, step: int) -> TrainingState | None:
         recorded, self._recorded = History(self.directory).state(step)
@@ -101,32 +120,30 @@ class Comparison:
             raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
         # Entries with other bytes may still be equal in every field that can be compared here.
         if leaf != expected.leaf:
-            for name, wanted, here in differences(expected.head, head, uncompared=self.uncompared):
+            for name, wanted, here in differences(expected.head, head, uncompared=self._uncompared):
                 raise Differs(
                     Difference(
                         entry=expected.number, kind=head.kind, step=step, field=name, expected=wanted, found=here
                     )
                 )
         self.counts[head.kind] = self.counts.get(head.kind, 0) + 1
-        compared = sum(f"blobs.{name}" not in self.uncompared for name in head.blobs)
+        compared = sum(f"blobs.{name}" not in self._uncompared for name in head.blobs)
         self.counts["blobs"] = self.counts.get("blobs", 0) + compared
 
     def commit(self) -> None: ...
 
     def close(self) -> None: ...
 
-    def report(self, *, missing: Set[str], sealed: Set[str], **more: Any) -> "Replayed":
-        """Return the report of the replay, of which `more` are further fields.
-
-        `missing` are the classes without a secret here, and `sealed` the confidential ones.
-        """
+    def report(self, **more: Any) -> "Replayed":
+        """Return the report of the replay, of which `more` are further fields."""
+        sealed = self._missing & (self._confidential | {ALL}) if self._confidential else frozenset[str]()
         return Replayed(
             entries=sum(self.counts.values()) - self.counts.get("blobs", 0),
             steps=self.counts.get("step", 0),
             states=self.counts.get("state", 0),
             blobs=self.counts.get("blobs", 0),
-            secrets_missing=tuple(sorted(missing)),
-            sealed_missing=tuple(sorted(missing & (sealed | {ALL}))) if sealed else (),
+            secrets_missing=tuple(sorted(self._missing)),
+            sealed_missing=tuple(sorted(sealed)),
             **more,
         )
 
@@ -246,10 +263,8 @@ def replay(
     # --- a loop that writes nothing ---
     documents = documents_in(run, record, private=private)
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
-    secrets = read_secrets(run, genesis)
-    missing = erased(secrets, genesis)
     sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
-    comparison = Comparison(ledger, commitments(genesis, missing, confidential=sealed))
+    comparison = Comparison(run, genesis, confidential=sealed)
     # --- execution; pointless where the first entry differs already ---
     difference = _initial(loop, genesis, record)
     checkpoint = None if difference else newest(run, record.run_id, first)
@@ -257,9 +272,7 @@ def replay(
         raise RunError(f"run {record.run_id}: begins after {genesis.begins} steps, and no checkpoint of then is here")
     if difference is None:
         try:
-            with Journal(
-                comparison, genesis=genesis, secrets=secrets, leaves=_leaves(loop), spool=None, confidential=sealed
-            ) as journal:
+            with comparison.journal(_leaves(loop)) as journal:
                 _execute(loop, journal, checkpoint, last)
         except Differs as caught:
             difference = caught.difference
@@ -270,8 +283,6 @@ def replay(
         start=checkpoint.step if checkpoint else 0,
         source=f"the checkpoint of step {checkpoint.step}" if checkpoint else INITIAL,
         environment=environment,
-        missing=missing,
-        sealed=sealed,
         difference=difference,
     )
 
