@@ -25,7 +25,7 @@ from tests.provenance.tables import TAXONOMY, signed
 TRAINER = "example.com/trainer"
 CLASSES = ("open/mit", "open", "licensed/news")  # of the examples, in turn
 _PEOPLE = people.trust(people.governance(), people.risk(), people.authority(TRAINER, Role.TRAINER))
-TRUST = replace(_PEOPLE, quorum=replace(_PEOPLE.quorum, checkpoints={Role.TRAINER: 1}))  # nobody need cosign
+TRUST = replace(_PEOPLE, quorum=replace(_PEOPLE.quorum, checkpoints={Role.TRAINER: 1}))  # no cosignature is needed
 SPLIT = Split(
     inputs=torch.arange(12 * 4, dtype=torch.uint8).reshape(12, 1, 2, 2), labels=torch.arange(12, dtype=torch.int64)
 )
@@ -36,7 +36,7 @@ def classes_of(number: int = len(SPLIT)) -> list[str]:
 
 
 def policy(**changes: Any) -> RoutingPolicy:
-    """Whoever is open may train everything; examples that nobody vouches for are refused."""
+    """Open classes may train everything; examples that no authority vouches for are refused."""
     usual = RoutingPolicy(
         format=FORMAT,
         name="usual",
@@ -54,7 +54,7 @@ LENIENT = policy(name="lenient", quarantine=Quarantine.WEIGHT_ZERO)
 
 
 def document(value: Any, kind: Kind[Any], by: str) -> Envelope:
-    """A document signed by whoever may; nobody else would be let."""
+    """A document signed by the role that may sign it."""
     return sign_document(value, kind, [private(by)], trust=TRUST, now=NOW, where=value.name)
 
 

@@ -38,7 +38,7 @@ def state(step: int, salt: int = 0) -> TrainingState:
 
 
 def admission(step: int) -> Admission:
-    """The first class may train the head alone, and from step 4 on everything."""
+    """The first class may train only the head, and from step 4 on everything."""
     weights = np.array([[float(step >= 4), 1.0], [1.0, 1.0]])
     phase = Phase(progress=(0.0, 0.5) if step < 4 else (0.5, 1.0), conditions=frozenset())
     return Admission(phase=phase, classes=CLASSES, layers=LAYERS, weights=weights)

@@ -1,6 +1,6 @@
 """Kills a governed run again and again and checks what is left of it: `python killing.py DIRECTORY KILLS SEED`.
 
-A process of its own, without threads, so that it can fork the processes that it kills. Each of them goes on with the
+A process of its own, without threads, so that it can fork the processes that it kills. Each of them continues the
 run from its last checkpoint, and is killed some time after it has told of some of its steps.
 """
 
@@ -22,7 +22,7 @@ from tests.ledger.ledgers import check
 STEPS, EVERY = 60, 4
 
 Progress = Callable[[int, int], None]
-Train = Callable[[Path, Progress], None]  # a run to its end, from wherever it stands
+Train = Callable[[Path, Progress], None]  # a run to its end, from its last checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ def _check_end(run: Path, calm: Path, go_on: Train, verifies: Callable[[Path], b
 
 
 def spool(run: Path) -> dict[str, bytes]:
-    """The files beside the ledger."""
+    """The files next to the ledger."""
     found = [path for name in (rundir.CONTRIBUTIONS, rundir.ENTROPY) for path in (run / name).glob("*")]
     return {path.relative_to(run).as_posix(): path.read_bytes() for path in found}
 

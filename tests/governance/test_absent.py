@@ -1,4 +1,4 @@
-"""Records, an authority's examples and classes that are left out: never read, never checked, and nobody else moves."""
+"""Records, an authority's examples and classes that are left out: never read, never checked, and nothing else moves."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -131,7 +131,7 @@ def test_who_is_left_out_is_no_probe_and_the_others_stay() -> None:
 
 
 def test_nothing_is_remembered_of_a_class_that_is_absent() -> None:
-    """A deletion goes on from a state of a run that had it."""
+    """A deletion continues from a state of a run that had it."""
     method = GovernedFreezing(profiles=2)
     loop = tagged.tagged_loop([method], absent=frozenset({"open/mit"}))
     memory = loop.state.memory[method.name]

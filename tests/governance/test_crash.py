@@ -1,4 +1,4 @@
-"""A run that is killed goes on from its checkpoint, and its ledger becomes what it would have been."""
+"""A killed run continues from its checkpoint, and its ledger becomes that of an undisturbed run."""
 
 import os
 import subprocess

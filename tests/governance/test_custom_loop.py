@@ -1,4 +1,4 @@
-"""A loop of one's own, under the same policy: bit for bit what Explorer's loop does."""
+"""A custom loop under the same policy: bit for bit what Explorer's loop does."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +80,7 @@ def test_the_same_bits_as_the_loop(spec: OptimizerSpec, methods: tuple[Method, .
 
 
 def test_what_is_denied_stays_and_what_is_admitted_moves() -> None:
-    """Half the depth is closed to `open/bsd`: a step of nobody else leaves it bit for bit."""
+    """Half the depth is closed to `open/bsd`: a step of only that class leaves it bit for bit."""
     own = governed(HALF_DEPTH, spec=AdamWSpec(lr=0.01, weight_decay=0.1))
     everybody = np.arange(12)
     own.step(everybody, losses)
@@ -153,7 +153,7 @@ def test_what_a_policy_denies_does_not_stay_frozen_afterwards() -> None:
 
 
 def test_a_class_denied_everywhere_is_not_even_read_to_meet_the_layers() -> None:
-    """It stands first in the batch; a class denied in places may be met with."""
+    """It is first in the batch; a class denied in some layers may be used to find them."""
     denied = Rule(classes=("open-data",), weight=0.0)
     shadowed = Rule(classes=("open-data",), depth=(0.0, 1.0), weight=1.0)
     own, seen = governed(routing(denied, shadowed, LOWER, ADMIT_ALL)), list[int]()
@@ -171,7 +171,7 @@ def test_a_class_denied_everywhere_is_not_even_read_to_meet_the_layers() -> None
 
 
 def test_buffers_are_put_back_when_a_loss_fails() -> None:
-    """Whoever catches the error goes on with a model that the denied class has not touched."""
+    """After the error is caught, the model is one that the denied class has not touched."""
     own = governed(routing(Rule(classes=("open/bsd",), depth=(0.5, 1.0), weight=1.0)))
     alone = np.flatnonzero(typing().codes == own.state.resource(Session).codes["open/bsd"])
     own.step(alone, losses)

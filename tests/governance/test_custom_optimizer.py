@@ -1,4 +1,4 @@
-"""Optimisers of a loop of one's own: one a region, in step with the caller's, and none that couples tensors."""
+"""Optimisers of a custom loop: one for each region, with the caller's settings, and none that couples tensors."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -91,7 +91,7 @@ class MovesAll(Rule_):
 
 
 class OneStream(Rule_):
-    """Langevin noise from the one stream of random numbers, drawn for those alone that have a gradient."""
+    """Langevin noise from one stream of random numbers, drawn only for tensors with a gradient."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -102,7 +102,7 @@ class OneStream(Rule_):
 
 
 class Counting(Rule_):
-    """A warm-up by a count of its own in the optimiser: nobody's gradients are in it."""
+    """A warm-up by a counter in the optimiser, which no gradient enters."""
 
     def __init__(self, params: Iterable[Any], lr: float = 0.1) -> None:
         super().__init__(params, lr)
@@ -130,7 +130,7 @@ class Lookahead(Optimizer):
 
 
 class Locked(Rule_):
-    """Something that nobody can copy."""
+    """An object that cannot be copied."""
 
     def __init__(self, params: Iterable[Any], lr: float = 0.1) -> None:
         super().__init__(params, lr)

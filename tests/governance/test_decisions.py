@@ -55,7 +55,7 @@ def decisions(directory: Path) -> list[Decision]:
 
 
 def content(directory: Path, entry: Decision | Profile, name: str) -> bytes:
-    """A blob of an entry, held against the commitment that the entry has for it."""
+    """A blob of an entry, compared with its commitment in the entry."""
     found = LedgerDirectory(directory / rundir.LEDGER).blob(entry.blobs[name].sha256)
     path = name.partition("/")[2]
     secrets = read_salts(directory / rundir.PRIVATE / "secrets")

@@ -1,4 +1,4 @@
-"""Entropy gate: when the condition goes on, that it stays on, and what is noted."""
+"""Entropy gate: when it switches the condition on, that it stays on, and the note of it."""
 
 from dataclasses import replace
 from typing import Any

@@ -88,7 +88,7 @@ def test_the_parts_add_up_to_the_tensor(name: str, dtype: torch.dtype, tolerance
 
 
 def test_a_second_moment_of_each_class_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: Adam run on each class alone is not a split of Adam."""
+    """The control: Adam run separately on each class is not a split of Adam."""
     own = torch.zeros(1 + K, 4, 5, dtype=torch.float64)
 
     def apart(

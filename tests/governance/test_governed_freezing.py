@@ -73,7 +73,7 @@ def test_a_layer_freezes_after_its_patience() -> None:
 def test_the_numbers_that_decided_are_in_the_note() -> None:
     loop = run(tagged_loop([ALWAYS]), 2)
     for index, note in enumerate(decisions(loop)):
-        assert list(note.evidence) == [CLASSES[index]], "nobody else's numbers"
+        assert list(note.evidence) == [CLASSES[index]], "only its own numbers"
         numbers = np.frombuffer(note.evidence[CLASSES[index]], "<f8").reshape(4, 2)
         memory = loop.state.memory["governed_freezing"]
         assert np.array_equal(numbers, memory["history"][:, index].T.numpy())
@@ -96,7 +96,7 @@ def test_the_policy_has_the_last_word() -> None:
 
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_a_frozen_layer_learns_nothing_from_the_class(norm: str) -> None:
-    """Bit for bit what the other class alone does to it; the layers that are not frozen learn from both."""
+    """Bit for bit as if only the other class trained it; the layers that are not frozen learn from both."""
     frozen_for_news = tagged_loop([BY_HAND], model=small_net(norm), optimizer=AdamWSpec(lr=0.01))
     freeze_by_hand(frozen_for_news, NEWS, "0", "1")
     plain = tagged_loop([], model=small_net(norm), optimizer=AdamWSpec(lr=0.01))
@@ -155,7 +155,7 @@ def test_a_layer_that_drifts_is_opened_again() -> None:
     assert np.array_equal(numbers[:, 0], was[1:].numpy())
     assert (np.abs(numbers[:, 1] - numbers[:, 0]) > 1e-9).all()
     assert frozen(loop)[NEWS] == set()
-    assert memory["history"][:, 0, 1:].isnan().all(), "settling begins anew"
+    assert memory["history"][:, 0, 1:].isnan().all(), "settling starts again"
 
 
 def test_a_condition_that_is_switched_off_opens_layers_again() -> None:
@@ -163,7 +163,7 @@ def test_a_condition_that_is_switched_off_opens_layers_again() -> None:
     loop = tagged_loop([replace(ALWAYS, condition="done")], session={"routing": policy})
     session = session_of(loop)
     run(loop, 3)
-    assert frozen(loop)[NEWS] == set(), "nobody is done"
+    assert frozen(loop)[NEWS] == set(), "no class is done"
     session.conditions.add("done")
     assert frozen(run(loop, 1))[NEWS] == set(LAYERS)
     session.conditions.clear()
@@ -280,7 +280,7 @@ def marked(*methods: Method, **setting: Any) -> Loop:
 
 
 def told(decision: DecisionNote, layer: str, entropies: int) -> tuple[Told, Told]:
-    """How far the subject is told apart in a layer, by the evidence of all classes: now, and by the kept rule."""
+    """Accuracy for the subject in a layer, from the evidence of all classes: now, and by the kept rule."""
     at, counts, kept = decision.layers.index(layer), [], []
     for path in CLASSES:
         row = np.frombuffer(decision.evidence[path], "<f8").reshape(len(decision.layers), -1)[at]

@@ -1,4 +1,4 @@
-"""Governed selective backprop: who is kept, by whose losses, and that scoring and the others are left alone."""
+"""Governed selective backprop: the examples that are kept, by their own class's losses, and no effect on others."""
 
 from contextlib import nullcontext
 from dataclasses import replace

@@ -40,7 +40,7 @@ def rows_of(path: str) -> np.ndarray:
 
 
 def own(model: nn.Module, policy: object = DENIED) -> Callable[[], object]:
-    """A step of the denied class alone, in a loop of one's own."""
+    """A step of only the denied class, in a custom loop."""
     governed = Governed(
         model.train(),
         torch.optim.SGD([each for each in model.parameters() if each.requires_grad], lr=0.1),
@@ -125,7 +125,7 @@ def test_state_that_no_layer_owns_holds_or_is_refused(name: str, loop: Callable[
 
 
 def test_without_the_guard_each_of_them_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: the same models and policy, with passes that nobody guards."""
+    """The negative control: the same models and policy, with unguarded passes."""
     monkeypatch.setattr(Gradients, "guarding", lambda self, share: nullcontext())
     for name, made in (STOPPED | PUT_BACK).items():
         model = made()
@@ -161,7 +161,7 @@ def test_meeting_the_layers_changes_nothing() -> None:
 
 
 def test_checkpoints_hold_the_buffers_that_the_model_has_now() -> None:
-    """One that was assigned anew is another tensor than at the start."""
+    """One that was assigned again is another tensor than at the start."""
     model = PUT_BACK["assigned buffer"]()
     loop = governed_loop(OPEN, model=model, draw=False)
     loop.step()
@@ -251,7 +251,7 @@ def test_bands_of_a_class_are_looked_at_closely_each_by_itself() -> None:
 
 @pytest.mark.parametrize("name", STOPPED | PUT_BACK)
 def test_an_evaluation_leaves_no_trace(name: str) -> None:
-    """The test side trains nobody, and is of no class; with a policy or without one."""
+    """Test examples train nothing and have no class; with a policy or without one."""
     for loop in (
         governed_loop(OPEN, model=(STOPPED | PUT_BACK)[name](), draw=False),
         noise_loop(model=(STOPPED | PUT_BACK)[name](), dataset=DATA, draw=False),
@@ -262,7 +262,7 @@ def test_an_evaluation_leaves_no_trace(name: str) -> None:
 
 
 def test_every_module_trains_again_after_an_evaluation() -> None:
-    """The mode is nobody's attribute: a module of one's own and torch's below it change it together."""
+    """The mode belongs to no module: a custom module and torch's below it change it together."""
     model = PUT_BACK["batch norm"]()
     loop = governed_loop(OPEN, model=model, draw=False)
     for _ in range(2):

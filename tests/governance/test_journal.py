@@ -46,7 +46,7 @@ STEPS = 8
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed."""
+    """An undisturbed run."""
     return recorded(tmp_path_factory.mktemp("calm") / "run", STEPS)
 
 

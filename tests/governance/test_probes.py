@@ -79,7 +79,7 @@ def test_in_a_loop_of_ones_own_there_are_no_probes() -> None:
 
 
 def test_a_look_at_a_model_with_adapters_sees_the_layers_that_a_policy_names() -> None:
-    """Entropy profiles and sealed regions go together: an adapter that nobody asks about is no fault."""
+    """Entropy profiles and sealed regions go together: an adapter that no profile covers is no fault."""
     plain, sealed = (layers_seen(governed_loop(policy).state) for policy in (HALF_DEPTH, SEALED))
     assert sealed and [leaf.name for leaf in sealed] == [leaf.name for leaf in plain]
 
@@ -98,7 +98,7 @@ class Everything(nn.Module):
 
 
 def everything(loop: Loop) -> dict[str, Any]:
-    """All that a look must leave alone."""
+    """Everything that measuring must not change."""
     model = loop.setting.model
     return {
         "tensors": {name: tensor.clone() for name, tensor in loop.tensors().items()},

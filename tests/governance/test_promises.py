@@ -75,7 +75,7 @@ norms = pytest.mark.parametrize("norm", ["group", "batch"])
 
 
 class Net(nn.Module):
-    """A convolution with its normalisation, dropout, a part beside the path, a head."""
+    """A convolution with its normalisation, dropout, a part next to the path, a head."""
 
     def __init__(self, norm: str) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ def test_one_step_of_any_policy(policy: Policy, path: str, optimizer: OptimizerS
 
 
 def nobody_below(optimizer: OptimizerSpec) -> Loop:
-    """A loop a few steps in, in whose next step nobody may change the lower half."""
+    """A loop after a few steps; in its next step no class may change the lower half."""
     early = Rule(classes=("*",), progress=(0.0, 0.3), weight=1.0)
     upper = Rule(classes=("*",), depth=(0.5, 1.0), weight=1.0)
     return steps(governed_loop(routing(early, upper), model=small_net("batch"), optimizer=optimizer), 3)
@@ -268,7 +268,7 @@ def test_what_is_frozen_for_a_class_does_not_change_what_it_is_denied(monkeypatc
 
 
 def test_ungoverned_buffers_would_break_it() -> None:
-    """The statistics alone: the weights do not show it."""
+    """Only the statistics show it: the weights do not."""
     found = step_on_other_rows(SGD, "batch", AllBuffers())
     assert {name for name in found if denied(name)} == {
         f"{where}1.{name}" for where in ("model/", "memory/ema/average/") for name in ("running_mean", "running_var")
@@ -326,8 +326,8 @@ def test_a_run_without_the_outsiders_is_the_same_run(norm: str, optimizer: Optim
     own = runs.whole.state.regions["customer"].parameters
     start = governed_loop(sealing(region), METHODS, model=Net(norm)).state.regions["customer"].parameters
     theirs = runs.counterfactual.state.regions["customer"].parameters
-    assert all(bits(theirs[name]) == bits(start[name]) for name in own)  # nobody trained it
-    assert any(bits(own[name]) != bits(start[name]) for name in own)  # and somebody did in the whole run
+    assert all(bits(theirs[name]) == bits(start[name]) for name in own)  # no class trained it
+    assert any(bits(own[name]) != bits(start[name]) for name in own)  # and in the whole run one did
 
 
 @settings(max_examples=15)
@@ -390,7 +390,7 @@ def test_accumulation_and_bf16_keep_the_promise(setting: dict[str, Any]) -> None
 
 
 def test_a_class_reaches_what_it_is_denied_through_what_it_is_not() -> None:
-    """The limit of the promise: the first step leaves the lower half alone, the later ones do not."""
+    """The limit of the promise: the first step does not change the lower half, the later ones do."""
     data = without_payload(DATA, ["open/bsd"])
     whole, other = governed_loop(SEALED), governed_loop(SEALED, dataset=data, without=["open/bsd"])
     for reached in (False, True):
@@ -424,7 +424,7 @@ class MeanOverAdmitted(Method):
 
 
 def test_one_random_stream_would_break_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout from one generator for all: whoever draws shifts the others."""
+    """Dropout from one generator for all: each class that draws shifts the others."""
     monkeypatch.setattr(loops, "torch_stream", lambda *_: nullcontext())
     with torch.random.fork_rng():
         assert "model/head.2.weight" in run_twice().differing
@@ -445,7 +445,7 @@ def test_a_region_that_others_see_would_break_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_buffers_that_outsiders_write_would_break_it() -> None:
-    """Again the statistics alone."""
+    """Again only the statistics."""
     found = run_twice([*METHODS, AllBuffers()], model=lambda: Net("batch")).differing
     assert found and all(
         name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked") for name in found

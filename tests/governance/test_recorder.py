@@ -60,7 +60,7 @@ NOTE = DecisionNote(
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed."""
+    """An undisturbed run."""
     run = tmp_path_factory.mktemp("calm") / "run"
     train(run, governed([EMA(half_life=0.2)]))
     return run
@@ -123,7 +123,7 @@ def test_it_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("optimizer", [SGDSpec(lr=0.1, momentum=0.9, weight_decay=0.01), AdamWSpec(lr=0.01)])
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_a_layer_that_is_not_updated_has_the_same_bytes(norm: str, optimizer: OptimizerSpec, tmp_path: Path) -> None:
-    """Parameters, buffers and optimiser state, while nobody may train the lower half, and afterwards."""
+    """Parameters, buffers and optimiser state, while no class may train the lower half, and afterwards."""
     nobody = Rule(classes=("*",), depth=(0.0, 0.5), progress=(0.0, 0.5), weight=0.0)
     policy = bind(replace(LATE, rules=(nobody, *LATE.rules)), TAXONOMY, where="policy")
     loop = governed(norm=norm, optimizer=optimizer, session={"routing": policy})
@@ -156,7 +156,7 @@ def test_checkpoints_are_written_at_the_end_of_segments_alone(tmp_path: Path) ->
         train(tmp_path / "run", loop, checkpoint_seconds=0.0)
     assert steps_in(tmp_path / "run" / rundir.CHECKPOINT) == [5, 6]
     plain = tagged_loop([Interrupted(at=8)], total_steps=STEPS)
-    with pytest.raises(InterruptedError):  # the control: nobody asks to wait
+    with pytest.raises(InterruptedError):  # the control: no method asks to wait
         fit(plain, FitOptions(directory=tmp_path, run_id="plain", checkpoint_seconds=0.0))
     assert steps_in(tmp_path / rundir.CHECKPOINT) == [7, 8]
 
@@ -194,7 +194,7 @@ def test_without_any_checkpoint_it_is_executed_again_from_the_start(calm: Path, 
 
 
 def test_other_bits_after_a_crash_are_recorded_as_such(calm: Path, tmp_path: Path) -> None:
-    """The control: the process that goes on has another learning rate."""
+    """The control: the process that continues has another learning rate."""
     run = with_secrets_of(calm, tmp_path / "run")
     with pytest.raises(InterruptedError):
         train(run, governed([EMA(half_life=0.2), Interrupted(at=11)]))
@@ -244,7 +244,7 @@ def test_a_checkpoint_stays_before_an_admission_that_was_decided_on_the_way(tmp_
     assert found[at - 1 : at + 3] == [("Step", 3), ("Decision", 4), ("State", 4), ("Step", 4)]
     assert [entry.step for entry in of(run, Step) if entry.numbers[0] is not None] == list(range(4, STEPS))
     train(tmp_path / "shut", governed([Opening(at=99)], session={"routing": policy}))
-    assert steps_in(tmp_path / "shut" / rundir.KEPT) == []  # the control: nobody is admitted late
+    assert steps_in(tmp_path / "shut" / rundir.KEPT) == []  # the control: no class is admitted late
 
 
 def test_the_quarantine_is_counted(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_the_name_type_and_shape_are_in_a_leaf() -> None:
     }
     assert len(leaves) == 5
     rows = torch.arange(6.0).reshape(2, 3)
-    assert tensor_leaf("a", rows.T.contiguous().T) == tensor_leaf("a", rows)  # how it lies in memory is nobody's affair
+    assert tensor_leaf("a", rows.T.contiguous().T) == tensor_leaf("a", rows)  # whatever its layout in memory
 
 
 def test_every_counts_from_the_start_of_the_run(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_adapters_of_a_residual_network() -> None:
 
 
 class Beside(nn.Module):
-    """A shared path, and one that belongs to somebody."""
+    """A shared path, and one that belongs to a class."""
 
     def __init__(self, side: nn.Module | None = None) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def test_a_module_that_is_off_is_not_run() -> None:
     sealed = seal(model, [SIDE], seed=0)
     assert list(dict(model.named_parameters())) == names
     assert sealed.parameters == {"side.0.weight": "news", "side.0.bias": "news"}
-    assert torch.equal(model(ROWS), whole)  # new: whoever looks at the model meets all of it
+    assert torch.equal(model(ROWS), whole)  # new: a pass meets all of the model
     sealed.switch.on = frozenset()
     ran = []
     model.side.get_submodule("0").register_forward_hook(lambda *_: ran.append(1))

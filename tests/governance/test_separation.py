@@ -255,7 +255,7 @@ def test_several_classes_and_which_of_them_is_told_apart() -> None:
     third, first, whole = told_of(counts, 2), told_of(counts, 0), told_apart(counts)
     assert third is not None and first is not None and whole is not None
     assert third.accuracy == 1.0 and third.chance == 0.5
-    assert 0.5 < first.accuracy < 0.9, "it is told apart from the third alone"
+    assert 0.5 < first.accuracy < 0.9, "it differs only from the third"
     assert whole.chance == pytest.approx(1 / 3) and 0.5 < whole.accuracy < 0.85
 
 

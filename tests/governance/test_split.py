@@ -20,7 +20,7 @@ def experiment() -> ModuleType:
     spec = importlib.util.spec_from_file_location("split_experiment", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # as for a script: beside it is what the benchmarks share
+    sys.path.insert(0, str(path.parent))  # as for a script: the benchmarks' common module is next to it
     sys.modules["split_experiment"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     sys.path.remove(str(path.parent))

@@ -29,7 +29,7 @@ def read(path: Path) -> list[dict]:
 def test_a_row_for_each_step_layer_and_class_with_numbers(tmp_path: Path) -> None:
     Spool(tmp_path, GENESIS).write_contributions(steps(3, 6))
     found = read(tmp_path / rundir.CONTRIBUTIONS / "segment-00000003.parquet")
-    assert len(found) == 2 * 2 + 1 * 2 + 2 * 2  # at step 4 one class alone has numbers
+    assert len(found) == 2 * 2 + 1 * 2 + 2 * 2  # at step 4 only one class has numbers
     for at in (3, 4, 5):
         expected = numbers(at)
         shares, whole = share_terms(expected.gram)

@@ -45,14 +45,14 @@ class ThroughData(First):
 
 
 class OtherStorage(First):
-    """`.data` assigned anew."""
+    """`.data` assigned again."""
 
     def touch(self, inputs: Tensor) -> None:
         self.weight.data = self.weight.data * 0.9
 
 
 class Replaced(First):
-    """The parameter itself assigned anew."""
+    """The parameter itself assigned again."""
 
     def touch(self, inputs: Tensor) -> None:
         self.weight = nn.Parameter(self.weight.detach() * 0.9)
@@ -70,7 +70,7 @@ class Teacher(First):
 
 
 class Assigned(First):
-    """A registered buffer that is assigned anew."""
+    """A registered buffer that is assigned again."""
 
     mean: Tensor
 

@@ -18,7 +18,7 @@ def test_a_method_states_what_it_remembers(method: type[Method]) -> None:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_method_states_that_it_changes_the_model_at_the_end(method: type[Method]) -> None:
-    """Whoever shows another model while it is evaluated ends with that one."""
+    """A method that replaces the model for evaluation ends with that one."""
     shows_another = method.before_evaluation is not Method.before_evaluation
     assert method.traits.averages == (shows_another and method.after_fit is not Method.after_fit)
 

@@ -43,7 +43,7 @@ RECORDER: dict[str, Any] = {"recorder": {"every": 2}}
 
 
 def author(root: Path, *policies: RoutingPolicy, source: DataSource | None = None, data: Path | None = None) -> Path:
-    """The documents of somebody who has tagged all of a dataset, the classes in turn."""
+    """Documents with tags for all of a dataset, the classes in turn."""
     split = (source or Digits()).load(data).train
     directory = desk.make(root / "desk", desk.classes_of(len(split)), split=split)
     for each in policies:

@@ -59,7 +59,7 @@ def train(
     steps: int = STEPS,
     **given: Any,
 ) -> nn.Module:
-    """A loop as its owner writes it; every third step has examples of one class alone. The trained model."""
+    """Train a loop as its owner writes it; every third step has examples of only one class. Return the model."""
     model = built(foreign)
     of_one = [np.arange(EXAMPLES)[at :: len(desk.CLASSES)] for at in range(len(desk.CLASSES))]
     with govern(

@@ -48,7 +48,7 @@ def recorded_run(root: Path) -> Path:
 
 
 def planned_run(root: Path, author: Path, **train: Any) -> Path:
-    """The directory of a run that nobody has begun yet; `author` has the documents."""
+    """The directory of a run that has not begun; `author` has the documents."""
     documents = desk.read(author, "late")
     recipe = tiny_recipe([*METHODS, {"recorder": {"every": EVERY}}, {"ema": {"half_life": 0.2}}], **train)
     record = plan_run(

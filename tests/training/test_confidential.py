@@ -67,7 +67,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def secret_numbers(run: Path) -> dict[str, np.ndarray]:
     """What the owner reads in the blobs of the class and of several classes, by entry and name. Zeros and what is not
-    finite are left out: they are nobody's secret."""
+    finite are left out: they are no secret."""
     ledger, found = RunLedger(run), dict[str, np.ndarray]()
     outline = ledger.outline
     entries = [*ledger.read(outline.profiles, Profile), *ledger.read(outline.decisions, Decision)]

@@ -124,7 +124,7 @@ def test_one_deletion_after_another(late: Path, tmp_path: Path) -> None:
 def test_what_no_ledger_shows_the_counterfactual_finds(
     late: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever replays moves a weight by hand, and records what came of it: every claim over the ledgers holds."""
+    """The replay moves a weight by hand and records the result: every claim over the ledgers holds."""
     real = Routing.change_plan
 
     def by_hand(self: Routing, state: State) -> None:

@@ -169,7 +169,7 @@ def rows_of(run: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["late", "early and late"])
 def test_records(old: Path, tmp_path: Path, whole: bool) -> None:
-    """One that came into a batch late; with one that was in the first batch everything is trained anew."""
+    """One that came into a batch late; with one that was in the first batch everything is trained again."""
     slots = rows_of(old)
     late = next(row for row in slots[8].tolist() if of_class(row) and row not in slots[:8])
     early = next(row for row in slots[0].tolist() if desk.classes_of(row + 1)[row] == "open")
@@ -181,7 +181,7 @@ def test_records(old: Path, tmp_path: Path, whole: bool) -> None:
         new = delete(old, target, route=found, to=tmp_path / "deletions")
         assert same(new, never(old, target, tmp_path / "never"))
     assert not same(new, old) and steps_of(new) == range(start, 10)
-    assert gone <= who_moved(old) and not gone & who_moved(new)  # its slots stay, and nobody says that it moved a layer
+    assert gone <= who_moved(old) and not gone & who_moved(new)  # its slots stay, and no entry has it moving a layer
 
 
 def who_moved(run: Path) -> set[int]:
@@ -216,7 +216,7 @@ def test_an_authority(tmp_path: Path) -> None:
 
 
 def test_a_class_of_which_some_were_in_quarantine(tmp_path: Path) -> None:
-    """Nobody looks at them again, and they are in it still: else everybody's place in the batches would be another."""
+    """They are not read again, and stay in it: otherwise all slots of the batches would change."""
     directory = author(tmp_path, replace(LATE, quarantine=Quarantine.WEIGHT_ZERO))
     split, strangers = Digits().load(None).train, {0, 5, 8}  # one of another class, two of this one
     made = bytearray()
@@ -272,7 +272,7 @@ def test_a_transformer(tmp_path: Path, setting: Any) -> None:
 
 
 def test_a_deletion_from_a_run_that_a_deletion_made(new: Path, tmp_path: Path) -> None:
-    """It leaves out both, and goes on from what the first one had taken over."""
+    """It leaves out both, and continues from the state that the first one had taken over."""
     second = Target(classes=(MIT,))
     last = delete(new, second, route=route(new, second), to=tmp_path / "deletions")
     assert same(last, never(new, second, tmp_path / "never"))
@@ -300,7 +300,7 @@ def test_a_later_checkpoint_would_break_it(old: Path, reference: Path, tmp_path:
 def test_a_forward_pass_before_admission_would_break_it(
     desk_of: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Running statistics take in whoever is let through, and the kept checkpoint has them."""
+    """Running statistics include every class that is passed, and the kept checkpoint has them."""
     passes = Loop._passes
 
     def looking(self: Loop) -> Any:
@@ -334,7 +334,7 @@ def test_shifted_slots_would_break_it(old: Path, new: Path, tmp_path: Path, monk
 
 
 def test_a_decision_by_the_classes_probes_reaches_others(desk_of: Path, tmp_path: Path) -> None:
-    """The plan goes back to before it; whoever begins at the class's first step gets another run."""
+    """The plan goes back to before it; a start at the class's first step gives another run."""
     old = trained(tmp_path, desk_of, recipe_of("gated", ["contributions", GATE], **TRAIN))
     found = route(old, CLASS)
     assert found.start == 0
@@ -378,7 +378,7 @@ def test_an_unfinished_run_is_refused(old: Path, tmp_path: Path, desk_of: Path) 
 
 
 def test_a_checkpoint_that_the_ledger_does_not_know_is_refused(old: Path, tmp_path: Path) -> None:
-    """It is whole, and of this run: somebody put a later state in its place."""
+    """It is whole, and of this run, but has a later state."""
     copy = tmp_path / "runs" / old.name
     shutil.copytree(old, copy)
     later = load_checkpoint(old / rundir.KEPT / "step-00000008.json", run_id=old.name)
@@ -397,7 +397,7 @@ def test_a_directory_with_something_else_in_it_is_refused(old: Path, new: Path, 
 
 
 def test_interrupted_it_goes_on_where_it_was(old: Path, reference: Path, tmp_path: Path) -> None:
-    """A stop after seven steps leaves a checkpoint; the same command goes on from there, and not from step 5."""
+    """A stop after seven steps leaves a checkpoint; the same command continues from there, and not from step 5."""
     seen: list[int] = []
 
     def stop(done: int, total: int) -> None:
@@ -444,7 +444,7 @@ def delete_and_die(old: Path, to: Path, where: int | str) -> None:
 
 @pytest.mark.slow
 def test_killed_again_and_again_it_ends_the_same(old: Path, reference: Path, tmp_path: Path) -> None:
-    """While it takes over, and in two places of the training; the same command goes on each time."""
+    """While it takes over, and in two places of the training; the same command continues each time."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["explorer.training.run", "tests.training.deletions"])
     for where in ("preparing", 6, 9):

@@ -1,4 +1,4 @@
-"""A whole run from a profile of its recipe, and beside a full one."""
+"""A whole run predicted from a profile of its recipe, and compared with a full one."""
 
 from dataclasses import replace
 

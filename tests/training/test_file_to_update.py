@@ -43,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(root: Path, *observers: str) -> tuple[RunRecord, Documents]:
-    """A run on those files in which BSD-licensed code trains the upper half alone."""
+    """A run on those files in which BSD-licensed code trains only the upper half."""
     policies = notebook_directory() / "policies"
     taxonomy = read_draft(TAXONOMY, read_document(policies / "licences.taxonomy.yaml"))
     half = read_document(policies / "half-depth.policy.yaml").value
@@ -100,7 +100,7 @@ def test_the_model_meets_a_class_s_files_and_no_others_in_its_share(site: Path, 
 
 
 def test_the_ledger_names_the_files_whose_class_moved_a_layer(site: Path, tmp_path: Path) -> None:
-    """From the signed table and the ledger alone; and what was denied took no part."""
+    """Only from the signed table and the ledger; and denied examples took no part."""
     record, documents = planned(tmp_path, "contributions", "recorder")
     run = write_run(tmp_path / "runs", record)
     keep(documents, run)

@@ -195,7 +195,7 @@ def of_images(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 
 @pytest.fixture
 def image_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`licensed/news` may train the head alone."""
+    """`licensed/news` may train only the head."""
     monkeypatch.setattr("explorer.training.govern.time.time", lambda: desk.NOW)
     made = desk.make(tmp_path / "papers", split=IMAGES)
     policy = desk.document(desk.policy(name="upper", rules=UPPER), POLICY, RISK)
@@ -204,7 +204,7 @@ def image_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trained(papers: Path, run: Path, model: nn.Module, *, after: Callable[[int], object] = lambda step: None) -> None:
-    """Four steps of `licensed/news` alone, in two segments."""
+    """Four steps with only `licensed/news`, in two segments."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
     with explorer.govern(
         model.train(), optimizer, examples=IMAGES, documents=papers, policy="upper", ledger=run, steps=4, every=2
@@ -265,7 +265,7 @@ def test_weights_that_are_exchanged_for_a_while_between_steps_are_no_movement(
 
 
 def test_an_error_that_is_caught_ends_no_ledger(image_papers: Path, tmp_path: Path) -> None:
-    """Whoever goes on in the block after a violation still gets no end."""
+    """A block that continues after a violation still gets no end."""
     model = writers.STOPPED["max_norm"]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with (

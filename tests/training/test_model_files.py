@@ -76,7 +76,7 @@ def test_regions_are_off_unless_they_are_named(trained: tuple[torch.nn.Module, P
 
 
 def test_a_deleted_region_is_absent(model: Path) -> None:
-    """An adapter is gone; where a module was, what runs around it goes on alone, as where it was switched off."""
+    """An adapter is gone; where a module was, the path around it remains, as if it were switched off."""
     with torch.no_grad():
         before = load_model(model)(IMAGES)
     file = ModelFile(model / "model.safetensors")

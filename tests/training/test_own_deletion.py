@@ -105,7 +105,7 @@ def test_a_deletion_of_a_deletion(tmp_path: Path) -> None:
 
 
 class Sign(torch.optim.Optimizer):
-    """An optimiser of somebody's own, with a state that is not torch's."""
+    """A custom optimiser, with a state that is not torch's."""
 
     def __init__(self, parameters: object, lr: float) -> None:
         super().__init__(parameters, {"lr": lr})  # pyright: ignore[reportArgumentType]
@@ -129,7 +129,7 @@ def test_an_optimiser_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_module_with_a_path_around_it(tmp_path: Path) -> None:
-    """It is gone from the file, and the module that is loaded into goes on without it."""
+    """It is gone from the file, and the module that is loaded into works without it."""
     plain = Foreign(
         name="plain",
         says="a perceptron as one module",
@@ -148,7 +148,7 @@ def test_a_module_with_a_path_around_it(tmp_path: Path) -> None:
 
 
 def test_one_of_two_classes_in_a_region(tmp_path: Path) -> None:
-    """The region stays for the other one: nothing is dropped, and what would be needed is said."""
+    """The region stays for the other one: nothing is dropped, and the message says what would be needed."""
     region = SealedRegion(name="open", branch="open", layers=("transformer.h.*",), rank=2)
     policy = own.sealed("head", rules=(Rule(classes=("licensed",), weight=1.0),), sealed=(region,))
     old = trained(tmp_path, policy)

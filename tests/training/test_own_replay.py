@@ -201,7 +201,7 @@ def rate_by_the_loss(govern: Any, train: Train) -> None:
 
 
 def zeros_by_a_hook(govern: Any, train: Train) -> None:
-    """A hook of the caller's optimiser gives zeros to what has no gradient: it decays, whoever was there."""
+    """A hook of the caller's optimiser gives zeros to tensors without a gradient: they decay in every step."""
 
     def hooked(model: nn.Module, optimizer: torch.optim.Optimizer, **named: Any) -> Any:
         def fill(optimizer: torch.optim.Optimizer, *given: Any) -> None:
@@ -228,7 +228,7 @@ def test_a_leak_of_the_callers_own_is_found(tmp_path: Path) -> None:
 
 
 def test_zeros_in_place_of_none_stop_the_loop(tmp_path: Path) -> None:
-    """In a loop of one's own no step may move what it admits nobody to, so that row is refused while it trains."""
+    """In a custom loop no step may move a tensor to which it admits no class: the row is refused while it trains."""
     documents = own.papers(tmp_path / "governed", GPT.examples, SEALED)
     train = partial(own.train, GPT, documents, tmp_path / "runs" / "own" / "mine")
     with pytest.raises(TrainingError, match="by the optimiser or a hook of it"):

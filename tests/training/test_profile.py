@@ -37,7 +37,7 @@ def test_every_phase_of_every_recipe() -> None:
 
 
 def test_profiling_is_no_training() -> None:
-    """The same step again and again, whatever the model has become meanwhile; generators are left alone."""
+    """The same step again and again, whatever the model has become meanwhile; random generators do not move."""
     before = torch.get_rng_state()
     profile([tiny_run(tiny_recipe([{"sam": {"interval": 2}}]))], data=None)
     assert torch.equal(torch.get_rng_state(), before)
@@ -52,7 +52,7 @@ def test_one_disturbed_window_moves_no_part() -> None:
 
 
 def test_every_window_is_recorded_with_its_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_disturbed", lambda ratio, *, best: False)  # whatever runs beside the tests
+    monkeypatch.setattr(module, "is_disturbed", lambda ratio, *, best: False)  # whatever else runs on the machine
     runs = [tiny_run(tiny_recipe()), tiny_run(tiny_recipe(["progressive_resizing"], epochs=2))]
     first, second = profile(runs, data=None, read=machine_with())
     assert first.profile_pass == second.profile_pass != ""

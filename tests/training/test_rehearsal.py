@@ -97,7 +97,7 @@ def test_eight_methods_are_tried_in_a_few_steps_that_show_each_of_them() -> None
 
 
 def test_of_many_lengths_the_first_the_last_and_the_largest_are_tried() -> None:
-    """Alone, on a model of text of 1,024 places: 128 lengths."""
+    """The only method, on a model of text of 1,024 places: 128 lengths."""
     lengths = [f"{length} tokens" for length in range(8, 1032, 8)]
     assert _of_one([*lengths, "512 tokens"]) == {"8 tokens", "1024 tokens", "512 tokens"}
     assert _of_one(["one pass", "two passes", "one pass"]) == {"one pass", "two passes"}
@@ -134,7 +134,7 @@ def test_steps_are_made_on_the_device_that_trains(monkeypatch: pytest.MonkeyPatc
 
 
 def test_methods_warn_of_what_they_meet_and_of_nothing_else() -> None:
-    """Batch normalisation under weight standardisation; chunks of microbatches. The controls: neither alone."""
+    """Batch normalisation under weight standardisation; chunks of microbatches. The controls: neither by itself."""
     assert rehearse(tiny_recipe(["weight_standardization"]), data=None) == (
         "weight_standardization: The model has batch normalisation (9 layers), which takes mean and scale out of every"
         " filter's output already: little is left to gain. The method was made for group normalisation.",

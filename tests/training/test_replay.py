@@ -88,7 +88,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_an_entry_that_was_changed_is_found(run: Path, tmp_path: Path, name: str) -> None:
-    """The control: the ledger was rewritten by whoever holds its key, so it verifies."""
+    """The control: the ledger was rewritten by the holder of its key, so it verifies."""
     kind, step, change, field = CHANGES[name]
     index = place(run, kind, step)
     found = replay(changed(run, tmp_path, index, change))

@@ -69,7 +69,7 @@ def test_the_same_run_twice_has_the_same_bits(tmp_path: Path) -> None:
 def test_a_run_beside_other_work_is_contended(
     directory: Path, monkeypatch: pytest.MonkeyPatch, others: float, contended: bool
 ) -> None:
-    """Whoever started it: a sweep with one worker is not alone on the machine because it says so."""
+    """However it was started: a sweep with one worker may still share the machine."""
     monkeypatch.setattr(watch, "read_machine", machine_with(others=others))
     assert execute(directory).contended is contended
 
@@ -204,7 +204,7 @@ def test_a_signal_leaves_a_checkpoint_and_the_rest_gives_the_same_bits(tmp_path:
 
 
 def test_a_signal_after_the_last_step_is_not_lost(directory: Path) -> None:
-    """The run is done then, and whoever runs several of them stops all the same."""
+    """The run is done then, and a caller with several runs stops nevertheless."""
     with pytest.raises(KeyboardInterrupt):
         execute(
             directory, on_progress=lambda done, total: os.kill(os.getpid(), signal.SIGTERM) if done == total else None

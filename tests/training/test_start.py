@@ -1,4 +1,4 @@
-"""Beginning with a model that carries its record: who is let in is said, and all of it is checked each time."""
+"""Beginning with an attested model: every class is admitted by weight, and everything is checked each time."""
 
 import shutil
 from pathlib import Path

@@ -163,7 +163,7 @@ def test_what_cannot_be_tagged_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_there_stays(tmp_path: Path) -> None:
-    """With its salts it is somebody's commitment."""
+    """Its commitments have to stay together with its salts."""
     examples = Split(inputs=INPUTS, labels=LABELS)
     table = explorer.tag(examples, CLASSES, authority=GOVERNANCE, documents=tmp_path)
     before = table.read_bytes()
