@@ -159,7 +159,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "given twice": (
         lambda: recipe(["sam", {"sam": {"rho": 0.1}}]),
-        ": method 'sam' is given twice: each method may stand once in a recipe",
+        ": method 'sam' is given twice: expected each method at most once",
     ),
     "a model for other data": (
         lambda: recipe(task={**TASK, "model": "gpt-tiny"}),

@@ -239,7 +239,7 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     old, train = trained(tmp_path, OPEN)
     monkeypatch.setattr("tests.training.own_deletions.by_name", train, raising=False)
     loop = ("--loop", "tests.training.own_deletions:by_name")
-    assert "bit for bit as it is on record" in command("replay", old, *loop).stdout
+    assert "bit for bit as recorded" in command("replay", old, *loop).stdout
     assert "give a function" in refused("replay", old).lower()
     assert "cannot import 'nowhere'" in refused("replay", old, "--loop", "nowhere:train")
     assert "has no function 'nothing'" in refused("replay", old, "--loop", "tests.training.own_deletions:nothing")
