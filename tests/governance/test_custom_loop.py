@@ -214,5 +214,5 @@ def test_an_optimiser_that_nobody_governs_is_refused() -> None:
 def test_a_policy_that_ranks_examples_is_refused() -> None:
     """Nothing scores them here: with the weights of whole classes denied examples would train."""
     hard = Rule(classes=("open/bsd",), examples=Examples(loss=(0.5, 1.0)), weight=0.0)
-    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; examples of"):
+    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; examples"):
         governed(routing(hard, ADMIT_ALL))
