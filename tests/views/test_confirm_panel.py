@@ -92,7 +92,8 @@ def has_button(found: Winner) -> bool:
 
 def test_a_winner_is_marked_and_has_a_button(panel: ConfirmSection, runs: Path) -> None:
     found = winner(panel)
-    assert "<strong>fast</strong> in 0." in found.words.value and "confirm on fresh seeds" in found.words.value
+    words = found.words.value
+    assert "<strong>fast</strong> 1." in words and "x faster (" in words and "confirm on fresh seeds" in words
     assert found.button.description == "Confirm fast on 3 fresh seeds" and has_button(found)
     assert not (runs / "_panel").exists()
 

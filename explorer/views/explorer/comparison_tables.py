@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from explorer import costing
+from explorer.analysis.axis_words import gain_span, gain_words
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
@@ -59,7 +60,7 @@ def comparison_table(
     bases = {verdict.comparison.baseline_setting: verdict.comparison for verdict in reversed(verdicts)}
     cells = {
         f"{payment.label} to target": [_outcome(verdict.comparison, payment, rates) for verdict, _ in pairs],
-        "vs baseline": [_ratio(verdict.comparison) for verdict, _ in pairs],
+        "vs baseline": [_speedup(verdict.comparison) for verdict, _ in pairs],
         f"Quality at same {payment.label.lower()}": [difference(result) for _, result in pairs] if budgets else [],
         "Reach rate": [_reach_rate(verdict.comparison) for verdict, _ in pairs],
         "Adjusted p": [p_value(verdict.comparison.p_adjusted) for verdict, _ in pairs] if p_values else [],
@@ -90,6 +91,22 @@ def difference(result: EqualBudget | None) -> Text:
     if result.adjusted_low is None:
         return with_note(words, "n=1" if result.n == 1 else result.reason or "")
     return with_note(words, interval(result.adjusted_low, result.adjusted_high, result.setting.kind))
+
+
+def speedup(result: EqualQuality) -> str:
+    """Return how a recipe compares with the baseline: "1.61x faster"; a bound if it is past the target at once."""
+    if result.ratio is None:
+        return amounts.MISSING
+    # At its lowest budget the recipe needs at most this amount: it is at least as fast, or at most as slow.
+    bound = ("at least " if result.ratio <= 1 else "at most ") if result.outcome == Outcome.BELOW else ""
+    return f"{bound}{gain_words(result.x, result.ratio)}"
+
+
+def speedup_interval(result: EqualQuality) -> str:
+    """Return the interval of the speedup, "1.43x-1.82x", or the reason why there is none."""
+    if result.adjusted_low is None or result.adjusted_high is None:
+        return ratio_interval(result)
+    return gain_span(result.adjusted_low, result.adjusted_high)
 
 
 def p_value(value: float | None) -> str:
@@ -171,11 +188,8 @@ def _needed(x: float | None, payment: Payment, rate: float | None) -> Text:
     return with_note(words, "no price" if rate is None else amounts.dollars(costing.cost_usd(x, own_price(rate))))
 
 
-def _ratio(result: EqualQuality) -> Text:
-    if not _is_reached(result):
-        return amounts.MISSING
-    at_most = "at most " if result.outcome == Outcome.BELOW else ""
-    return with_note(f"{at_most}{amounts.ratio(result.ratio)}", ratio_interval(result))
+def _speedup(result: EqualQuality) -> Text:
+    return with_note(speedup(result), speedup_interval(result)) if _is_reached(result) else amounts.MISSING
 
 
 def _reach_rate(result: EqualQuality) -> Text:

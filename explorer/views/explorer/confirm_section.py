@@ -10,10 +10,9 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from explorer.analysis.axis_words import axis_words
-from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.sentences import call_words, control_words, fresh_words, ratio_interval
+from explorer.analysis.sentences import call_words, control_words, fresh_words
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.page import amounts
@@ -21,6 +20,7 @@ from explorer.page.document import Paragraph, clipped
 from explorer.page.html import element, fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
+from explorer.views.explorer.comparison_tables import speedup, speedup_interval
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
@@ -54,9 +54,10 @@ class Winner(widgets.VBox):
         holds = verdict.is_confirmed and verdict.control is None
         kind = "x-verified" if holds else "x-broken" if verdict.is_refuted else "x-warn"
         words = "; ".join(filter(None, (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))))
-        where = f"in {_ratio(result)} of the baseline's {axis_words(result.x)}:"
+        chip = element("span", words, class_=kind)
+        interval = f" ({speedup_interval(result)})" if result.adjusted_low is not None else ""
         name = element("strong", clipped(result.label))
-        self.words.value = element("p", name, f" {where} ", element("span", words, class_=kind), class_="x-confirmed")
+        self.words.value = element("p", name, f" {speedup(result)}{interval}: ", chip, class_="x-confirmed")
         judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 
@@ -139,12 +140,6 @@ def plan_words(plan: dict[str, Any]) -> str:
         parts.append(f"about {amounts.seconds(plan['wall_seconds'])} with {plan['workers']} side by side")
         parts.append("no price for this hardware" if plan["usd"] is None else amounts.dollars(plan["usd"]))
     return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
-
-
-def _ratio(result: EqualQuality) -> str:
-    interval = f" ({ratio_interval(result)})" if result.adjusted_low is not None else ""
-    upper = "at most " if result.outcome is Outcome.BELOW else ""
-    return f"{upper}{amounts.ratio(result.ratio)}{interval}"
 
 
 MOST = 12  # winners that are shown

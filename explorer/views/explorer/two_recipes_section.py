@@ -9,13 +9,14 @@ import ipywidgets as widgets
 from explorer.analysis.axis_words import axis_words
 from explorer.analysis.comparison import Estimate
 from explorer.analysis.equal_quality import Call, Outcome
-from explorer.analysis.sentences import by_how_much, inference_interval, interval, ratio_interval
+from explorer.analysis.sentences import by_how_much, inference_interval, interval
 from explorer.analysis.side_by_side import AtBudget, Duel, Reached, Side, duel, sentence
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Table, Text, clipped, isolated, with_note
 from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.comparison_tables import speedup, speedup_interval
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
@@ -90,7 +91,7 @@ def _equal_quality(pair: Duel, payment: Payment) -> Row:
             with_note(title, "" if at.target is None else amounts.quality(at.target, pair.setting.kind)),
             amount(at.baseline_x, payment),
             _needed(pair, payment),
-            amounts.MISSING if at.ratio is None else with_note(_ratio(pair), _of_ratio(pair)),
+            amounts.MISSING if at.ratio is None else with_note(speedup(at), _speedup_note(pair)),
         )
     )
 
@@ -104,14 +105,9 @@ def _needed(pair: Duel, payment: Payment) -> str:
     return str(at.outcome) if at.reason is None else _clipped(at.reason)
 
 
-def _ratio(pair: Duel) -> str:
-    at_most = "at most " if pair.equal_quality.outcome == Outcome.BELOW else ""
-    return f"{at_most}{amounts.ratio(pair.equal_quality.ratio)}"
-
-
-def _of_ratio(pair: Duel) -> str:
+def _speedup_note(pair: Duel) -> str:
     at = pair.equal_quality
-    words = [ratio_interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
+    words = [speedup_interval(at)] if at.outcome == Outcome.REACHED else ["its lowest budget"]
     if at.call in (Call.INCONCLUSIVE, Call.EQUIVALENT):
         words.append(str(at.call))
     if at.reach_rate is not None:
