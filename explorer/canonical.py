@@ -1,4 +1,4 @@
-"""Canonical bytes of a JSON value and their digest: the same value always has the same name.
+"""Canonical bytes of a JSON value and their digest: equal values always have equal digests.
 
 RFC 8785 (JSON Canonicalization Scheme). Whole floats are written as integers, so `1` and `1.0` are one value.
 """
@@ -17,7 +17,7 @@ def canonical(value: Any) -> bytes:
     >>> canonical({"b": 1.0, "a": [True, None, 0.5]})
     b'{"a":[true,null,0.5],"b":1}'
 
-    Raises `ExplorerError` for what has no canonical form: NaN, infinity, integers beyond 2**53, lone surrogates,
+    Raises `ExplorerError` for values without canonical form: NaN, infinity, integers beyond 2**53, lone surrogates,
     keys that are not text, and types that JSON does not have.
     """
     try:
@@ -27,5 +27,5 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of the canonical bytes, in hexadecimal (64 characters)."""
+    """Return the SHA-256 of the canonical bytes, in hexadecimal (64 characters)."""
     return hashlib.sha256(canonical(value)).hexdigest()

@@ -1,7 +1,7 @@
 """The errors a user can meet, as one tree. Every message says what was found, what was expected and what is allowed.
 
-The command line prints the message alone; `--debug` adds the traceback. It does the same with what the system refuses
-(`OSError`), such as output to a full disk. Anything else is a defect of ours and keeps its traceback.
+The command line prints only the message; `--debug` adds the traceback. Errors of the system (`OSError`), such as a full
+disk, are treated alike. Any other exception is a defect of Explorer and keeps its traceback.
 """
 
 import difflib
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class ExplorerError(Exception):
-    """The root: everything below is caused by input or surroundings, and says how to mend it."""
+    """The root of the tree: an error caused by input or surroundings, whose message says how to mend it."""
 
 
 class RecipeError(ExplorerError):
@@ -33,11 +33,11 @@ class CheckpointError(RunError):
 
 
 class TrainingError(ExplorerError):
-    """Training cannot go on, for example because the loss is no longer finite."""
+    """Training cannot continue, for example because the loss is no longer finite."""
 
 
 class SweepError(ExplorerError):
-    """A sweep cannot start or go on."""
+    """A sweep cannot start or continue."""
 
 
 class StoreError(ExplorerError):
@@ -45,7 +45,7 @@ class StoreError(ExplorerError):
 
 
 class AnalysisError(ExplorerError):
-    """A question to the results that they cannot answer."""
+    """The results cannot answer a question."""
 
 
 class PriceError(ExplorerError):
@@ -61,7 +61,7 @@ class LedgerError(ExplorerError):
 
 
 class ProvenanceError(ExplorerError):
-    """A key, a trust file, a credential or a signed document cannot be used or must not be believed."""
+    """A key, a trust file, a credential or a signed document cannot be used or must not be trusted."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from explorer.errors import LedgerError
 HASH_BYTES = 32
 MAX_SIZE = 2**63 - 1
 MAX_PATH = 64  # hashes of a proof; more would need a tree beyond MAX_SIZE
-MAX_RANGE = 4 * MAX_PATH  # of a range: two a level to the left and to the right of where it begins and ends
+MAX_RANGE = 4 * MAX_PATH  # hashes of a range proof: at most two per level at its beginning and two at its end
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
@@ -55,7 +55,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def parents(hashes: bytes) -> bytes:
-    """Return the level above: `hashes` is an even number of neighbouring hashes in one string, and so is the answer."""
+    """Return the hashes of the level above; `hashes` is an even number of neighbouring hashes in one string."""
     sha256 = hashlib.sha256
     return b"".join([sha256(b"\x01" + hashes[at : at + 64]).digest() for at in range(0, len(hashes), 64)])
 
@@ -91,6 +91,7 @@ def prove_inclusion(size: int, index: int, read: ReadHashes) -> tuple[bytes, ...
     """
     if not 0 <= index < size:
         raise LedgerError(f"no entry {index} in a tree of {size}")
+    # Walk down to the leaf, and collect the sibling of each subtree on the way.
     ranges: list[tuple[int, int]] = []
     low, high = 0, size
     while high - low > 1:
@@ -111,6 +112,7 @@ def check_inclusion(proof: Sequence[bytes], *, size: int, index: int, leaf: byte
     """
     if not 0 <= index < size <= MAX_SIZE:
         raise LedgerError(f"an inclusion proof for entry {index} of {size}: there is no such entry")
+    # Bits of `position` say on which side the sibling is; `last` is the last node of the level, which may have none.
     position, last, hash_ = index, size - 1, leaf
     for step in _hashes(proof):
         if last == 0:
@@ -139,6 +141,7 @@ def prove_consistency(old_size: int, new_size: int, read: ReadHashes) -> tuple[b
         raise LedgerError(f"a tree of {new_size} entries cannot extend one of {old_size}")
     if old_size in (0, new_size):
         return ()
+    # Walk down to the right edge of the old tree; subtrees to the left of the path are old, those to the right new.
     ranges: list[tuple[int, int]] = []
     low, high = 0, new_size
     while old_size != high:
@@ -208,8 +211,10 @@ def check_consistency(
 
 
 def prove_range(size: int, first: int, stop: int, read: ReadHashes) -> tuple[bytes, ...]:
-    """Prove that a tree of `size` leaves has leaves [first, stop): the roots of the largest subtrees that hold leaves
-    of the range alone or none of it, from left to right. Raises `LedgerError` for a range that is empty or not there.
+    """Prove that a tree of `size` leaves has leaves [first, stop).
+
+    The proof is the roots of the largest subtrees that lie inside or outside the range, from left to right. Raises
+    `LedgerError` for a range that is empty or not there.
     """
     return _roots(list(_pieces(size, first, stop)), read)
 
@@ -230,6 +235,7 @@ def _pieces(size: int, first: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield the largest subtrees of a tree that lie inside [first, stop) or outside of it, left to right."""
     if not 0 <= first < stop <= size <= MAX_SIZE:
         raise LedgerError(f"no entries {first} to {stop - 1} in a tree of {size}")
+    # A stack with the left half on top yields the subtrees from left to right.
     todo = [(0, size)]
     while todo:
         low, high = todo.pop()

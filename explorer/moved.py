@@ -76,5 +76,5 @@ def new_path(name: str) -> str | None:
 
 
 def install() -> None:
-    """Put the finder first: of a folder that moved, the usual ones would load a second copy of each module."""
+    """Put the finder first: for a folder that moved, the usual finders would load a second copy of each module."""
     sys.meta_path.insert(0, OldPaths())

@@ -41,9 +41,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from explorer.errors import NoteError
 
-MAX_BYTES = 1_000_000
-MAX_SIGNATURES = 100
-MAX_NAME = 200
+MAX_BYTES = 1_000_000  # of a note
+MAX_SIGNATURES = 100  # lines of a note
+MAX_NAME = 200  # characters of a key name
 MAX_VKEY = 2_000  # characters; the key of an ML-DSA-44 cosigner has 1,752 in base64
 MAX_NAMED = 5  # keys in one message
 MAX_TIME = 2**63 - 1
@@ -66,7 +66,7 @@ _SMALL_ORDER = {
 
 
 class UnknownTypeError(NoteError):
-    """A verifier key of a type that is not known here: well formed, and of no use for checking."""
+    """A verifier key of unknown type: well formed, but useless for checking."""
 
 
 class Algorithm(enum.IntEnum):
@@ -89,16 +89,16 @@ class Verifier:
         if len(self.public_key) != 32:
             raise NoteError(f"an Ed25519 public key has 32 bytes, found {len(self.public_key)}")
         if is_weak(self.public_key):
-            raise NoteError(f"the public key of {self.name!r} is weak: anybody can sign for it")
+            raise NoteError(f"the public key of {self.name!r} is weak: anyone can sign for it")
 
     @property
     def key_id(self) -> bytes:
-        """The 4 bytes that stand before each of its signatures."""
+        """Return the 4 bytes that precede its signatures."""
         return hashlib.sha256(self.name.encode() + b"\n" + self._material).digest()[:4]
 
     @property
     def vkey(self) -> str:
-        """The key as one line of text."""
+        """Return the key as one line of text."""
         return f"{self.name}+{self.key_id.hex()}+{base64.b64encode(self._material).decode()}"
 
     @property
@@ -107,8 +107,10 @@ class Verifier:
 
     @classmethod
     def parse(cls, vkey: str) -> Self:
-        """Read a verifier key. Raises `NoteError` unless its key id belongs to its name and key, and its subclass
-        `UnknownTypeError` for a type that is not known here."""
+        """Read a verifier key.
+
+        Raises `NoteError` unless its key id belongs to its name and key, and `UnknownTypeError` for an unknown type.
+        """
         match = _VKEY.fullmatch(vkey) if len(vkey) <= MAX_VKEY else None
         if not match:
             raise NoteError(f"not a verifier key: {vkey[:80]!r}; expected name+8 hexadecimal digits+base64")
@@ -126,7 +128,7 @@ class Verifier:
     def check(self, text: str, signature: bytes) -> int | None:
         """Check the bytes behind the key id; return the time of a cosignature. Raises `NoteError` if they are wrong.
 
-        A time can lie in the future, or be larger than `MAX_TIME`: whether it counts is for the caller to say.
+        A time can lie in the future, or be larger than `MAX_TIME`: the caller decides whether it counts.
         """
         time = None
         message = text.encode()
@@ -136,6 +138,7 @@ class Verifier:
             (time,) = struct.unpack(">Q", signature[:8])
             message, signature = _cosigned(text, time), signature[8:]
         try:
+            # Libraries differ on such an R, and a signature has to be valid everywhere or nowhere.
             if is_weak(signature[:32]):
                 raise ValueError("R is a point of small order, or not in its canonical form")
             Ed25519PublicKey.from_public_bytes(self.public_key).verify(signature, message)
@@ -154,7 +157,7 @@ class Signer:
 
     @property
     def verifier(self) -> Verifier:
-        """The public half."""
+        """Return the public half."""
         public = self.private_key.public_key().public_bytes_raw()
         return Verifier(name=self.name, algorithm=self.algorithm, public_key=public)
 
@@ -182,16 +185,16 @@ class Signature:
 
     @property
     def line(self) -> str:
-        """Line of a note, without the newline."""
+        """Return the line in a note, without the newline."""
         return f"{_MARK}{self.name} {base64.b64encode(self.key_id + self.blob).decode()}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """A signature that was checked, and whose it is."""
+    """A checked signature and its key."""
 
     verifier: Verifier
-    time: int | None  # when a cosigner says it saw the text, in seconds since 1970
+    time: int | None  # when the cosigner claims to have seen the text, in seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,7 +206,7 @@ class Note:
 
     @property
     def content(self) -> bytes:
-        """Content of the note's file."""
+        """Return the content of the note's file."""
         return f"{self.text}\n{''.join(signature.line + chr(10) for signature in self.signatures)}".encode()
 
 
@@ -232,6 +235,7 @@ def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
 
     Raises `NoteError` if one of them fails, if no known key has signed, or if two known keys share name and key id.
     """
+    # A key id has 4 bytes, so two keys can share one: which of them a line means would be a guess.
     known: dict[tuple[str, bytes], Verifier] = {}
     for verifier in verifiers:
         if known.setdefault((verifier.name, verifier.key_id), verifier) != verifier:
@@ -250,12 +254,12 @@ def verify(note: Note, verifiers: Iterable[Verifier]) -> tuple[Verified, ...]:
 
 
 def with_signatures(note: Note, added: Sequence[Signature]) -> Note:
-    """Return the note with more signature lines under it; a line that is there already is not repeated."""
+    """Return the note with more signature lines under it; no line is repeated."""
     return Note(text=note.text, signatures=tuple(dict.fromkeys((*note.signatures, *added))))
 
 
 def of_keys(note: Note, verifiers: Iterable[Verifier]) -> Note:
-    """Return the note with the lines of these keys alone, so many that one more can be added."""
+    """Return the note with only the lines of these keys, and with room for one more line."""
     keys = {(verifier.name, verifier.key_id) for verifier in verifiers}
     known = dict.fromkeys(line for line in note.signatures if (line.name, line.key_id) in keys)
     return Note(text=note.text, signatures=tuple(known)[: MAX_SIGNATURES - 1])
@@ -288,8 +292,9 @@ def is_name(text: str) -> bool:
 def is_weak(encoded: bytes) -> bool:
     """Return whether this encoding of a point (RFC 8032) is of small order or not canonical.
 
-    Anybody can sign for a public key of small order; and only a canonical encoding is the one name of its point.
+    Anyone can sign for a public key of small order, and a point has only one canonical encoding.
     """
+    # The top bit is the sign of x; small order and canonical form are decided by y.
     y = encoded[:-1] + bytes([encoded[-1] & 0x7F]) if encoded else b""
     return y in _SMALL_ORDER or int.from_bytes(y, "little") >= _PRIME
 
@@ -314,7 +319,7 @@ def _parse_line(line: str, number: int) -> Signature:
 
 
 def _decode(text: str, *, what: str) -> bytes:
-    """Standard base64 in its one canonical form, so that no two texts mean the same bytes."""
+    """Decode standard base64 in its canonical form, so that no two texts mean the same bytes."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error as error:

@@ -1,16 +1,16 @@
-"""Which run directories of a sweep are of its plan, and which an earlier specification left behind.
+"""The run directories of a sweep: those of its plan, and those that an earlier specification left behind.
 
-`sweep.json` is the plan that the sweep was last started with, and it decides what is shown. Every run directory of the
-sweep is one of these:
+`sweep.json` is the plan that the sweep was last started with, and it decides which runs are shown. Every run directory
+of the sweep is one of these:
 
-planned      the plan has its run id. A run whose recipe has another name by now is the same run: the digest of its
-             recipe, its budget and its seed are those of the plan
-elsewhere    trained on another machine: the plan is of one machine, but the run has an effective recipe, a budget and
-             a seed of it, and as many threads. The budgets of rescaled baselines differ between machines
-apart        no specification asked for it: `explorer.train` or a deletion made it
-superseded   of an earlier specification, version of the code or data, or measurement of step times
+planned      the plan has its run id. A run whose recipe was renamed is the same run: its recipe digest, budget and seed
+             are those of the plan
+elsewhere    trained on another machine. A plan is for one machine, but the run has an effective recipe, a budget and a
+             seed of the plan, and as many threads. The budgets of rescaled baselines differ between machines
+apart        not from a specification: `explorer.train` or a deletion made it
+superseded   from an earlier specification, version of the code or data, or measurement of step times
 
-Nothing here needs more than the JSON files, so that `explorer sweep status` stays quick.
+This module reads only the JSON files, so that `explorer sweep status` stays quick.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,20 +23,20 @@ from explorer.canonical import digest
 from explorer.errors import ExplorerError, RunError, SweepError
 
 OF_ONE_RUN = frozenset({"hardware", "versions", "ssr", "seed", "initial"})
-"""The parts of a run's identity that another run of the same effective recipe, on any machine, may have otherwise."""
+"""The parts of a run's identity in which runs of the same effective recipe may differ."""
 
 
 def effective_digest(identity: Mapping[str, Any]) -> str:
-    """Return the digest of the effective recipe of a run: what is trained on what, and how, wherever it is.
+    """Return the digest of the effective recipe of a run: model, data and training, on whatever machine.
 
-    Batch size, precision, methods, data and governance are in it; the machine, its software, budget and seed are not.
+    It covers batch size, precision, methods, data and governance, and not the machine, its software, budget and seed.
     """
     return digest({name: value for name, value in identity.items() if name not in OF_ONE_RUN})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
-    """A run directory, as far as it decides whether a plan has the run."""
+    """The facts of a run directory that decide its place in a plan."""
 
     name: str  # of the directory, which is the run's id
     recipe_digest: str
@@ -47,26 +47,26 @@ class Described:
     hardware: str
     threads: int
     control: str | None
-    apart: bool  # no specification asked for it
+    apart: bool  # it comes from no specification
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """Place of a run in a plan. `entry` is the plan's for it: None for a run that is apart or superseded."""
+    """Place of a run in a plan. `entry` is its entry in the plan; None for a run that is apart or superseded."""
 
     superseded: bool
     entry: Mapping[str, Any] | None = None
 
 
 def is_own(identity: Mapping[str, Any]) -> bool:
-    """Return whether `explorer.train` made the run: its task is none of the project's."""
+    """Return whether `explorer.train` made the run: its task is the user's own."""
     recipe = identity.get("recipe")
     task = recipe.get("task") if isinstance(recipe, Mapping) else None
     return isinstance(task, Mapping) and "own" in task
 
 
 def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, Standing]:
-    """Return what a plan, as `read_plan` gives it, says of each of the run directories of its sweep, by name."""
+    """Return the place of each run directory of a sweep in its plan, which `read_plan` has read, by name."""
     described = {run.name: run for run in runs}
     by_id = {entry["run_id"]: entry for entry in plan["runs"]}
     standing_of = {name: Standing(superseded=False, entry=by_id[name]) for name in described if name in by_id}
@@ -75,7 +75,7 @@ def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, S
     recipes = {entry.get("effective"): entry for entry in plan["runs"]}
     elsewhere = {(entry.get("effective"), entry["ssr"], entry["seed"]) for entry in plan["runs"]}
     # The order matters: a run of the plan, a run apart from sweeps, one that the plan lists under another id, one of
-    # this machine that the plan no longer has; what is left is of another machine, where ids and step times differ.
+    # this machine that the plan no longer has. The rest is from other machines, where ids and step times differ.
     for name, run in described.items():
         if name in standing_of:
             continue
@@ -85,7 +85,7 @@ def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, S
             standing_of[name] = Standing(superseded=False, entry=absent.pop(key))
         elif (run.device, run.hardware) in machines or not machines:
             standing_of[name] = Standing(superseded=True)
-        elif None in recipes:  # written by an older version, which tells nothing of other machines
+        elif None in recipes:  # a plan of an older version has no effective digests to recognise a run by
             standing_of[name] = Standing(superseded=False)
         else:
             same = (run.effective, run.ssr, run.seed) in elsewhere or (
@@ -97,16 +97,16 @@ def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, S
 
 
 def superseded(directory: Path, plan: Mapping[str, Any]) -> list[Path]:
-    """Return the run directories of a sweep that its plan, or the one that is to follow, leaves out, by name.
+    """Return the run directories of a sweep that its plan, or the next one, leaves out.
 
-    A directory whose `run.json` cannot be read is none of them: what it was is not known.
+    A directory whose `run.json` cannot be read is not among them, because its run is unknown.
     """
     runs = [described for path in rundir.run_directories(directory) if (described := describe(path)) is not None]
     return [directory / name for name, standing in standings(plan, runs).items() if standing.superseded]
 
 
 def describe(directory: Path) -> Described | None:
-    """Return what a run directory says of its run; None for one that cannot be read or is another run's."""
+    """Return the facts of a run directory; None if it cannot be read or has another run's record."""
     try:
         record = rundir.read_json(directory / rundir.RUN)
         identity, hardware = record["identity"], record["hardware"]
@@ -131,7 +131,7 @@ def describe(directory: Path) -> Described | None:
 
 
 def left_out_words(count: int, sweep: str) -> str:
-    """Return what there is to say of superseded runs, and what to do about them; empty where there are none.
+    """Return the sentence about superseded runs and their removal; empty if there are none.
 
     >>> left_out_words(1, "digits")
     '1 run of an earlier specification is left out; `explorer sweep prune digits` lists or removes it'
@@ -160,7 +160,7 @@ def read_plan(directory: Path) -> dict[str, Any]:
 
 
 def check_plan(plan: Any) -> None:
-    """Refuse what is no plan with `KeyError`, `TypeError` or `ValueError`; keys of later versions are let through."""
+    """Raise `KeyError`, `TypeError` or `ValueError` for anything but a plan; keys of later versions are allowed."""
     for entry in plan["runs"]:
         if not _is_plain(entry["run_id"]):
             raise ValueError(f"{entry['run_id']!r:.80} is not the name of a run directory")
@@ -173,7 +173,7 @@ def check_plan(plan: Any) -> None:
         if not all(isinstance(entry.get(key), str | None) for key in ("recipe_digest", "effective")):
             raise ValueError(f"run {entry['run_id']}: digests must be text")
         if not all(isinstance(name, str) for name in entry.get("control_of", ())):
-            raise ValueError(f"run {entry['run_id']}: a control is of recipes with names")
+            raise ValueError(f"run {entry['run_id']}: control_of must list names of recipes")
     if not isinstance(plan["name"], str) or not isinstance(plan["spec"], dict):
         raise ValueError("name must be text and spec a mapping")
     if not all(isinstance(plan.get(key), str | None) for key in ("baseline", "tuning", "source")):
@@ -185,7 +185,7 @@ def check_plan(plan: Any) -> None:
         raise ValueError("threads and waiting must be whole numbers")
     for left_out in plan.get("not_run", ()):
         if not isinstance(left_out["name"], str) or not isinstance(left_out["reason"], str):
-            raise ValueError("what is not run must have a name and a reason")
+            raise ValueError("every entry of not_run must have a name and a reason")
 
 
 def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -193,7 +193,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _machines(plan: Mapping[str, Any], planned: Iterable[Described]) -> set[tuple[str, str]]:
-    """Return the machine that the plan is of; a plan of an older version says so by the runs that it has."""
+    """Return the machine of the plan; a plan of an older version has only the machines of its runs."""
     if "hardware" in plan:
         return {(plan["hardware"]["device"], plan["hardware"]["name"])}
     return {(run.device, run.hardware) for run in planned}
@@ -204,7 +204,7 @@ def _threads(plan: Mapping[str, Any]) -> int | None:
 
 
 def _without_control(recipes: Mapping[Any, Mapping[str, Any]], run: Described) -> Mapping[str, Any]:
-    """Return the plan's names for a run of another machine; what it is a control of, it says itself."""
+    """Return the plan's entry for a run of another machine, or only its recipe if the run is a control of its own."""
     entry = recipes[run.effective]
     return entry if entry.get("control") == run.control else {"recipe": entry["recipe"]}
 
@@ -214,5 +214,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(name: Any) -> bool:
-    """Return a file name that leads nowhere else."""
+    """Return whether a name is a file name that leads to no other directory."""
     return isinstance(name, str) and bool(name) and name == Path(name).name and name[0] not in "._"

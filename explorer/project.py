@@ -1,12 +1,12 @@
-"""The project's ledger, `runs/_audit`: which continues when the ledgers of runs are closed, and points to them.
+"""The project's ledger, `runs/_audit`, which continues when the ledgers of runs are closed, and points to them.
 
-What is in it: who was given the keys of which run and from whom they were taken back, every read through us, every
-deletion, every erasure, every observation (`explorer.entries.kinds`). The trainer's key signs it under
-`<trainer>/_audit`, so that the trust file that anchors the runs anchors it too: `explorer ledger verify runs/_audit
---trust FILE`. It is made when the first entry is appended. What was appended is on the disk when `append` returns.
+It records grants of keys and their revocation, reads, deletions, erasures and observations (`explorer.entries.kinds`).
+The trainer's key signs it under `<trainer>/_audit`, so that the trust file that anchors the runs anchors it too:
+`explorer ledger verify runs/_audit --trust FILE`. It is made when the first entry is appended. An appended entry is on
+the disk when `append` returns.
 
-Many verbs append to it, for a moment each: anyone who finds it in use waits. As every ledger it does not protect itself
-from being replaced by its own earlier state; anyone who keeps one of its checkpoints sees that.
+Many verbs append to it, for a moment each, and wait while it is in use. Like every ledger it cannot protect itself from
+being replaced by an earlier state of its own; only the holder of a later checkpoint can tell.
 """
 
 from collections.abc import Iterator
@@ -34,14 +34,14 @@ ProjectEntry = Access | Deletion | Erasure | GrantUse | Observation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
-    """An entry and its number; one whose kind or version is not known here is kept as it is."""
+    """An entry and its number; one of unknown kind or version is kept as it is."""
 
     index: int
     entry: ProjectEntry | Unknown
 
 
 class Project:
-    """The project's ledger, for this process alone until it is closed.
+    """The project's ledger, held by this process until it is closed.
 
     with Project.open(runs, key=key, name="example.com/trainer") as project:
         project.append(entry)
@@ -49,7 +49,7 @@ class Project:
 
     @classmethod
     def open(cls, runs: Path, *, key: Ed25519PrivateKey, name: str) -> Self:
-        """Go on with the ledger of the project whose runs are in `runs`, or begin it; `name` is the trainer's.
+        """Open the ledger of the project whose runs are in `runs`, or begin it; `name` is the trainer's.
 
         Raises `LedgerError` for a ledger that another key has signed, for one that is damaged, and for one that stays
         in use.
@@ -60,7 +60,8 @@ class Project:
             try:
                 return cls(directory, Log.create(directory, origin=signer.name, signer=signer, patience=PATIENCE))
             except LedgerError:
-                if not (directory / CHECKPOINT).exists():  # else another process has just begun it
+                # With a checkpoint by now, another process has just begun the ledger.
+                if not (directory / CHECKPOINT).exists():
                     raise
         return cls(directory, Log.open(directory, signer=signer, patience=PATIENCE))
 
@@ -80,12 +81,11 @@ class Project:
         return Blob(sha256=self._log.write_blob(content), size=len(content))
 
     def entries(self) -> tuple[Recorded, ...]:
-        """Return all entries so far, those that the checkpoint of this key covers. Raises `LedgerError` for any
-        other."""
+        """Return all entries that the checkpoint of this key covers. Raises `LedgerError` if there are others."""
         return tuple(_checked(self._directory, self._log.checkpoint))
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the ledger to other processes."""
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -105,8 +105,8 @@ def runs_of(run: Path) -> Path:
 def read_project(runs: Path) -> Iterator[Recorded]:
     """Yield the entries of a project's ledger, by number; none where it was never begun.
 
-    They are those of its checkpoint; who has signed that is for `explorer ledger verify` to say. Raises `LedgerError`
-    for entries that do not belong to it or are not a project's.
+    They are the entries of its checkpoint, whose signatures only `explorer ledger verify` checks. Raises `LedgerError`
+    for entries that do not belong to the checkpoint or to a project's ledger.
     """
     if (runs / AUDIT / CHECKPOINT).exists():
         yield from _checked(runs / AUDIT, None)
@@ -116,10 +116,11 @@ def _checked(directory: Path, signed: Checkpoint | None) -> list[Recorded]:
     ledger = LedgerDirectory(directory)
     expected = signed or ledger.checkpoint()
     leaves = list(ledger.entries())
-    found = merkle.root_of(map(merkle.leaf_hash, leaves))
-    if found != expected.root:
+    # Every leaf is hashed, so that an altered entry is not read as if it were recorded.
+    root = merkle.root_of(map(merkle.leaf_hash, leaves))
+    if root != expected.root:
         raise LedgerError(
-            f"{directory}: its {len(leaves)} entries were changed: their root is {found.hex()}, signed is "
+            f"{directory}: its {len(leaves)} entries were changed: found root {root.hex()}, expected the signed "
             f"{expected.root.hex()}"
         )
     return [Recorded(index=index, entry=_decoded(index, leaf, directory)) for index, leaf in enumerate(leaves)]
@@ -132,6 +133,6 @@ def _decoded(index: int, leaf: bytes, directory: Path) -> ProjectEntry | Unknown
         raise LedgerError(f"{directory}: entry {index}: {error}") from error
     if not isinstance(entry, ProjectEntry | Unknown):
         raise LedgerError(
-            f"{directory}: entry {index}: {entry.KIND} belongs to a run's ledger, and this is a project's"
+            f"{directory}: entry {index}: found {entry.KIND}, an entry of a run's ledger; expected one of a project's"
         )
     return entry

@@ -1,4 +1,4 @@
-"""The records that a run writes and that everybody reads: frozen, versioned, checked when they are read.
+"""The records that a run writes and all other parts read: frozen, versioned, checked when they are read.
 
 A record is written by the training side, read by the store, the audit and the views, and never changed. Times are
 seconds, timestamps are UTC in ISO 8601 (`2026-11-21T12:00:00Z`), digests are SHA-256 in hexadecimal.
@@ -108,6 +108,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
+# People write "no tuning" in many ways; a text that is none of these counts as a description.
 _NO_TUNING = frozenset(
     (
         *("", "no", "not", "none", "null", "nil", "false", "0", "na", "n a", "nothing", "never", "untuned", "unknown"),
@@ -119,8 +120,9 @@ _NOT_HOW = frozenset(("yes", "y", "true", "1", "ok", "done", "tuned", "was tuned
 
 
 def tuning_words(value: object) -> str | None:
-    """Return what the author of a sweep says of how its baseline was tuned, as it is written; None where that is
-    nothing, or that it was not. It is a claim of the author's, and shown as one: it is not checked.
+    """Return how the baseline of a sweep was tuned, in its author's words; None if it was not tuned.
+
+    This is a claim of the author's, and shown as one: it is not checked.
 
     >>> tuning_words("No."), tuning_words("lr by grid"), tuning_words(None)
     (None, 'lr by grid', None)
@@ -131,7 +133,7 @@ def tuning_words(value: object) -> str | None:
 
 
 def says_how_tuned(value: str) -> bool:
-    """Return whether a text says more of how a baseline was tuned than that it was.
+    """Return whether a text tells how a baseline was tuned, and not only that it was.
 
     >>> says_how_tuned("yes"), says_how_tuned("lr by grid")
     (False, True)
@@ -144,8 +146,7 @@ def _folded(value: str) -> str:
 
 
 def metric_of(row: Mapping[Any, Any]) -> Metric:
-    """Return the metric of a row of `results`, or of another table with the columns metric, unit, higher_is_better,
-    format."""
+    """Return the metric of a row of `results`, or of a table with the columns of a metric."""
     return Metric(
         name=str(row["metric"]),
         unit=str(row["unit"]),
@@ -155,11 +156,11 @@ def metric_of(row: Mapping[Any, Any]) -> Metric:
 
 
 OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
-"""What methods find out about a whole run when all is done (`Method.metrics`): no line of `metrics.jsonl` has them."""
+"""Metrics of a whole run that methods report at its end (`Method.metrics`): no line of `metrics.jsonl` has them."""
 
 
 Control = Literal["random-subset", "rescaled-baseline"]
-"""What a run is for that was made to be compared with others.
+"""The purpose of a run that was made for comparison.
 
 random-subset       the recipe with what chooses examples replaced by choosing as many at random
 rescaled-baseline   the baseline at a budget that takes as much uncontended time as a run of the recipe
@@ -205,13 +206,12 @@ class RunRecord:
     functions: dict[str, str] = field(default_factory=dict)  # of a task of one's own: digests of their source, by name
 
     def metric(self, name: str) -> Metric | None:
-        """Return what a metric of the run means, as in METRICS or as its task declares it; None: it is declared
-        nowhere."""
+        """Return a metric of the run from METRICS or as its task declares it; None if it is declared nowhere."""
         return METRICS.get(name) or next((metric for metric in self.declared if metric.name == name), None)
 
     @property
     def effective_digest(self) -> str:
-        """Return what a profile of the same recipe has in common with the run, on whichever machine it was made."""
+        """Return the digest that the run shares with profiles of the same recipe on any machine."""
         return effective_digest(self.identity)
 
 
@@ -231,12 +231,12 @@ class LoopRecord:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The names of the methods. Raises `RunError` for a record that does not list them."""
+        """Return the names of the methods. Raises `RunError` for a record that does not list them."""
         return tuple(name for method in listed_methods(self) for name in method)
 
 
 Plan = RunRecord | LoopRecord
-"""What a run is: of a recipe, or of a loop of one's own."""
+"""The record of a run: of a recipe, or of a user's own training loop."""
 
 
 def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
@@ -249,7 +249,7 @@ def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
 
 
 def read_plan(run: Path) -> Plan | None:
-    """Return what the run in this directory is; None where neither record is there.
+    """Return the record of the run in this directory; None if there is none.
 
     Raises `RunError` for a damaged one.
     """
@@ -261,7 +261,7 @@ def read_plan(run: Path) -> Plan | None:
 def read_recipe_run(run: Path, *, what: str) -> RunRecord:
     """Return the record of a recipe's run.
 
-    Raises `RunError` for a damaged one, and for a loop of one's own, on which `what` does not work.
+    Raises `RunError` for a damaged one, and for a user's own loop, on which `what` does not work.
     """
     if not (run / rundir.RUN).exists() and (run / rundir.LOOP).exists():
         raise RunError(f"{run}: the run of a loop of one's own: {what} works on runs of recipes only")
@@ -269,15 +269,16 @@ def read_recipe_run(run: Path, *, what: str) -> RunRecord:
 
 
 def plan_file(plan: Plan) -> str:
-    """Return the name of its file in the run's directory."""
+    """Return the name of the record's file in the run directory."""
     return rundir.RUN if isinstance(plan, RunRecord) else rundir.LOOP
 
 
 def contradictions(record: Plan) -> Iterator[str]:
-    """In words, each field of a run's record that is not what its identity says. The identity alone is bound by the
-    name of the run, and by the first entry of its ledger; the other fields are what tables show.
+    """Yield a sentence for each field of a run's record that contradicts its identity.
 
-    Names of sweep, recipe and baseline, tuning and controls are in no identity; a loop's record has no other fields.
+    Only the identity is bound by the name of the run and by the first entry of its ledger; tables show the other
+    fields. Names of sweep, recipe and baseline, tuning and controls are in no identity, and a loop's record has no
+    other fields.
     """
     if isinstance(record, LoopRecord):
         return
@@ -288,7 +289,8 @@ def contradictions(record: Plan) -> Iterator[str]:
     named = {"dataset": task.get("own", _only(task.get("dataset"))), "model": _only(task.get("model"))}
     methods = recipe.get("methods")
     curve = {name: fields for name, fields in identity.items() if name not in ("ssr", "seed", "initial")}
-    said: dict[str, Any] = {
+    # What each field has to be, as far as the identity has it: one of an older version has less.
+    expected_fields: dict[str, Any] = {
         **{name: identity[name] for name in ("ssr", "seed", "hardware") if name in identity},
         **{name: train[name] for name in ("batch_size", "precision") if name in train},
         **{name: value for name, value in named.items() if value is not None},
@@ -296,13 +298,13 @@ def contradictions(record: Plan) -> Iterator[str]:
         "recipe_digest": digest(curve),
     }
     content = to_json(record)
-    for name, expected in said.items():
+    for name, expected in expected_fields.items():
         if content[name] != expected:
             yield f"run {record.run_id}: {name} is {content[name]!r:.120}, its identity says {expected!r:.120}"
 
 
 def _only(chosen: object) -> str | None:
-    """Return the name in {name: parameters}; None: there is none."""
+    """Return the name in {name: parameters}; None if it is anything else."""
     return str(next(iter(chosen))) if isinstance(chosen, dict) and len(chosen) == 1 else None
 
 
@@ -326,12 +328,12 @@ class Timings:
     checkpoint: float = 0.0
 
     def training(self) -> float:
-        """Seconds of the timed optimiser steps: everything but what is `APART`."""
+        """Return the seconds of the timed optimiser steps: all parts but those of `APART`."""
         return sum(getattr(self, part.name) for part in dataclasses.fields(self) if part.name not in APART)
 
 
 APART = ("warmup", "compile", "evaluation", "checkpoint")
-"""The parts of `Timings` that are no timed optimiser steps."""
+"""The parts of `Timings` that are not timed optimiser steps."""
 
 
 @record
@@ -405,7 +407,7 @@ class Validation:
 
     @property
     def ratio(self) -> float:
-        """Predicted over measured: 1.02 is a prediction that is 2% too long."""
+        """Return predicted over measured: 1.02 is a prediction that is 2% too long."""
         return self.predicted / self.measured
 
 
@@ -432,12 +434,12 @@ class ProfileRecord:
 
     @property
     def busy(self) -> bool | None:
-        """Return whether it was taken on a busy machine; None: not known."""
+        """Return whether the machine was busy during the profile; None if that is unknown."""
         return None if self.watch is None else bool(self.watch.reasons)
 
     @property
     def key(self) -> str:
-        """The name of its file: recipe and hardware."""
+        """Return the name of its file, made from recipe and hardware."""
         return digest([self.recipe_digest, dataclasses.asdict(self.hardware)])[:16]
 
 
@@ -445,7 +447,7 @@ LONGEST_SECONDS = 1e6  # of a step, an example, an evaluation or a whole run: tw
 
 
 def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
-    """Return a profile that anybody may have made, if its times can be times.
+    """Return a profile of unknown origin, if its times are possible.
 
     Raises `RunError` that names `where`, the phase or the key, and the fault.
     """
@@ -498,7 +500,7 @@ def check_profile(profile: ProfileRecord, *, where: str) -> ProfileRecord:
 
 
 def read_profile(path: Path) -> ProfileRecord:
-    """Read a profile that anybody may have made. Raises `RunError` for a damaged one, or for times that are none."""
+    """Read a profile of unknown origin. Raises `RunError` for a damaged one, or for impossible times."""
     return check_profile(read(ProfileRecord, path), where=str(path))
 
 

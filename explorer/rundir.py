@@ -1,9 +1,9 @@
-"""The run directory: every file name in it, and how files get there whole.
+"""The run directory: its file names, and writing them whole.
 
 This is the seam between training and reading. Layout:
 
     runs/_audit/                         the project's ledger: grants, reads, deletions, erasures, observations
-    runs/_profiles/<key>.json            step times that were measured on other machines, and imported
+    runs/_profiles/<key>.json            step times measured on other machines, and imported
     runs/prices.csv                      the user's own prices
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order
     runs/<sweep>/.lock                   held by the process that executes the sweep
@@ -11,22 +11,22 @@ This is the seam between training and reading. Layout:
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
                           loop.json      in place of run.json, of a run of `explorer.govern`
                           environment.json
-                          metrics.jsonl  a line a measurement
+                          metrics.jsonl  one line per measurement
                           notebook.ipynb the executed notebook
                           ledger/        of a governed run: entries, numbers, signed checkpoints
                           governance/    the signed documents that the run was governed by
-                          private/       for the owner alone: secrets, and states of training, which hold what was
-                                         learned of everybody, with what methods remember of single classes
+                          private/       only for the owner: secrets, and states of training, which hold everything that
+                                         was learned, and the memories that methods have of single classes
                               secrets    of a governed run's classes
                               checkpoint/    the newest state to resume from
-                              admission/     states that stay: each before the first step that some class may train in
+                              admission/     states to keep: each before the first step in which some class may train
                           contributions/ segment-<first step>.parquet: which class moved which layer, step by step
                           entropy/       step-<step>.parquet: the profiles of the layers
-                          model/         of a recorded run: what it trained, and what vouches for it
-                          grants/        keys of numbers, each wrapped for one reader
+                          model/         of a recorded run: the trained model, and its attestation
+                          grants/        keys to numbers, each wrapped for one reader
                           origin.json    of a run that a deletion made: the run it continues
-                          failure.json   why the last attempt failed; gone when a later one succeeds
-                          result.json    written last: without it the run is not done
+                          failure.json   why the last attempt failed; removed when a later one succeeds
+                          result.json    written last: without it the run is not finished
                           .lock          held while the run trains
 
 Locks are advisory `flock`s: the kernel releases them when their holder dies, however it dies, so a killed process
@@ -66,13 +66,13 @@ PROFILES = "_profiles"
 SWEEP = "sweep.json"
 LOCK = ".lock"
 
-MAX_JSON_BYTES = 16 * 2**20
+MAX_JSON_BYTES = 16 * 2**20  # of any JSON file in a run directory
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `path` whole or not at all: a temporary file next to it, flushed to the disk, renamed over it.
 
-    Raises `RunError` if the disk refuses, and leaves what was there before.
+    Raises `RunError` if the disk refuses; then the file is as it was before.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -81,6 +81,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # The content is on the disk before the name is: a power failure leaves the old file or the new one.
         temporary.replace(path)
         flush_directory(path.parent)
     except OSError as error:
@@ -90,6 +91,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def make_directory(directory: Path) -> None:
     """Make a directory and those above it, each name durable in its parent. Raises `OSError`."""
+    # From the lowest missing one upwards, then made from the top, because a name needs its parent.
     missing = []
     while not directory.exists():
         missing.append(directory)
@@ -114,9 +116,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_bytes(path: Path, *, max_bytes: int, error: type[ExplorerError]) -> bytes:
-    """Return the content of a file that may be anybody's.
+    """Return the content of a file of unknown origin.
 
-    Raises `error` if it cannot be read or is larger than that.
+    Raises `error` if it cannot be read or is larger than `max_bytes`.
     """
     try:
         with path.open("rb") as file:
@@ -141,7 +143,7 @@ def read_json(path: Path) -> Any:
 
 
 def run_directories(sweep_directory: Path, *, loops: bool = False) -> list[Path]:
-    """Return the run directories of a sweep, by name; with `loops` those of loops of one's own too.
+    """Return the run directories of a sweep, by name; with `loops` also those of users' own training loops.
 
     Names with `_` or `.` in front and links are not runs.
     """
@@ -160,8 +162,8 @@ def run_directories(sweep_directory: Path, *, loops: bool = False) -> list[Path]
 def locked(directory: Path, *, what: str, patience: float = 1.0) -> Iterator[None]:
     """Hold the directory's lock. Raises `RunError` if another process still holds it after `patience` seconds.
 
-    `what` names the thing in the message, such as "sweep 'digits'". Some patience is needed: `is_locked` takes the
-    lock for a moment, and the kernel of a killed worker takes about a second to notice that it is alone.
+    `what` is the subject of the message, such as "sweep 'digits'". Some patience is needed: `is_locked` takes the lock
+    for a moment, and the notebook kernel of a killed worker takes about a second to notice that its parent is gone.
     """
     with _open_lock(directory) as file:
         deadline = time.monotonic() + patience
@@ -202,7 +204,8 @@ def _open_lock(directory: Path) -> IO[str]:
 
 
 def _name_holder(file: IO[str], directory: Path) -> None:
-    """Write who holds the lock. Past Python's buffer, which would be written once more when the file is closed."""
+    """Write the name of the lock's holder into its file."""
+    # Past Python's buffer, which would be written once more when the file is closed.
     try:
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), f"process {os.getpid()}".encode())

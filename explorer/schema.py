@@ -1,7 +1,7 @@
-"""Frozen records whose JSON form is checked strictly, and the JSON Schema that says so to others.
+"""Frozen records whose JSON form is checked strictly, with their published JSON Schemas.
 
 A record is a frozen dataclass of plain fields. Reading one from JSON refuses unknown keys, missing keys, wrong types,
-NaN and infinity, and says what was found, what is expected and the nearest name. JSON itself is read with bounds and
+NaN and infinity, with what was found, what was expected and the nearest name. JSON itself is read with bounds and
 without duplicate keys, so that two readers of the same bytes never see two values.
 """
 
@@ -20,7 +20,7 @@ from explorer.errors import ExplorerError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMESPACE = uuid.UUID("5c06314d-e92a-42ff-b8a5-d7b8024b3f28")  # of everything that Explorer publishes a name for
-MAX_DEPTH = 40
+MAX_DEPTH = 40  # of nested objects and arrays: far below the depth at which Python's parser gives up
 
 Record = TypeVar("Record")
 
@@ -46,6 +46,7 @@ def to_json(value: Any) -> dict[str, Any]:
 def from_json(kind: type[Record], value: Any, *, where: str, error: type[ExplorerError]) -> Record:
     """Check a JSON value and return the record. Raises `error` that names `where`, the key, and the fault."""
     try:
+        # From JSON text and not from the value: in strict mode only a JSON array may become a tuple.
         return _adapter(kind).validate_json(json.dumps(value), strict=True)
     except ValidationError as invalid:
         raise error(f"{where}: {_first_fault(kind, invalid)}") from invalid
@@ -88,7 +89,7 @@ def _first_fault(kind: type[Any], invalid: ValidationError) -> str:
 
 
 def _words(kind: type[Any], fault: ErrorDetails) -> str:
-    """Return what is wrong, with what was found and, for a key, the nearest one that is known."""
+    """Return a fault in words, with the value found and, for a key, the nearest known one."""
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         names = _names_at(kind, fault["loc"][:-1])
         near = difflib.get_close_matches(str(fault["loc"][-1]), names, n=1)
@@ -102,7 +103,7 @@ def _words(kind: type[Any], fault: ErrorDetails) -> str:
 
 
 def _names_at(kind: type[Any], path: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the object at `path` may have, read from the schema; none where that is not one object."""
+    """Return the keys that the object at `path` may have, from the schema; none where several forms are possible."""
     whole = _adapter(kind).json_schema(mode="validation")
     at = whole
     for part in path:
@@ -118,7 +119,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        raise ValueError(f"found the key {twice!r} twice in one object")
     return members
 
 
@@ -134,6 +135,7 @@ def _finite(text: str) -> float:
 
 
 def _depth(value: Any) -> int:
+    # Level by level and not by recursion, which a hostile depth would end.
     depth, level = 0, [value]
     while level:
         depth += 1

@@ -1,8 +1,8 @@
-"""A specification document: plain values read safely from YAML or taken from Python, and the place of each of them.
+"""A specification document: plain values read safely from YAML or taken from Python, with the place of each value.
 
-The YAML is the core schema of version 1.2, less what a specification does not need. `5e-4` is a number (YAML 1.1
-reads text), `no` and `2026-01-01` are text, duplicate keys are refused, and so are anchors, aliases, tags and
-merge keys. Size, depth and the number of values are bounded, so that a hostile file costs a core two seconds.
+The YAML is the core schema of version 1.2, without the parts that a specification does not need. `5e-4` is a number
+(text in YAML 1.1), `no` and `2026-01-01` are text, and duplicate keys, anchors, aliases, tags and merge keys are
+refused. Size, depth and the number of values are bounded, so that a hostile file costs at most two seconds of a core.
 """
 
 import re
@@ -18,10 +18,9 @@ from explorer.errors import RecipeError, SpecError
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
-MAX_VALUES = (
-    100_000  # keys count too; a taxonomy of 10,000 classes has fewer, and parsing takes 15 microseconds for each
-)
-MAX_WHOLE = 2**53
+# Keys count too. A taxonomy of 10,000 classes has fewer, and parsing takes 15 microseconds for each.
+MAX_VALUES = 100_000
+MAX_WHOLE = 2**53  # the largest whole number that canonical JSON holds exactly
 MAX_FLOAT = sys.float_info.max
 
 Key = tuple[str | int, ...]
@@ -37,7 +36,7 @@ class Document:
     """A value made of dicts, lists, text, numbers, booleans and None, with the place of every key for messages."""
 
     value: Any
-    where: str  # the file's name, or what else to call the document in a message
+    where: str  # the file's name, or another name of the document for messages
     text: str | None = None  # the file's content; None where there is no file
     lines: Mapping[Key, int] = field(default_factory=dict)
 
@@ -46,7 +45,8 @@ class Document:
         return SpecError(f"{self.place(key)}: {message}")
 
     def place(self, key: Key) -> str:
-        """File, line and key in words; the line is left out where it is not known."""
+        """Return file, line and key in words; an unknown line is left out."""
+        # A key that the file leaves out has the line of the nearest key above it.
         line = next((self.lines[key[:end]] for end in range(len(key), -1, -1) if key[:end] in self.lines), None)
         start = self.where if line is None else f"{self.where}:{line}"
         return f"{start}: {spell(key)}" if key else start
@@ -57,12 +57,13 @@ class Document:
         if not message.startswith(start):
             return SpecError(message)
         named = message.removeprefix(start)
+        # Several keys may be a prefix of the message; the longest one is the key that it names.
         fits = [(len(spell(key)), line) for key, line in self.lines.items() if key and named.startswith(spell(key))]
         return SpecError(f"{self.where}:{max(fits)[1]}: {named}" if fits else message)
 
 
 def spell(key: Key) -> str:
-    """Write a key the way it is read aloud.
+    """Return a key as text.
 
     >>> spell(("recipes", "fast", 1))
     'recipes.fast[1]'
@@ -104,13 +105,15 @@ def parse_document(text: str, *, where: str) -> Document:
 
 
 def document_of(value: Any, *, where: str = "spec") -> Document:
-    """Take a Python value as a document. Raises `SpecError` for what YAML could not have said."""
+    """Take a Python value as a document. Raises `SpecError` for a value that YAML could not have expressed."""
     return Document(value=_plain(value, (), where), where=where)
 
 
 class _Loader(yaml.SafeLoader):
-    """Parses once, and looks at every event before anything is built from it: an alias could repeat a branch without
-    end, and a list of one-letter values costs a thousand times its size."""
+    """Loader that checks every event before anything is built from it.
+
+    An alias could repeat a branch without end, and a list of one-letter values costs a thousand times its size.
+    """
 
     where = ""
     depth = values = 0
@@ -132,7 +135,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Builds the value from YAML's node tree and notes the line of every key."""
+    """Reader that builds the value from YAML's node tree and notes the line of every key."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -144,10 +147,10 @@ class _Reader:
             return self._mapping(node, key)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*key, index)) for index, item in enumerate(node.value)]
-        found = _scalar(node)
-        if not _sane(found):
+        scalar = _scalar(node)
+        if not _sane(scalar):
             raise SpecError(f"{self.where}:{self.lines[key]}: {spell(key)}: {node.value:.40} is too large for a number")
-        return found
+        return scalar
 
     def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -155,8 +158,8 @@ class _Reader:
             line = name_node.start_mark.line + 1
             name = name_node.value
             if not isinstance(name_node, yaml.ScalarNode) or not isinstance(_scalar(name_node), str):
-                found = repr(name) if isinstance(name, str) else "a collection"
-                raise SpecError(f"{self.where}:{line}: a key must be text, found {found}; put it in quotes")
+                shown = repr(name) if isinstance(name, str) else "a collection"
+                raise SpecError(f"{self.where}:{line}: a key must be text, found {shown}; put it in quotes")
             if name in result:
                 first = self.lines[(*key, name)]
                 raise SpecError(f"{self.where}:{line}: {spell((*key, name))}: given twice, first in line {first}")
@@ -169,6 +172,7 @@ def _scalar(node: yaml.Node) -> Any:
     text: str = node.value
     if getattr(node, "style", None) is not None:  # quoted, or a block of text
         return text
+    # Whole numbers before floats, whose pattern fits them too; a scalar that fits no pattern is text.
     if _NULL.match(text):
         return None
     if text in _BOOL:
@@ -188,7 +192,7 @@ def _plain(value: Any, key: Key, where: str) -> Any:
         raise SpecError(f"{where}: {spell(key)}: nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, str | bool | int | float):
         if not _sane(value):
-            raise SpecError(f"{where}: {spell(key)}: {value!r:.40} is no number that JSON has")
+            raise SpecError(f"{where}: {spell(key)}: {value!r:.40} is not a number of JSON")
         return value
     if isinstance(value, Mapping):
         for name in value:

@@ -93,7 +93,7 @@ def test_python_values_say_the_same():
     assert document_of({"a": (1, 2.5)}).value == {"a": [1, 2.5]}
     with pytest.raises(SpecError, match=r"spec: a\[0\]: bytes is not allowed"):
         document_of({"a": [b"x"]})
-    with pytest.raises(SpecError, match="spec: a: nan is no number that JSON has"):
+    with pytest.raises(SpecError, match="spec: a: nan is not a number of JSON"):
         document_of({"a": float("nan")})
     with pytest.raises(SpecError, match="spec: a: a key must be text, found 1"):
         document_of({"a": {1: 2}})

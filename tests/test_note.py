@@ -278,7 +278,7 @@ SMALL_ORDER = (
 def test_a_weak_key_is_refused(point: str, algorithm: Algorithm) -> None:
     """Low order, or an encoding that is not canonical: as an object, and as the text that policies and --vkey take."""
     raw = bytes.fromhex(point)
-    with pytest.raises(NoteError, match="is weak: anybody can sign for it"):
+    with pytest.raises(NoteError, match="is weak: anyone can sign for it"):
         Verifier(name="a", algorithm=algorithm, public_key=raw)
     material = bytes([algorithm]) + raw
     key_id = hashlib.sha256(b"a\n" + material).digest()[:4].hex()

@@ -91,7 +91,7 @@ def test_what_belongs_to_a_run_is_refused_and_what_is_unknown_is_kept(tmp_path: 
     assert isinstance(found.entry, Unknown) and found.entry.leaf == unknown
     with Log.open(tmp_path / AUDIT, signer=signer) as log:
         log.append([project.encode(EXAMPLES[3])])
-    with pytest.raises(LedgerError, match="entry 1: state belongs to a run's ledger"):
+    with pytest.raises(LedgerError, match="entry 1: found state, an entry of a run's ledger"):
         list(read_project(tmp_path))
 
 

@@ -25,7 +25,7 @@ def test_a_value_comes_back_as_it_is(value: object) -> None:
         (b'{"a": 1e999}', "1e999 is too large for a number"),
         (b'{"a": -1.0e400}', "-1.0e400 is too large for a number"),
         (b"9" * 5_000, "4300 digits"),
-        (b'{"a": 1, "a": 1}', "the key 'a' stands twice in one object"),
+        (b'{"a": 1, "a": 1}', "found the key 'a' twice in one object"),
         (b"{} {}", "Extra data"),
         (b"\xef\xbb\xbf{}", "BOM"),
         (b"\xff", "can't decode byte 0xff"),

@@ -66,7 +66,7 @@ def report(
             "--out",
             "-o",
             metavar="FILE",
-            help="File to write. Default: report.FORMAT in the directory of the run or sweep.",
+            help="File to write. Default: in the directory of the run or sweep.",
         ),
     ] = None,
     trust: Annotated[

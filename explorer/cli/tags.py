@@ -249,7 +249,7 @@ def _signed_taxonomy(path: Path, trust: Path) -> Taxonomy:
 
 
 def _check_records(verified: VerifiedTags, records: Path, salts: Path) -> Checked:
-    # Whoever vouches is in the signed table, so a record needs no authority here.
+    # The signed table names the authorities, so a record needs none here.
     claimed = read_records(records, authority="")
     return check_records(claimed, tags=verified.tags, salts=read_salts(salts), codes=verified.codes)
 

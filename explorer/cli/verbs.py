@@ -266,10 +266,10 @@ class Verbs(TyperGroup):
         return _command(cmd_name, f"explorer.cli.{VERBS[words][0]}") if words in VERBS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # As `short_help` a line is wrapped; as `help` it would be cut off.
         lines = {name: self._line(f"{self.prefix}{name}") for name in self.list_commands(ctx)}
-        TyperGroup(commands=[TyperCommand(name, help=line) for name, line in lines.items()]).format_commands(
-            ctx, formatter
-        )
+        commands = [TyperCommand(name, short_help=line) for name, line in lines.items()]
+        TyperGroup(commands=commands).format_commands(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # `explorer profile RECIPE` is short for `explorer profile run RECIPE`: a first word that is neither a verb nor

@@ -1,4 +1,4 @@
-"""Amounts in words: numbers with their units as people read them, and as people type them.
+"""Amounts in words: numbers with their units, as people read them and as people type them.
 
 A missing number is a dash, never "nan". Times are in seconds and money is in US dollars unless a name says otherwise.
 """
@@ -109,7 +109,7 @@ def stale(price: Price, today: datetime.date) -> bool:
 
 
 def age_words(as_of: str, today: datetime.date) -> str:
-    """Return what a reader has to know of the date of a price; empty for a recent one.
+    """Return a remark on the age of a price; empty for a recent one.
 
     >>> age_words("2026-01", datetime.date(2026, 11, 22))
     'over 9 months old'
@@ -144,6 +144,7 @@ def price_words(price: Price | None, *, hardware: str, today: datetime.date) -> 
 
 def busy_words(reasons: Iterable[str], *, again: str) -> str:
     """Return the remark under times that were profiled on a busy machine; empty without reasons to call it busy.
+
     `again` is the command that measures them again.
 
     >>> busy_words(["the load average was 2"], again="explorer sweep profile digits.yaml")
@@ -219,7 +220,7 @@ def read_usd(option: str, written: str) -> float:
 
 
 def unreadable(option: str, written: str, expected: str) -> ExplorerError:
-    """Return the error for a text that is no such amount."""
+    """Return the error for a text that is not the expected amount."""
     return ExplorerError(f"{option}: found {written!r:.80}; expected {expected}")
 
 

@@ -35,7 +35,7 @@ _ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """The shape in the colour that stands for something in the charts: an SVG path around (0, 0), at most 12 wide."""
+    """The shape and colour of a group in the charts: an SVG path around (0, 0), at most 12 wide."""
 
     outline: str
     colour: str
@@ -57,7 +57,7 @@ class Span:
     def __post_init__(self) -> None:
         if bool(self.target) != (self.kind == "link") or (self.target and not TARGET.fullmatch(self.target)):
             raise ValueError(f"a {self.kind} cannot lead to {self.target!r:.80}")
-        assert isinstance(self.text, str) or self.kind == "small", "a remark alone consists of spans"
+        assert isinstance(self.text, str) or self.kind == "small", "only a remark consists of spans"
 
 
 Text = str | tuple[Span, ...]
@@ -79,7 +79,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph: `lead` is the first one of a section, larger; `note` is small; `warning` weakens what is said;
+    """A paragraph: `lead` is the first one of a section, larger; `note` is small; `warning` weakens a statement;
     `good` and `bad` are verdicts; `alert` is an error, `status` the state of work in progress, and `empty` takes the
     place of what is not there."""
 
@@ -98,7 +98,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its heading, and whether it holds numbers, which stand flush right."""
+    """A column: its heading, and whether it holds numbers, which are set flush right."""
 
     title: Text
     number: bool = False
@@ -134,8 +134,8 @@ class Table:
 class Picture:
     """A chart: `draw(width)` draws it so many pixels wide, or for "container" as wide as its place.
 
-    `name` is an anchor, unique on the page. `description` says what there is to see to whom cannot see it. Where it is
-    `interactive`, HTML draws it once more so that it answers the mouse.
+    `name` is an anchor, unique on the page. `description` describes the chart to readers who cannot see it. An
+    `interactive` one is drawn once more in HTML, so that it answers the mouse.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and what they are."""
+    """Names with their values."""
 
     pairs: Sequence[tuple[str, Text]]
 
@@ -200,7 +200,7 @@ class Page:
 
 
 def spans(text: Text) -> tuple[Span, ...]:
-    """Return a text as spans whose words are clean; a remark keeps the spans in it."""
+    """Return a text as spans whose words are clean; a remark keeps its inner spans."""
     if isinstance(text, str):
         return (Span(clean(text)),)
     return tuple(
@@ -229,8 +229,7 @@ def words(text: Text) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text with a visible sign in place of what no document can hold, and of what turns the words after it
-    around.
+    """Return the text with a visible sign for each character that no document can hold or that changes direction.
 
     >>> clean("fast\\u202etsaf\\x00")
     'fast�tsaf�'
@@ -248,6 +247,7 @@ def clipped(name: str, most: int = 60) -> str:
     line = STEERING.sub("\N{REPLACEMENT CHARACTER}", " ".join(name.split()))
     if len(line) <= most:
         return line
+    # The end of a name often tells more than its middle: ids end in a digest.
     half = (most - 1) // 2
     return f"{line[: most - 1 - half]}\N{HORIZONTAL ELLIPSIS}{line[len(line) - half :]}"
 
@@ -286,6 +286,7 @@ def sentence(phrase: str, *, names: Iterable[str] = ()) -> str:
     >>> sentence("no run is finished"), sentence("fast is better", names=["fast"])
     ('No run is finished.', 'fast is better.')
     """
+    # A recipe called "fast" stays as it is written, also at the beginning of a sentence.
     named = any(re.match(rf"{re.escape(name)}\b", phrase) for name in names)
     first = phrase[:1] if named else phrase[:1].upper()
     return f"{first}{phrase[1:]}" + ("" if phrase.endswith((".", "?", "!")) else ".")

@@ -91,8 +91,10 @@ def style() -> Markup:
 
 
 def element(name: str, *content: str | Markup, **attributes: Attribute) -> Markup:
-    """Return an element: strings in it are escaped, `Markup` is not. An attribute that is None or False is left out;
-    underscores become hyphens, but for one at the end, which is left out.
+    """Return an element: strings in it are escaped, `Markup` is not.
+
+    An attribute that is None or False is left out. Underscores become hyphens, except one at the end, which is dropped:
+    it keeps `class_` from being a keyword of Python.
 
     >>> element("p", "a < b", class_="x-note", aria_label="It's", hidden=False)
     Markup('<p class="x-note" aria-label="It&#39;s">a &lt; b</p>')
@@ -116,8 +118,7 @@ def _attribute(key: str) -> Markup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """The attributes of what a place shows, and whether it is narrow: then names are clipped, and words too that no
-    line holds."""
+    """The attributes of the elements in a place, and whether it is narrow: then names and endless words are clipped."""
 
     tones: Mapping[Tone, Mapping[str, Attribute]]
     heading: str | None = None
@@ -214,8 +215,8 @@ def _row(row: Row, numeric: list[str | None], place: _Place) -> Markup:
 
 
 def _figure(picture: Picture, place: _Place) -> Markup:
-    """Return a chart as SVG, and as its specification where the page draws it again. The names in it are made its own,
-    because they would be the page's too."""
+    """Return a chart as SVG, and as its specification where the page draws it again."""
+    # Ids are global to a page: two charts with a gradient of the same id would share one of them.
     drawn = re.sub(r'(\bid="|url\(#)', rf"\g<1>picture-{picture.name}-", svg(picture, WIDTH))
     label = Markup('<svg role="img" aria-label="{}" ').format(clean(picture.description))
     chart = element("div", label + Markup(drawn.removeprefix("<svg ")), id=f"chart-{picture.name}", class_="x-chart")
@@ -235,7 +236,7 @@ def _inline(text: Text, place: _Place) -> Markup:
 
 
 def _span(span: Span, place: _Place) -> Markup:
-    """Return words with the mark before them; a file opens in a window of its own."""
+    """Return words with the mark before them; a link to a file opens in a new window."""
     hover = span.hover and clipped(span.hover, LONGEST_HOVER)
     if not isinstance(span.text, str):
         shown = _inline(span.text, place)
@@ -265,7 +266,7 @@ def _span(span: Span, place: _Place) -> Markup:
 
 
 def _spaced(text: str) -> str:
-    """Return words on one line, with the space at either end that keeps them apart from the words next to them."""
+    """Return words on one line, with the spaces at either end that separate them from the next words."""
     line = one_line(text)
     if not line:
         return " " if text else ""

@@ -1,7 +1,7 @@
 """A page as Markdown, for a pull request or a wiki. Every text is escaped, so that it can neither format nor link.
 
-Pictures are left out; their descriptions are there, and their numbers are in tables. Of the links only those that
-lead out of the page are kept: few readers of Markdown know anchors of table rows.
+Pictures are replaced by their descriptions; their numbers are in tables. Only links that lead out of the page are kept,
+because few readers of Markdown know anchors of table rows.
 """
 
 import re
@@ -41,7 +41,7 @@ def inline(text: Text) -> str:
 
 
 def plain(text: str) -> str:
-    """Return words on one line, with what Markdown and HTML would take for markup escaped.
+    """Return words on one line, with all markup of Markdown and HTML escaped.
 
     >>> plain("a_b <b> | [x](y)")
     'a\\\\_b \\\\<b\\\\> \\\\| \\\\[x\\\\](y)'

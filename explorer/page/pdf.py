@@ -1,9 +1,9 @@
 """A page as PDF: A4, with outline, page numbers, tags and descriptions for screen readers. Set by Typst.
 
-The content reaches Typst as data (`page.json`) that the template reads, never as its source, and the charts as SVG
-files next to it: whatever a text holds, nothing runs it. Typst sees this directory only, and nothing of the network.
-The same page with the same fonts gives the same bytes; letters that no font of this machine has are drawn as boxes,
-their characters are in the file nevertheless.
+The content reaches Typst as data (`page.json`) that the template reads, never as source, and the charts as SVG files
+next to it: no text is ever executed. Typst sees only this directory, and no network. The same page with the same fonts
+gives the same bytes. Letters that no font of this machine has are drawn as boxes; the file has their characters all the
+same.
 """
 
 import json
@@ -71,7 +71,7 @@ def _page(page: Page, directory: Path) -> dict[str, Any]:
 
 
 def _anchors(page: Page) -> Iterator[str]:
-    """Yield what a link can lead to."""
+    """Yield the anchors that a link can lead to; the template sets links to others as plain text."""
     for block in page.blocks:
         if isinstance(block, Heading):
             yield block.anchor

@@ -1,9 +1,8 @@
 """Charts as pictures: made fit to be drawn, then drawn as SVG, PNG or PDF.
 
-A control character in a name ends the whole process in vl-convert, which measures words as XML, and half a character
-(a lone surrogate) is refused by it; measuring a name of 10,000 characters takes it seconds. So names are cleaned, and
-long ones cut. A name that was changed ends in the beginning of its digest, because two names that a chart takes for one
-would be one curve: the tables have them whole.
+vl-convert measures words as XML: a control character in a name ends the whole process, a lone surrogate is refused, and
+a name of 10,000 characters takes seconds. So names are cleaned, and long ones cut. A changed name ends in the beginning
+of its digest, because two names that became equal would be one curve; the tables have the whole names.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ def svg(picture: Picture, width: int) -> str:
 
 
 def specification(picture: Picture, width: int | str) -> dict[str, Any]:
-    """Return what Vega-Lite draws a page's picture from."""
+    """Return the Vega-Lite specification of a page's picture."""
     return drawable(picture.draw(width).to_dict())
 
 
@@ -44,7 +43,7 @@ def drawn(kind: Format, chart: Chart) -> bytes:
 
 
 def on_paper(chart: Chart) -> dict[str, Any]:
-    """Return the chart's specification on a white ground, because a file does not know the page that will show it."""
+    """Return the chart's specification on a white background, because the page around a file is unknown."""
     specification = drawable(chart.to_dict())
     specification["config"]["background"] = "white"
     return specification
@@ -63,6 +62,7 @@ def _fit(text: str, key: str) -> str:
     shown = STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
     if key in PROGRAMS or key in PROSE or (shown == text and len(text) <= LONGEST):
         return shown
+    # A long name keeps its last 39 characters, which often tell names apart.
     mark = f" ({hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:6]})"
     room = LONGEST - len(mark)
     return (shown if len(shown) <= room else f"{shown[: room - 40]}\N{HORIZONTAL ELLIPSIS}{shown[-39:]}") + mark

@@ -12,7 +12,7 @@ WIDTH = 32  # characters of a bar
 
 
 class Bar:
-    """A bar with two remarks behind it, and lines above it about what happened."""
+    """A bar with two remarks after it, and lines of events above it."""
 
     def __init__(self, name: str) -> None:
         self._console, self._progress = _progress(name, TextColumn("{task.fields[state]}  {task.fields[left]}"))
@@ -20,7 +20,7 @@ class Bar:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether standard error is a terminal."""
+        """Return whether standard error is a terminal."""
         return self._console.is_terminal
 
     def __enter__(self) -> Self:

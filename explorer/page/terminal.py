@@ -1,4 +1,4 @@
-"""Blocks as text in a terminal, and what a verb answers: blocks for people, JSON for programs, an exit status.
+"""Blocks as text in a terminal, and the answer of a verb: blocks for people, JSON for programs, an exit status.
 
 No text steers the terminal: `visible` writes out every character that a terminal would obey.
 """
@@ -29,17 +29,17 @@ from explorer.page.document import (
 GAP = 2  # spaces between columns
 
 
-# ---- what a verb answers
+# ---- the answer of a verb
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a verb answers. Page and record are made only when they are asked for, because either may be expensive."""
+    """The answer of a verb. Page and record are made only on demand, because either may be expensive."""
 
     page: Callable[[], Iterable[Block | str]]  # for people
     record: Callable[[], Any]  # a JSON value, for programs
-    holds: bool = True  # whether what was asked holds
-    status: int | None = None  # exit status, where it is neither 0 for what holds nor 1
+    holds: bool = True  # the answer is yes: the exit status is 0, else 1
+    status: int | None = None  # another exit status than these
     faults_to_stderr: bool = False  # the page of an answer that does not hold goes to standard error
     remark: str = ""  # for standard error, after the page or the record
 
@@ -95,14 +95,14 @@ def show(blocks: Iterable[Block | str], *, file: TextIO | None = None) -> None:
 
 
 def line(text: Text) -> str:
-    """Return a text as words in a row, a remark in brackets."""
+    """Return a text as one line, with remarks in brackets."""
     if isinstance(text, str):
         return text
     return "".join(f" ({line(span.text)})" if span.kind == "small" else line(span.text) for span in text)
 
 
 def visible(text: str) -> str:
-    """Return the text with every character written out that a terminal would obey instead of showing it, but newlines.
+    """Return the text with every character written out that a terminal would obey, except newlines.
 
     >>> visible("a\\x1b[31mb\\n")
     'a\\\\x1b[31mb\\n'
@@ -111,7 +111,7 @@ def visible(text: str) -> str:
 
 
 def from_here(path: Path) -> Path:
-    """Return a path as one would type it: relative where it lies below the working directory."""
+    """Return a path as a user would type it: relative if it is below the working directory."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -134,8 +134,10 @@ def print_table(
     right: Sequence[str] = (),
     file: TextIO | None = None,
 ) -> None:
-    """Print a table that fits the terminal, or one of whole lines where there is none: in a pipe or a file. `right`
-    names the columns of numbers; None is shown as a dash."""
+    """Print a table that fits the terminal; in a pipe or a file, one of whole lines.
+
+    `right` names the columns of numbers; None is shown as a dash.
+    """
     cells = [["-" if cell is None else visible(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     room = shutil.get_terminal_size(fallback=(0, 0)).columns  # 0: no terminal, and COLUMNS is not set
@@ -153,7 +155,7 @@ def _print_plain(
     right: Sequence[str],
     file: TextIO | None,
 ) -> None:
-    """Print a table that fits as it is. Rich would draw the same, after a fifth of a second."""
+    # Rich would draw the same, but importing it takes a fifth of a second.
     rule = ["\u2500" * width for width in widths]
     for row in (columns, rule, *cells):
         padded = (
@@ -167,7 +169,7 @@ def _print_plain(
 def _print_wrapped(
     columns: Sequence[str], cells: list[list[str]], *, right: Sequence[str], file: TextIO | None
 ) -> None:
-    """Print a table whose long cells are broken into lines, words too where they must be: nothing is left out."""
+    """Print a table whose long cells are broken into lines, and words too if they must be: nothing is left out."""
     from rich.box import SIMPLE_HEAD  # for this table only: loading it takes a fifth of a second
     from rich.console import Console
     from rich.markup import escape

@@ -1,7 +1,7 @@
 """How every chart looks: one palette, one typography, readable on light and on dark.
 
 Text, grid and the baseline are drawn in `currentColor`, the colour of the surrounding text, so that a chart follows
-the page it stands in without being drawn twice. Recipes take the colours of Okabe and Ito, "Color Universal Design"
+its page without being drawn twice. Recipes take the colours of Okabe and Ito, "Color Universal Design"
 (2008), which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
 """
 
@@ -32,7 +32,7 @@ OUTLINES = {  # of these shapes and the baseline's, for places that have no char
 
 MAX_LEGEND = 24
 MAX_LABEL = 170  # pixels; a longer name is cut off in the legend, and whole in the table
-ROOM, PER_LETTER, BESIDE = 560, 7, 44  # pixels: of a legend, of a letter, of a symbol with its margins
+ROOM, PER_LETTER, PER_SYMBOL = 560, 7, 44  # pixels: of a legend, of a letter, of a symbol with its margins
 
 CONFIG = {
     "background": "transparent",
@@ -94,8 +94,10 @@ LEGEND: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """The colour and the shape of each group, in the order of the legend; a group is a recipe unless others are
-    compared, and `groups` says which group a recipe is in."""
+    """The colour and the shape of each group, in the order of the legend.
+
+    A group is one recipe, unless `groups` puts several into one.
+    """
 
     recipes: tuple[str, ...]
     colours: tuple[str, ...]
@@ -103,12 +105,12 @@ class Look:
     groups: Mapping[str, str] = field(default_factory=dict)
 
     def colour(self, field: str = "group") -> alt.Color:
-        """The colour channel over a field."""
+        """Return the colour channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.colours))
         return alt.Color(f"{field}:N", scale=scale, legend=self._legend)
 
     def shape(self, field: str = "group") -> alt.Shape:
-        """The shape channel over a field."""
+        """Return the shape channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.shapes))
         return alt.Shape(f"{field}:N", scale=scale, legend=self._legend)
 
@@ -122,21 +124,21 @@ class Look:
 
     @property
     def _legend(self) -> alt.Legend:
-        """A legend of many groups shows the first of them; the table has all."""
+        # A legend of hundreds of groups would leave no room for the chart; the table next to it has all.
         shown = alt.Undefined if len(self.recipes) <= MAX_LEGEND else list(self.recipes[:MAX_LEGEND])
         return alt.Legend(**LEGEND, columns=self._columns, values=shown)
 
     @property
     def _columns(self) -> int:
-        """As many columns as their longest name leaves room for."""
+        # As many columns as the longest name leaves room for, and at most six.
         longest = max((len(name) for name in self.recipes), default=0)
-        return max(1, min(6, ROOM // (min(longest * PER_LETTER, MAX_LABEL) + BESIDE)))
+        return max(1, min(6, ROOM // (min(longest * PER_LETTER, MAX_LABEL) + PER_SYMBOL)))
 
 
 def look(recipes: Iterable[str], *, baseline: str | None, groups: Mapping[str, str] | None = None) -> Look:
     """Give the baseline the colour of the text and a circle, and every other recipe a pair of its own.
 
-    Colours and shapes repeat with different periods, so the first 56 recipes beside the baseline differ.
+    Colours and shapes repeat with different periods, so the first 56 recipes after the baseline differ.
     """
     names = list(dict.fromkeys(recipes))
     others = [name for name in names if name != baseline]
@@ -153,5 +155,5 @@ AnyChart = TypeVar("AnyChart", alt.LayerChart, alt.ConcatChart)
 
 
 def styled(chart: AnyChart) -> AnyChart:
-    """The chart with the common theme in its own configuration, so that it looks the same wherever it is shown."""
+    """Return the chart with the common theme in its own configuration, so that it looks the same everywhere."""
     return chart.configure(**CONFIG)

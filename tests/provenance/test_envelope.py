@@ -215,7 +215,7 @@ def test_what_is_no_envelope(change: dict[str, Any], message: str) -> None:
         (b"", "empty; expected a signed envelope"),
         (b"[]", "not a signed envelope"),
         (b"\xff", "not JSON"),
-        (b'{"payload": "aGk=", "payload": "aGk="}', "stands twice"),
+        (b'{"payload": "aGk=", "payload": "aGk="}', "twice in one object"),
         (b'{"payload": NaN}', "NaN is not JSON"),
         (b"[" * 100_000, "nested"),
         (b"1" + b" " * MAX_BYTES, "too large"),

@@ -172,7 +172,7 @@ def test_the_unchanged_file_is_one() -> None:
         (b"{}", "format: is missing"),
         (b"[]", "the whole: "),
         (b"\xff", "not JSON"),
-        (b'{"name": "a", "name": "b"}', "stands twice"),
+        (b'{"name": "a", "name": "b"}', "twice in one object"),
         (b"[" * 100_000, "nested"),
         (b" " * MAX_BYTES + b"{}", "too large: 1048578 bytes, at most 1048576 are read"),
     ],

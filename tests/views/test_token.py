@@ -104,7 +104,7 @@ def test_anything_else_is_refused_with_one_kind_of_error(found: str | bytes) -> 
         (b'{"target":NaN}', "NaN is not JSON"),
         (b'{"target":1e999}', "too large for a number"),
         (b'{"dataset":null}', "dataset: input should be a valid string"),
-        (b'{"dataset":"a","dataset":"b"}', "stands twice"),
+        (b'{"dataset":"a","dataset":"b"}', "twice in one object"),
         (b'{"dataset":"\\ud800"}', "^the view token: "),
         (b"[]", "the whole: "),
         (b"{", "not JSON"),
