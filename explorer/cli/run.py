@@ -158,7 +158,7 @@ def _defaults(parameters: list[dict[str, Any]]) -> str:
 
 
 def _method(method: dict[str, Any]) -> Iterator[Block | str]:
-    yield f"{method['name']}: {method['description']}\n"
+    yield f"{method['name']}: {method['summary']}\n\n{method['description']}\n"
     if method["parameters"]:
         rows = [
             (p["name"], p["type"], default(p), p["range"] or None, p["unit"] or None, p["meaning"])

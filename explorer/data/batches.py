@@ -1,14 +1,14 @@
 """The batches of a training run: a pure function of the step.
 
-**Order.** The examples form one endless sequence. An epoch has every example once. Each provenance class is shuffled by
-itself, and the classes are interleaved evenly: the k-th of n examples of a class is at (k + 1/2) / n of the epoch, so
-every batch has each class in its share, to within one or two examples, whatever the shuffles are. Which class is where
-follows from the counts only: leaving a class's content out moves nothing. Without provenance there is one class, and
-this is an ordinary shuffle.
+**Order.** The examples form one endless sequence, in which an epoch has every example once. Each provenance class is
+shuffled by itself, and the classes are interleaved evenly: the k-th of n examples of a class is at (k + 1/2) / n of the
+epoch, so every batch has each class in proportion, to within one or two examples, whatever the shuffles are. The places
+of a class follow from the counts only: leaving a class's content out moves nothing. Without provenance there is one
+class, and this is an ordinary shuffle.
 
-**Batches.** The sequence is cut into batches of exactly B (pace.py): nothing is left over at the end of an epoch and
+**Batches.** The sequence is cut into batches of exactly B (pace.py): nothing is left over at the end of an epoch, and
 the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The slots of one provenance
-class go to the device together and apart from all others, so that no arithmetic sees two classes at once.
+class go to the device together and separately from all others, so that no arithmetic sees two classes at once.
 
 Shapes: B examples, K classes.
 """
@@ -32,7 +32,7 @@ from explorer.errors import DataError
 
 
 class Order:
-    """The sequence for examples of these classes."""
+    """The endless sequence of training examples."""
 
     def __init__(self, codes: np.ndarray, *, seed: int) -> None:
         """`codes`: N, the class of each example."""
@@ -69,6 +69,7 @@ class Order:
 
 def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndarray]:
     """Return the places of each class in an epoch, and the class at each place."""
+    # Equal fractions, as of classes with equally many examples, are ordered by code, so the pattern is unique.
     codes = np.repeat(np.fromiter(counts, np.int64), list(counts.values()))
     fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts.values()])
     pattern = codes[np.lexsort((codes, fractions))]
@@ -78,26 +79,26 @@ def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndar
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 IGNORED = -100  # a label without a loss: the `ignore_index` of torch's cross-entropy
-UNTYPED = 0  # the code of every example where there is no provenance
+UNTYPED = 0  # the code of every example of data without provenance
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """Examples on their way through a step. Methods replace `inputs` and `targets`; `labels` stay as they were read."""
+    """Examples of a step. Methods replace `inputs` and `targets`; `labels` stay as they were read."""
 
     inputs: Tensor  # B x the shape of an example, as the model takes it
-    targets: Tensor  # what the loss sees: indices (int64), or distributions (float32) once a method made them dense
-    labels: Tensor  # what metrics see: int64
+    targets: Tensor  # for the loss: indices (int64), or distributions (float32) once a method has made them dense
+    labels: Tensor  # for metrics: int64
     slots: Tensor  # B, int64: the place of each example in the nominal batch; keyed draws are indexed by it
     codes: Tensor  # B, int64: provenance class of each example; 0 where the data is untyped
-    weight: float = 1.0  # of each row in the loss: who drops rows and wants the mean over the rest raises it
+    weight: float = 1.0  # of each row in the loss: a method that drops rows raises it, for the mean over the rest
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def pixelwise(self) -> bool:
-        """Targets have the inputs' places: a class for each pixel."""
+        """Return whether there is a label for each pixel."""
         return self.labels.ndim == self.inputs.ndim - 1 > 1 and self.inputs.is_floating_point()
 
     def rows(self, index: slice | Tensor) -> Self:
@@ -121,10 +122,10 @@ class Typing:
 
 
 def dense(targets: Tensor, *, classes: int) -> Tensor:
-    """Return targets as distributions over the classes, one dimension more; dense targets are returned as they are.
+    """Return targets as distributions over the classes, with one more dimension; dense targets stay as they are.
 
-    A label that the loss ignores (`IGNORED`) becomes a row of zeros, of which the soft cross-entropy is zero. Mixed
-    with another target it adds nothing: what the row is short of 1 is the share that the loss ignores.
+    A label that the loss ignores (`IGNORED`) becomes a row of zeros, whose soft cross-entropy is zero. Mixed with
+    another target it adds nothing: a row's sum is short of 1 by the share that the loss ignores.
     """
     if targets.is_floating_point():
         return targets
@@ -133,10 +134,10 @@ def dense(targets: Tensor, *, classes: int) -> Tensor:
 
 
 def check_labels(labels: Tensor, numbers: np.ndarray, *, classes: int, method: str) -> None:
-    """Check that labels (B ...) of the examples of these numbers are classes or ignored, where a method makes
-    distributions of them. Labels that are distributions are not looked at.
+    """Check that labels (B ...) of the examples with these numbers are classes or `IGNORED`, before the named method
+    turns them into distributions. Labels that are distributions already are not checked.
 
-    Raises `DataError` that names the method, the first example and its label.
+    Raises `DataError` that names the method, the first wrong example and its label.
     """
     if labels.is_floating_point():
         return
@@ -153,7 +154,7 @@ def check_labels(labels: Tensor, numbers: np.ndarray, *, classes: int, method: s
 class Batches:
     """The batches of one run, by step."""
 
-    rows_apart: ClassVar[bool] = True  # what is read and varied of an example does not depend on who is read with it
+    rows_apart: ClassVar[bool] = True  # an example is read and augmented alike, whatever others are read with it
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class Batches:
         self._order = Order(self.typing.codes, seed=seed)
 
     def indices(self, step: int) -> np.ndarray:
-        """Return the training examples that the slots of the step hold: B, int64."""
+        """Return the numbers of the training examples in the slots of the step: B, int64."""
         return self._order.examples(self.pace.position(step), self.pace.position(step + 1))
 
     def shares(self, step: int) -> list[tuple[int, np.ndarray]]:
@@ -185,17 +186,17 @@ class Batches:
         return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return the raw training examples of these numbers: inputs (uint8) and labels."""
+        """Return the raw training examples with these numbers: inputs (uint8) and labels."""
         index = torch.from_numpy(examples)
         return self.dataset.train.inputs[index], self.dataset.train.labels[index]
 
     def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
-        """Vary those inputs at random, keyed by step and slot: same shape and type."""
+        """Augment these inputs at random, keyed by step and slot; shape and type stay."""
         draws = stream(self.seed, "augment", step)
         return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.pace.size(step))
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
-        """Return the batch on the training device, inputs prepared there. Its tensors are never written into."""
+        """Return the batch on the training device, with prepared inputs. Its tensors are never modified."""
         labels = labels.to(self.device, non_blocking=True).to(torch.int64)
         return Batch(
             inputs=self.prepare(inputs),
@@ -212,9 +213,10 @@ class Batches:
 def draw_partners(draws: np.random.Generator, *, slots: Tensor, codes: Tensor, batch_size: int) -> Tensor:
     """Return a random partner for every row, of the same provenance class: B row numbers, a permutation.
 
-    Every slot of the nominal batch draws a number, whether its example is here or not. Within a class the rows are
-    chained in a circle by those numbers, so leaving another class out changes no pair.
+    Every slot of the nominal batch draws a number, whether or not its example is present. Within a class, the rows form
+    a circle in the order of these numbers, so leaving another class out changes no pair.
     """
+    # Two stable sorts: by number, then by class, which keeps the numbers' order within each class.
     numbers = torch.from_numpy(draws.random(batch_size)).to(slots.device)[slots]
     order = torch.argsort(numbers, stable=True)
     order = order[torch.argsort(codes[order], stable=True)]

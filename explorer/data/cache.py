@@ -1,7 +1,7 @@
-"""Decoded images on the disk, so that they are decoded once: safetensors files in a directory of the user's.
+"""Cache of decoded images on disk: safetensors files in a directory of the user's.
 
-The directory is `EXPLORER_CACHE`, or `explorer` in the user's directory for caches. A file's name ends in the digest of
-what it was made from, so a cache is never stale; it may be deleted at any time.
+The directory is `EXPLORER_CACHE`, or `explorer` in the user's directory for caches. A file's name ends in a digest of
+its sources, so a cache is never stale; it may be deleted at any time.
 """
 
 import os
@@ -20,7 +20,8 @@ Form = tuple[torch.dtype, tuple[int, ...]]  # of a tensor: its type, and its sha
 
 
 def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the tensors of the cache `name`, which `make` gives the first time; they have these forms and one length.
+    """Return the tensors of the cache `name`, which `make` returns the first time; they have these forms and one
+    length.
 
     Raises `DataError` for a cache that holds anything else, and whatever `make` raises.
     """
@@ -31,6 +32,7 @@ def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str,
         tensors = load(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise DataError(f"damaged cache {path}: delete it and try again ({error})") from error
+    # The forms are checked, not trusted: the file may be from another version, or from another program.
     forms_read = {key: (tensor.dtype, tuple(tensor.shape[1:])) for key, tensor in tensors.items()}
     if forms_read != dict(forms) or any(tensor.ndim == 0 for tensor in tensors.values()):
         raise DataError(f"damaged cache {path}: delete it and try again (found {forms_read})")

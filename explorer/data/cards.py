@@ -1,4 +1,4 @@
-"""The card of a dataset: what it is, its size, owner, classes, provenance, what was passed over; and as Croissant."""
+"""Dataset cards: description, size, origin, classes, provenance and skipped files, also as MLCommons Croissant."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from explorer.provenance.description import Column, File, Records, croissant
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Class:
-    """A class of labels, and how often it is one: examples, or pixels where every pixel has a label."""
+    """A label, and how many examples have it, or pixels where every pixel has a label."""
 
     name: str
     train: int
@@ -35,7 +35,7 @@ class Branch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """A dataset with its parameters, loaded and counted. Shapes are those of one input; bytes those in memory."""
+    """A loaded dataset with its parameters and counts. The shape is that of one input; bytes are those in memory."""
 
     name: str
     summary: str
@@ -56,7 +56,7 @@ class Card:
     counted: str | None  # what `classes` counts: "examples", "pixels" or "voxels"
     classes: tuple[Class, ...]  # none for text
     provenance: tuple[Branch, ...]
-    simulated: bool  # whether the provenance is
+    simulated: bool  # the provenance is simulated
     skipped: tuple[Skipped, ...]
 
 
@@ -95,8 +95,7 @@ def card(source: DataSource, data: Path | None) -> Card:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return a description of the dataset of that name and its parameters. Raises `KeyError` for a name that is not
-    known."""
+    """Return a description of the dataset of that name and its parameters. Raises `KeyError` for an unknown name."""
     return _described(DATASETS[name])
 
 
@@ -158,14 +157,15 @@ def _branches(provenance: Provenance | None) -> tuple[Branch, ...]:
 # --- the card as MLCommons Croissant ---------------------------------------------------------------------------------
 
 MOST = 1_000  # files that are listed
-COUNTED = Column(name="counted", type="sc:Text", description="What the numbers count.")
-TRAIN = Column(name="train", type="sc:Integer", description="How many on the training side.")
-TEST = Column(name="test", type="sc:Integer", description="How many on the test side.")
+COUNTED = Column(name="counted", type="sc:Text", description="The unit of the numbers.")
+TRAIN = Column(name="train", type="sc:Integer", description="Number on the training side.")
+TEST = Column(name="test", type="sc:Integer", description="Number on the test side.")
 SIMULATED = "Simulated provenance: this data has no real sources; the provenance classes were cut for demonstration."
 
 
 def as_croissant(card: Card, files: Sequence[DataFile]) -> str:
-    """Return the document. A licence is quoted as the dataset's makers state it, "not stated" too."""
+    """Return the card as a Croissant document. The licence is quoted as the dataset's makers state it, even if it is
+    "not stated"."""
     left = len(files) - MOST
     more = f"\n\n{left:,} more files are not listed; the identifier covers all of them." if left > 0 else ""
     document = croissant(
@@ -208,8 +208,7 @@ def _labels(card: Card) -> Records:
 def _provenance(card: Card) -> Records:
     return Records(
         name="provenance",
-        description="Classes of where training examples come from, as whoever made the dataset says; nobody has signed "
-        "that here.",
+        description="Classes of the origin of training examples, as stated by the makers of the dataset, unsigned.",
         columns=(Column(name="class", type="sc:Text", description="A class of a taxonomy."), TRAIN),
         key="class",
         rows=[{"class": line.path, TRAIN.name: line.examples} for line in card.provenance],

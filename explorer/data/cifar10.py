@@ -1,8 +1,8 @@
 """`cifar10`: 60,000 colour photographs of ten kinds of things, 32x32 pixels, read from Parquet files.
 
-The layout is the one of the Hugging Face hub: `cifar10/train.parquet` and `cifar10/test.parquet` below the data
-directory, with a column `img` (struct of encoded `bytes` and `path`) and a column `label`. The images are decoded
-once into a cache (cache.py) that is named by the files' digest.
+The layout is that of the Hugging Face hub: `cifar10/train.parquet` and `cifar10/test.parquet` below the data directory,
+with a column `img` (struct of encoded `bytes` and `path`) and a column `label`. The images are decoded once, into a
+cache (cache.py) that is named by the files' digest.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ SIDES = ("train", "test")
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CLASSES = len(NAMES)
 TRAIN = 50_000
-MEAN = (0.4914, 0.4822, 0.4465)  # by channel over all training images; an average of pixels leaves it as it is
+MEAN = (0.4914, 0.4822, 0.4465)  # by channel over all training images; averaging pixels does not change it
 STD = {32: (0.2470, 0.2435, 0.2616), 16: (0.2366, 0.2341, 0.2526)}
 MAX_ENCODED_BYTES = 2**20  # of one image
 MAX_EXAMPLES = 10**6
@@ -103,7 +103,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _decoded(path: Path, size: int) -> Split:
-    """Return one side, from the cache if it is there."""
+    """Return one side of the split, from the cache if it is there."""
 
     def make() -> dict[str, Tensor]:
         if size == 32:
@@ -119,6 +119,7 @@ def _decoded(path: Path, size: int) -> Split:
 
 def _halved(images: Tensor) -> Tensor:
     """Average squares of four pixels, rounded half up."""
+    # In whole numbers, starting at 2 for the rounding, so that the pixels are the same on every machine.
     parts = images.numpy()
     total = np.full((*images.shape[:2], images.shape[2] // 2, images.shape[3] // 2), 2, dtype=np.uint16)
     for row in (0, 1):
@@ -128,7 +129,7 @@ def _halved(images: Tensor) -> Tensor:
 
 
 def _first_of_each(split: Split, count: int) -> Split:
-    """Return the first so many examples of each class, in the order of the file."""
+    """Return the first `count` examples of each class, in the order of the file."""
     places = [torch.nonzero(split.labels == label)[:count, 0] for label in range(CLASSES)]
     for label, members in enumerate(places):
         if len(members) < count:
@@ -157,6 +158,7 @@ def _decode(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _pixels(content: bytes | None, *, where: str) -> np.ndarray:
+    # Bounded before decoding, and by two formats only: a small file can unpack to gigabytes.
     if content is None or len(content) > MAX_ENCODED_BYTES:
         raise DataError(f"{where}: expected an encoded image of at most {MAX_ENCODED_BYTES} bytes")
     try:

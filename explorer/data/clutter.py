@@ -1,17 +1,17 @@
 """`clutter`: digits among pieces of other digits, with a class for each pixel; `clutter3d` makes volumes of it.
 
-The digits are the real ones of `digits`, and the test side has those of other writers. A scene is made so:
+The digits are those of `digits`, and the test side has those of other writers. A scene is made in layers:
 
-1. Pieces: squares cut from digits at three scales, each laid anywhere over what is there.
-2. Whole digits at the same scales, laid likewise.
+1. Pieces: squares cut from digits at three scales, each placed anywhere over the others.
+2. Whole digits at the same scales, placed likewise.
 3. Noise on top.
 
 The label of a pixel is 1 + the whole digit whose stroke is visible there (at least half as bright as white), else 0.
-Strokes of pieces look like those of digits, so that only the shape around a pixel tells its class. In a volume a digit
-goes through half of the slices, while each slice has pieces and noise of its own.
+Strokes of pieces look like those of digits, so that only the shape around a pixel determines its class. In a volume a
+digit extends through half of the slices, while each slice has pieces and noise of its own.
 
-All of it is arithmetic on whole numbers from fixed streams, so the pixels do not depend on the machine. The digest is
-that of the pixels. Scenes are not augmented: what moves a picture would have to move its labels.
+Scenes are computed in whole numbers from fixed streams, so the pixels do not depend on the machine. The digest is that
+of the pixels. Scenes are not augmented: moving a picture would have to move its labels.
 
 Shapes: N scenes, M digits, C channels, D slices, H rows, W columns, S rows and columns of a square, s those of a patch.
 """
@@ -39,7 +39,7 @@ from explorer.data.streams import stream
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scenes(Dataset, ABC):
-    """`mean` and `std` belong to inputs scaled to 0..1, by channel, from the training side."""
+    """Scenes in memory. `mean` and `std` are those of training inputs scaled to 0..1, by channel."""
 
     task: ClassVar[TaskName] = "segmentation"
 
@@ -47,20 +47,20 @@ class Scenes(Dataset, ABC):
     std: tuple[float, ...]
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """Return a function to float32 of zero mean and unit variance."""
+        """Return a function from uint8 inputs to float32 of zero mean and unit variance."""
         return normalisation(self.mean, self.std, where=where)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Pictures(Scenes):
-    """Inputs N C H W, labels N H W."""
+    """Flat scenes: inputs N C H W, labels N H W."""
 
     modality: ClassVar[Modality] = "image"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Volumes(Scenes):
-    """Inputs N C D H W, labels N D H W."""
+    """Scenes in slices: inputs N C D H W, labels N D H W."""
 
     modality: ClassVar[Modality] = "volume"
 
@@ -68,10 +68,10 @@ class Volumes(Scenes):
 # --- making scenes ---------------------------------------------------------------------------------------------------
 
 CLASSES = 11  # the background, and ten digits
-GRAIN = 8  # rows and columns of a digit as it was written
-STROKE = 128  # from this brightness on, a digit's pixel is a stroke
-NOISE = 64  # brightness, uniform below this
-TEST = 4  # the test side has so many times fewer scenes
+GRAIN = 8  # rows and columns of an original digit
+STROKE = 128  # the least brightness of a stroke
+NOISE = 64  # its brightness is uniform below this
+TEST = 4  # the training side has this many times the scenes of the test side
 
 Scale = tuple[np.ndarray, ...]  # the same digits at every scale: M s s, uint8
 Place = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # scene, slice, row, column of each pixel of patches
@@ -97,7 +97,7 @@ class Cluttered(DataSource, ABC):
     @property
     @abstractmethod
     def slices(self) -> int | None:
-        """Slices of a scene; None: it is flat."""
+        """The number of slices of a scene; None: it is flat."""
 
     def load(self, data: Path | None) -> Scenes:
         return _made(self)
@@ -108,7 +108,7 @@ class Cluttered(DataSource, ABC):
 
 @lru_cache(maxsize=2)
 def _made(source: Cluttered) -> Scenes:
-    """Return both sides; kept, since digest and dataset are asked for one after the other."""
+    """Return both sides. Cached, since the digest and the dataset both need the scenes."""
     written, flat = Digits().load(None), source.slices is None
     sides = []
     for name, split, count in (
@@ -149,7 +149,10 @@ def _flat(volumes: Split) -> Split:
 def _scenes(
     source: Cluttered, digits: np.ndarray, labels: np.ndarray, *, count: int, depth: int, side: str
 ) -> tuple[Split, np.ndarray]:
-    """Draw volumes N 1 D S S and the class of each of their pixels, N D S S, both uint8; the first digit of each, N."""
+    """Draw volumes N 1 D S S and the classes of their pixels, N D S S, both uint8; return them and the first digit of
+    each scene, N."""
+    # Pieces, whole digits, noise: later layers cover earlier ones. Each piece, digit and slice has a stream of its own,
+    # so that more clutter adds pieces without moving the others.
     scales = [source.size * eighths // 8 for eighths in (3, 4, 5)]
     patches = tuple(enlarged(digits, scale) for scale in scales)
     form = (count, depth, source.size, source.size)
@@ -171,10 +174,8 @@ def _scenes(
 
 
 def enlarged(digits: np.ndarray, side: int) -> np.ndarray:
-    """Return digits M 8 8 (uint8) at another scale, M s s: bilinear, in whole numbers, rounded half up.
-
-    The centre of pixel i lies at (2 i + 1) 8 / 2 s - 1/2 of the original, which is a whole number of parts of 2 s.
-    """
+    """Return digits M 8 8 (uint8) at another scale, M s s: bilinear, in whole numbers, rounded half up."""
+    # The centre of pixel i lies at (2 i + 1) 8 / (2 s) - 1/2 of the original: a whole number in units of 1 / (2 s).
     centres = (2 * np.arange(side) + 1) * GRAIN - side
     below, parts = centres // (2 * side), centres % (2 * side)
     weights = np.zeros((side, GRAIN), np.int64)
@@ -187,7 +188,7 @@ def enlarged(digits: np.ndarray, side: int) -> np.ndarray:
 def _pieces(
     patches: Scale, count: int, size: int, slice_: int, draws: np.random.Generator
 ) -> Iterator[tuple[Place, np.ndarray]]:
-    """Return a piece for each scene, in this slice: where it goes, and its pixels; once for every scale."""
+    """Yield a piece for each scene, in this slice: its place and its pixels, scale by scale."""
     side = size // 4
     which, scale = draws.integers(0, len(patches[0]), count), draws.integers(0, len(patches), count)
     corners = draws.integers(0, size - side + 1, (count, 2))
@@ -201,8 +202,7 @@ def _pieces(
 def _wholes(
     patches: Scale, labels: np.ndarray, which: np.ndarray, size: int, depth: int, draws: np.random.Generator
 ) -> Iterator[tuple[Place, np.ndarray, np.ndarray]]:
-    """Return a digit for each scene: where it goes, its pixels, its label; once for every scale and slice of its
-    depth."""
+    """Yield a digit for each scene: its place, its pixels and its label, by scale and slice of its depth."""
     thickness = (depth + 1) // 2
     scale, start = draws.integers(0, len(patches), len(which)), draws.integers(0, depth - thickness + 1, len(which))
     for number, patch in enumerate(patches):
@@ -215,12 +215,12 @@ def _wholes(
 
 
 def _place(scenes: np.ndarray, slices: np.ndarray, corners: np.ndarray, side: int) -> Place:
-    """Return the pixels of a square of this side in each of the scenes, as an index that gives N s s."""
+    """Return an index of the pixels of a square of this side in each of the scenes, N s s."""
     rows, columns = (corners[:, axis, None] + np.arange(side) for axis in (0, 1))
     return scenes[:, None, None], slices[:, None, None], rows[:, :, None], columns[:, None, :]
 
 
-# --- the flat dataset ------------------------------------------------------------------------------------------------
+# --- flat scenes -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""`clutter3d`: volumes of handwritten digits among pieces of others, with a class for each voxel (clutter.py)."""
+"""`clutter3d`: volumes of handwritten digits among pieces of other digits, with a class for each voxel (clutter.py)."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal

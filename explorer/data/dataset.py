@@ -1,4 +1,4 @@
-"""What a dataset is: examples in memory, the card that describes them, and the source that loads them.
+"""Datasets: examples in memory, and the sources that load them.
 
 Shapes: N examples, C channels, H rows, W columns, T tokens, K classes of an output.
 """
@@ -18,10 +18,10 @@ from explorer.errors import DataError
 Modality = Literal["image", "text", "volume"]
 TaskName = Literal["classification", "language", "segmentation"]
 Fitted = Mapping[Literal["normalisation", "tokeniser"], str]
-"""Part of a preparation -> what of it was made from the training examples, in words: a deletion does not reach it."""
+"""Parts of a preparation that were computed from the training examples, in words: a deletion does not reach them."""
 
 
-NO_BYTES = (torch.bfloat16,)  # types that numpy does not have
+NO_BYTES = (torch.bfloat16,)  # types that numpy lacks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +35,7 @@ class Split:
         return len(self.labels)
 
     def check(self) -> None:
-        """Raise `DataError` unless there are as many inputs as labels, on the CPU, in a type that has bytes there."""
+        """Raise `DataError` unless there are as many inputs as labels, on the CPU, of types that numpy has."""
         for what, tensor in (("inputs", self.inputs), ("labels", self.labels)):
             given = f"{type(tensor).__name__}"
             if isinstance(tensor, Tensor):
@@ -53,18 +53,18 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Provenance:
-    """Provenance of the training examples, as the makers of the dataset state it. Tags are made of it; nothing trains
-    by it, since it is unsigned."""
+    """Provenance of the training examples, as stated by the makers of the dataset. Tags can be made from it; it does
+    not decide over training itself, since it is unsigned."""
 
     classes: tuple[str, ...]  # class paths of a taxonomy, sorted
-    codes: np.ndarray  # N, int64: the place of each example's class among these
+    codes: np.ndarray  # N, int64: the index of each example's class among these
     sources: tuple[str, ...]  # N: "six 1.17.0: six.py"
-    simulated: bool = False  # then every view says so
+    simulated: bool = False  # every view that shows it says so
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skipped:
-    """Files, or rows of one, that were passed over for the same reason."""
+    """Files, or rows of one, that were skipped for the same reason."""
 
     reason: str
     count: int
@@ -91,13 +91,13 @@ class Dataset(ABC):
         return tuple(self.train.inputs.shape[1:])
 
     def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
-        """Vary training inputs at random: same shape and type. Every slot of the nominal batch draws, whether its
-        example is among these or not, so that leaving some out changes nothing for the others."""
+        """Augment training inputs at random; shape and type stay. Every slot of the nominal batch draws, whether or not
+        its example is among these, so that leaving some out changes nothing for the others."""
         return inputs
 
     @abstractmethod
     def preparation(self, where: device) -> Callable[[Tensor], Tensor]:
-        """Return a function that turns uint8 inputs into what the model takes, on that device."""
+        """Return a function from uint8 inputs to the model's inputs, on that device."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +111,7 @@ class DataFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSource(ABC):
-    """Where a dataset comes from. The fields of a subclass are its parameters in a recipe."""
+    """A loadable dataset. The fields of a subclass are its parameters in a recipe."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -119,21 +119,21 @@ class DataSource(ABC):
     licence: ClassVar[str]
     modality: ClassVar[Modality]
     task: ClassVar[TaskName]
-    fitted: ClassVar[Fitted]  # what of the preparation was made from all training examples
-    metrics: ClassVar[tuple[str, ...]]  # names in `records.METRICS`; the first is the quality of a run
+    fitted: ClassVar[Fitted]  # parts of the preparation that were computed from all training examples
+    metrics: ClassVar[tuple[str, ...]]  # names in `run_files.METRICS`; the first is the quality of a run
 
     @abstractmethod
     def load(self, data: Path | None) -> Dataset:
-        """Load the dataset, from below the directory `data` if it is not embedded. Raises `DataError` if absent or
-        damaged."""
+        """Load the dataset, from below the directory `data` unless it is embedded. Raises `DataError` if it is missing
+        or damaged."""
 
     @abstractmethod
     def digest(self, data: Path | None) -> str:
-        """Return the SHA-256 that names the content, cheap to compute. Raises `DataError` like `load`."""
+        """Return the SHA-256 that names the content; cheap to compute. Raises `DataError` like `load`."""
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
-        """Return the files that it is read from, in order; none: it is embedded, installed or computed. Raises
-        `DataError` like `load`."""
+        """Return the files of the dataset, in order; none if it is embedded, installed or computed. Raises `DataError`
+        like `load`."""
         return ()
 
 
@@ -143,10 +143,8 @@ MAX_CLASSES = 64
 
 
 def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:
-    """Cut the examples, in the order of their labels, into classes of equal size to within one; none for 0.
-
-    `simulated/class-00` has the first labels, so the classes differ in content as sources would.
-    """
+    """Divide the examples into simulated provenance classes of equal size, to within one; None for 0 classes."""
+    # In the order of labels, so that the classes differ in content, as real sources would.
     if classes == 0:
         return None
     order = np.argsort(labels.numpy(), kind="stable")

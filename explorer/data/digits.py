@@ -1,10 +1,10 @@
 """`digits`: 1,797 handwritten digits, 8x8 pixels, embedded in scikit-learn.
 
-The file is ordered by writer, so the first half (training) and the second half (test) hold digits of different
-people: the test measures generalisation to new handwriting.
+The file is ordered by writer, so the first half (training) and the second half (test) have digits of different people:
+the test measures generalisation to new handwriting.
 
-The file is read where scikit-learn keeps it, without importing scikit-learn: that would double the time that a
-process takes to start.
+The file is read where scikit-learn keeps it, without importing scikit-learn, which would double the start-up time of a
+process.
 """
 
 import gzip

@@ -1,14 +1,14 @@
-"""The installed distributions: their files, and the licences they declare as classes of data (`open/permissive/mit`).
+"""Installed distributions: their files, and their declared licences as classes of data (`open/permissive/mit`).
 
-**Licences.** Three places are read, the first that states something decides: the SPDX expression (`License-Expression`,
-PEP 639), the classifiers, and the first line of the `License` text. An expression whose licences are of one family has
-the class of that family; one that mixes families, by AND or by OR, is `open/mixed`, because both are declared and a
-policy that forbids one of them has to be able to forbid it. What is not understood, or not open, has no class.
+**Licences** are read from three places, of which the first that is present decides: the SPDX expression
+(`License-Expression`, PEP 639), the classifiers, and the first line of the `License` text. An expression with licences
+of one family has the class of that family; one that mixes families, by AND or by OR, is `open/mixed`, because both are
+declared, and a policy that forbids one of them has to be able to forbid it. Unknown and closed licences have no class.
 
-**Files.** Distributions are read from their `*.dist-info` directories only. What `RECORD` lists is what the
-distribution shipped, each file with its size and SHA-256; a file is checked against both, so that its bytes are those
-that the distribution answers for. Metadata may be hostile: names, sizes and depths are bounded, and no path leads out
-of the directory in which the distribution is installed.
+**Files.** Distributions are read from their `*.dist-info` directories only. `RECORD` lists the shipped files, each with
+its size and SHA-256; a file is checked against both, so that its bytes are those that the distribution shipped.
+Metadata may be hostile: names, sizes and depths are bounded, and no path leads out of the directory in which the
+distribution is installed.
 """
 
 import base64
@@ -29,7 +29,7 @@ from explorer.errors import DataError
 # --- licences --------------------------------------------------------------------------------------------------------
 
 MIXED = "open/mixed"
-POOLED = "open/pooled"  # for families that too little was found of
+POOLED = "open/pooled"  # for families with too few files
 MAX_TEXT = 200  # characters of an expression or of the first line of a text
 
 
@@ -39,7 +39,7 @@ class Family(NamedTuple):
     path: str
     identifiers: str  # SPDX, without `-only`, `-or-later` and `+`
     classifiers: str  # what follows "License :: OSI Approved :: ", "; " between them
-    names: str  # how people write it, reduced by `_reduced`
+    names: str  # usual spellings, reduced by `_reduced`
 
 
 FAMILIES = (
@@ -108,14 +108,14 @@ IDENTIFIERS = {name.lower(): family.path for family in FAMILIES for name in fami
 CLASSIFIERS = {name: family.path for family in FAMILIES for name in family.classifiers.split("; ")}
 NAMES = {name: family.path for family in FAMILIES for name in family.names.split("; ")}
 PATHS = (*(family.path for family in FAMILIES), MIXED, POOLED)
-"""Every class that can come out of a licence."""
+"""Every class that a licence can have."""
 
 APPROVED = "License :: OSI Approved"
 NOISE = frozenset({"the", "license", "licence", "version", "software", "v"})
 
 
 def declared(*, expression: str | None, classifiers: Sequence[str], text: str | None) -> str | None:
-    """Return the class that the metadata of a distribution declares, or None where it declares none that is understood.
+    """Return the class that the metadata of a distribution declares, or None without a recognised licence.
 
     >>> declared(expression="Apache-2.0 OR BSD-2-Clause", classifiers=[], text=None)
     'open/mixed'
@@ -130,7 +130,8 @@ def declared(*, expression: str | None, classifiers: Sequence[str], text: str | 
 
 
 def _of_expression(expression: str) -> str | None:
-    """Return the class of an SPDX expression. Brackets only group, and an exception (`WITH`) only permits more."""
+    """Return the class of an SPDX expression."""
+    # Brackets only group, and an exception (`WITH`) only permits more, so neither changes the families.
     words = expression[: MAX_TEXT + 1].replace("(", " ").replace(")", " ").split()
     operands, operators = words[::2], ["AND", *words[1::2]]
     if len(expression) > MAX_TEXT or len(words) % 2 == 0 or not set(operators) <= {"AND", "OR", "WITH"}:
@@ -144,14 +145,14 @@ def _of_expression(expression: str) -> str | None:
 
 
 def _together(paths: Sequence[str | None]) -> str | None:
-    """Return the class of what has all of these; none if one of them is not known."""
+    """Return the class of something under all of these licences; None if one of them is unknown."""
     if None in paths:
         return None
     return paths[0] if len(set(paths)) == 1 else MIXED
 
 
 def _reduced(name: str) -> str:
-    """Return the words of a licence's name that distinguish it.
+    """Return the distinctive words of a licence's name.
 
     >>> _reduced("Apache License, Version 2.0"), _reduced("The MIT License (MIT)")
     ('apache 2.0', 'mit')
@@ -169,7 +170,7 @@ MAX_FILE_BYTES = 2**20  # larger Python files are generated tables
 MAX_PATH = 300
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,99}")
-EDITABLE = "__editable__"  # what an editable installation leaves: a pointer to sources that it does not list
+EDITABLE = "__editable__"  # in file names of editable installations: pointers to sources that are not listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,21 +188,20 @@ class Distribution:
 
     name: str
     version: str
-    root: Path  # where it is installed
-    licence: str | None  # class path; None where no licence is declared that is understood
+    root: Path  # the directory in which it is installed
+    licence: str | None  # class path; None: no recognised licence
     files: tuple[PythonFile, ...]
 
     @property
     def key(self) -> str:
-        """The name as it is compared: "Foo.Bar_baz" and "foo-bar-baz" are the same distribution."""
+        """The normalised name (PEP 503): "Foo.Bar_baz" and "foo-bar-baz" are the same distribution."""
         return re.sub(r"[-_.]+", "-", self.name).lower()
 
 
 def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
     """Return the distributions in these directories, by name; the first of a name is the one that Python imports.
 
-    A directory without metadata or without a list of files is not a distribution that can be read. Raises `DataError`
-    for metadata that is damaged.
+    A directory without metadata or without a list of files is ignored. Raises `DataError` for damaged metadata.
     """
     distributions: dict[str, Distribution] = {}
     for root in search:
@@ -214,12 +214,12 @@ def installed(search: Iterable[Path]) -> tuple[Distribution, ...]:
 
 
 def read(distribution: Distribution, file: PythonFile) -> bytes:
-    """Return the file's content. Raises `DataError` if it is not what the distribution lists."""
+    """Return the file's content. Raises `DataError` if it differs from the distribution's list."""
     path, who = distribution.root / file.path, f"{distribution.name} {distribution.version}"
     try:
         if not path.resolve(strict=True).is_relative_to(distribution.root.resolve(strict=True)):
             raise DataError(f"{path}: leads out of the directory in which {who} is installed")
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # opening a pipe would block
             raise DataError(f"{path}, which {who} lists: not a file; reinstall {distribution.name}")
         with path.open("rb") as opened:
             content = opened.read(file.size + 1)
@@ -233,14 +233,14 @@ def read(distribution: Distribution, file: PythonFile) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return values that change when the file is written or replaced."""
+    """Return values that change whenever the file is written or replaced."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=10_000)
 def _distribution(root: Path, directory: Path, stamps: tuple[tuple[int, int, int], ...]) -> Distribution:
-    """Read a distribution, once a process as long as its files are the same: every planned run asks for it."""
+    """Read a distribution, once a process as long as its files are unchanged, since every planned run needs it."""
     text = _text(directory / "METADATA", max_bytes=MAX_METADATA_BYTES)
     metadata = HeaderParser().parsestr(text.replace("\r\n", "\n").partition("\n\n")[0])
     name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))
@@ -260,7 +260,7 @@ def _distribution(root: Path, directory: Path, stamps: tuple[tuple[int, int, int
 
 
 def _listed(record: Path) -> Iterator[PythonFile]:
-    """Return the Python files of the list that have a size and a digest and lie where the distribution is installed."""
+    """Yield the listed Python files that have a size and a digest and are in the directory of the installation."""
     try:
         for row in csv.reader(_text(record, max_bytes=MAX_RECORD_BYTES).splitlines(), strict=True):
             if len(row) == 3 and row[0].endswith(".py") and _inside(row[0]):
@@ -272,13 +272,13 @@ def _listed(record: Path) -> Iterator[PythonFile]:
 
 
 def _inside(path: str) -> bool:
-    """Return whether an entry names a file that the distribution wrote below the directory of the installation."""
+    """Return whether an entry names a file of the distribution below the directory of the installation."""
     plain = len(path) <= MAX_PATH and path.isprintable() and "\\" not in path
     return plain and not path.startswith(("/", EDITABLE)) and ".." not in path.split("/")
 
 
 def _size(written: str) -> int:
-    """Return the number of bytes; 0 where none is written."""
+    """Return the number of bytes; 0 if it is missing."""
     return int(written) if written.isdecimal() and len(written) < 12 else 0
 
 

@@ -1,20 +1,21 @@
-"""Thirteen simple changes to images, from which augmentations are put together.
+"""Thirteen simple image operations, from which augmentations are composed.
 
 Hendrycks et al., "AugMix", 2020, arXiv:1912.02781; Cubuk et al., "RandAugment", 2020, arXiv:1909.13719. Each operation
-is what Pillow does under that name, for many images at once, each with a value of its own. Results are rounded to the
-nearest level, where Pillow cuts fractions off (one level less at most), and `equalize` counts exactly: Pillow's whole
-steps leave images of fewer than 256 pixels as they are and overshoot on those of a few thousand.
+does what Pillow does under that name, for many images at once, each with a value of its own. Results are rounded to the
+nearest level, where Pillow truncates (at most one level less), and `equalize` counts exactly: Pillow's integer steps
+leave images of fewer than 256 pixels unchanged and overshoot on those of a few thousand.
 
 Shapes: N images, C channels (one or three), H rows, W columns; images are N C H W, uint8; values are N, float64.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import TaskName
@@ -31,8 +32,8 @@ def autocontrast(images: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Make the levels of each channel as equally frequent as possible: the share of darker pixels, the brightest left
-    out."""
+    """Make the levels of each channel as equally frequent as possible: a level becomes the share of darker pixels."""
+    # The brightest level is not counted in the total, so that it maps to 255, as in Pillow.
     count, channels, height, width = images.shape
     flat = images.reshape(count * channels, height * width).long()
     histogram = torch.zeros(count * channels, 256).scatter_add_(1, flat, torch.ones(flat.shape))
@@ -99,7 +100,7 @@ def brightness(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """Scale the distance of each level from the smoothed image by `factor`. Pixels at the border stay as they are."""
+    """Scale the distance of each level from the smoothed image by `factor`. Border pixels are unchanged."""
     wide = images.float()
     rows = wide[:, :, :-2] + wide[:, :, 1:-1] + wide[:, :, 2:]
     nine, inner = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:], wide[:, :, 1:-1, 1:-1]
@@ -137,7 +138,7 @@ Row = tuple[Tensor | float, Tensor | float, Tensor | float]
 
 
 def _affine(images: Tensor, across: Row, down: Row) -> Tensor:
-    """Take each pixel (x, y) from the place (ax + by + c, dx + ey + f) of the image, bilinearly; black outside."""
+    """Return images whose pixel (x, y) is at (ax + by + c, dx + ey + f) of the original, bilinearly; black outside."""
     height, width = images.shape[2:]
     x, y = torch.arange(width).double()[None, None] + 0.5, torch.arange(height).double()[None, :, None] + 0.5
 
@@ -145,7 +146,9 @@ def _affine(images: Tensor, across: Row, down: Row) -> Tensor:
         a, b, c = (value[:, None, None] if isinstance(value, Tensor) else value for value in row)
         return (a * x + b * y + c).expand(len(images), height, width)
 
-    column, line = place(across), place(down)  # float64: what lies just outside is outside
+    # Inside or outside is decided in float64 and before sampling, so that the border is sharp, as in Pillow: float32
+    # would move places on the edge across it.
+    column, line = place(across), place(down)
     inside = (column >= 0) & (column < width) & (line >= 0) & (line < height)
     grid = torch.stack((column * (2 / width) - 1, line * (2 / height) - 1), dim=-1).float()
     sampled = F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
@@ -169,12 +172,12 @@ TORCHVISION: Mapping[str, Operation] = {
     "brightness": lambda images, level: brightness(images, 1 + 0.9 * level),
     "sharpness": lambda images, level: sharpness(images, 1 + 0.9 * level),
 }
-"""The operations as torchvision sets their strengths: level 0 does nothing (but for the first two, which have no
-strength), 1 is the strongest, and its sign says which way where there are two."""
+"""The operations at torchvision's strengths: level 0 does nothing (except for the first two, which have no strength), 1
+is the strongest, and the sign chooses between two directions."""
 
 
 def _factor(level: Tensor) -> Tensor:
-    """Return the paper's factor of colour, contrast, brightness and sharpness: 0.1 to 1.9, and 1 at half the level."""
+    """Return the paper's factor for colour, contrast, brightness and sharpness: 0.1 to 1.9, and 1 at half the level."""
     return 0.1 + 1.8 * level.abs()
 
 
@@ -186,33 +189,38 @@ OPERATIONS: Mapping[str, Operation] = {
     "brightness": lambda images, level: brightness(images, _factor(level)),
     "sharpness": lambda images, level: sharpness(images, _factor(level)),
 }
-"""The operations at the strengths of the papers' own code (github.com/google-research/augmix): posterise leaves
+"""The operations at the strengths of the papers' own code (github.com/google-research/augmix): posterise keeps
 4 - 4 level bits, and enhancers blend by 0.1 + 1.8 level, so that a low level is a strong change. The others are
 torchvision's."""
 
-Strengths = Literal["paper", "torchvision"]
+Strengths = Annotated[
+    Literal["paper", "torchvision"],
+    Field(description='"paper": strong already at low levels; "torchvision": none at level 0'),
+]
 STRENGTHS: Mapping[Strengths, Mapping[str, Operation]] = {"paper": OPERATIONS, "torchvision": TORCHVISION}
 
-Choice = Literal["all", "safe"]
+Choice = Annotated[
+    Literal["all", "safe"], Field(description='"all" 13, or the 9 "safe" ones, without those that blend')
+]
 
 SETS: Mapping[Choice, tuple[str, ...]] = {
     "all": tuple(OPERATIONS),
-    "safe": tuple(OPERATIONS)[:9],  # without those that resemble the corruptions of ImageNet-C, a test of robustness
+    "safe": tuple(OPERATIONS)[:9],  # without those that resemble the corruptions of ImageNet-C, a robustness benchmark
 }
 
 
 def refuse_unfit(*, task: TaskName, example_shape: tuple[int, ...]) -> None:
-    """Raise `RecipeError` for images that the operations cannot serve."""
+    """Raise `RecipeError` for examples that the operations do not support."""
     if task == "segmentation":
         raise RecipeError(
-            "found a class for each pixel: the operations move pixels but not their classes; expected a label an image"
+            "found a class for each pixel, but the operations move only pixels: expected one label for each image"
         )
     if example_shape[0] not in (1, 3):
         raise RecipeError(f"found images of {example_shape[0]} channels: expected 1 (grey) or 3 (red, green, blue)")
 
 
 def draw_levels(draws: np.random.Generator, *, severity: float, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw levels from U(0.1, severity) of 10, either way."""
+    """Draw levels from U(0.1, severity) of 10, with random signs."""
     return draws.uniform(0.1, severity, shape) / 10 * draws.choice((-1.0, 1.0), shape)
 
 
@@ -224,7 +232,15 @@ def operate(
     levels: np.ndarray,
     strengths: Strengths = "paper",
 ) -> Tensor:
-    """Change each image by the operation `names[choice]` at its level; below 0 is none. Choices and levels are N."""
+    """Apply to each image the operation `names[choice]` at its level.
+
+    Args:
+        images: N C H W, uint8.
+        names: the names of the operations.
+        choices: the index of each image's operation, N; negative: none.
+        levels: the level of each, N, in [-1, 1].
+        strengths: how strong a level is.
+    """
     changed = images.clone()
     for number, name in enumerate(names):
         rows = np.flatnonzero(choices == number)

@@ -1,12 +1,12 @@
-"""`imagefolder`: images of one's own, in a directory for each class.
+"""`imagefolder`: the user's own images, in a directory for each class.
 
     photos/train/cat/1.jpg    photos/cat/1.jpg
     photos/train/dog/2.jpg    photos/dog/2.jpg
     photos/test/cat/3.jpg     with `test: 0.1`: a tenth of each class is the test side
 
-PNG, JPEG and WebP, at any depth below the directory of their class. What cannot be read is passed over and listed in
-the dataset's card; a class that is left without an image is an error. `provenance` names a table of provenance classes
-(class_table.py).
+PNG, JPEG and WebP, at any depth below the directory of their class. Unreadable files are skipped and listed in the
+dataset's card; a class without a readable image is an error. `provenance` names a table of provenance classes
+(local.py).
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, Side, decoded, labe
 from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
 from explorer.errors import DataError
 
-TEST = "share of each class that is the test side, where there are no train and test directories; null: there are"
+TEST = "share of each class for the test side; null: train and test have directories of their own"
 EXAMPLES = "training images to use, the first of each class; null: all"
 SIDES: tuple[Side, Side] = ("train", "test")
 
@@ -96,7 +96,7 @@ class ImageFolder(DataSource):
         return data_files(self.path, files, media=None, max_bytes=MAX_ENCODED_BYTES)
 
     def _root(self, data: Path | None) -> Path:
-        """Return the directory. Raises `DataError` if it is none, or not divided as the parameters say."""
+        """Return the directory. Raises `DataError` if it is missing, or not divided as the parameters say."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
@@ -114,7 +114,7 @@ class ImageFolder(DataSource):
         return None if self.provenance is None else below(data, self.provenance, dataset=self.name)
 
     def _place(self, name: str) -> tuple[Side | None, str] | None:
-        """Return the side and class of a file; None if it lies in no class's directory."""
+        """Return the side and class of a file; None outside the classes' directories."""
         parts = name.split("/")
         if self.test is not None:
             return (None, parts[0]) if len(parts) > 1 else None
@@ -122,6 +122,7 @@ class ImageFolder(DataSource):
 
     def _labels(self, root: Path) -> list[str]:
         """Return the names of the classes' directories, of either side, empty ones too."""
+        # Empty ones too: a class without an image has to be reported, not to vanish from the model's outputs.
         above = [root] if self.test is not None else [root / side for side in SIDES]
         try:
             entries = [path for parent in above for path in parent.iterdir()]
@@ -132,5 +133,5 @@ class ImageFolder(DataSource):
 
 
 def _contents(files: list[LocalFile]) -> list[list[str]]:
-    """Return names and contents."""
+    """Return the names of files and the digests of their contents."""
     return [[file.name, file.digest(max_bytes=MAX_ENCODED_BYTES)] for file in files]

@@ -2,8 +2,8 @@
 
 Files that are not images, or are too large, are skipped and reported with the dataset.
 
-Where the images come undivided, a share of each class is the test side: those whose pixels have the smallest SHA-256.
-Images that are added later move few others, and equal pictures are always on the same side.
+If the images are not divided, the test side is a share of each class: the images with the smallest SHA-256 of their
+pixels. Images that are added later move few others, and equal images are always on the same side.
 
 Shapes: N images, C channels, S rows and columns.
 """
@@ -33,7 +33,7 @@ Side = Literal["train", "test"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """Name, label, side and class of an image: all but its pixels."""
+    """An image without its pixels: name, label, side and provenance class."""
 
     name: str  # the file, or the file and row
     label: str
@@ -53,11 +53,20 @@ def labelled(
     augment: bool,
     examples: int | None = None,
 ) -> Images:
-    """Return the dataset of the entries without a fault, whose images, N C S S, follow in the same order.
+    """Return the dataset of the entries without a fault.
 
-    `labels`: all classes that should be there, in the order of their numbers. `misplaced`: what was passed over before.
-    `test`: the share to divide off, where entries have no side. `examples`: so many of the training side, the first of
-    each class; None: all. Raises `DataError` if a class has no image on a side.
+    Args:
+        name: the name of the dataset.
+        entries: all entries.
+        images: the images of the entries without a fault, N C S S, in order.
+        faults: the fault of each entry, or None.
+        labels: all expected classes, in the order of their numbers.
+        misplaced: files that were skipped before, with their faults.
+        test: the share of the test side, if entries have no side.
+        augment: crop and mirror training images at random.
+        examples: number of training images to keep, the first of each class; None: all.
+
+    Raises `DataError` if a class has no image on a side.
     """
     passed = [*misplaced, *((entry.name, fault) for entry, fault in zip(entries, faults, strict=True) if fault)]
     kept = [entry for entry, fault in zip(entries, faults, strict=True) if fault is None]
@@ -66,6 +75,7 @@ def labelled(
     sides = [entry.side for entry in kept] if test is None else _divided(kept, images, share=test)
     codes = {label: code for code, label in enumerate(labels)}
     targets = torch.tensor([codes[entry.label] for entry in kept], dtype=torch.int64)
+    # Every class on both sides: without training images it could not be learnt, without test images not measured.
     places = {side: torch.tensor([name == side for name in sides], dtype=torch.bool) for side in ("train", "test")}
     for side, there in places.items():
         counts = torch.bincount(targets[there], minlength=len(labels))
@@ -91,27 +101,28 @@ def labelled(
 
 
 def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[Side]:
-    """Return the side of each image: the share of its class, at least one, with the smallest hashes; equal ones
-    together."""
+    """Return the side of each image: test for the share of its class, at least one, with the smallest hashes."""
     keys = [hashlib.sha256(image.tobytes()).digest() for image in images.numpy()]
     classes: dict[str, list[bytes]] = {}
     for entry, key in zip(entries, keys, strict=True):
         classes.setdefault(entry.label, []).append(key)
+    # By a limit on the hash, not by position, so that equal images fall on the same side.
     last = {label: sorted(hashes)[max(1, round(share * len(hashes))) - 1] for label, hashes in classes.items()}
     return ["test" if key <= last[entry.label] else "train" for entry, key in zip(entries, keys, strict=True)]
 
 
 def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
-    """Return the words for a class that a side does not have; `first`: the first entry that has it, anywhere."""
+    """Return the message for a class that is missing on a side; `first` is the first entry of the class, anywhere."""
     there = f"dataset {name!r}: class {label!r} has no readable image on the {side} side"
     example = f" ({len(passed)} skipped in all, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
-    least = "two different ones or more, to be divided" if split else "one or more of every class on both sides"
+    least = "at least two different ones, to be divided" if split else "at least one of every class on both sides"
     where = f"; {first} has label {label!r}" if first else ""
     return f"{there}{example}: expected {least}{where}"
 
 
 def _statistics(name: str, images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel, of 0..1, to four digits."""
+    # From a histogram: exact whatever the number of images, and without a copy of them in floating point.
     levels = np.arange(256) / 255
     means, deviations = [], []
     for channel in images.numpy().transpose(1, 0, 2, 3):
@@ -147,15 +158,13 @@ FAULTS = tuple(Fault)
 
 
 def decode(content: bytes, *, size: int, channels: int) -> np.ndarray | Fault:
-    """Return the pixels, C S S in uint8: upright as its EXIF says, the square in its middle, antialiased; no
-    transparency.
-
-    Nothing is unpacked before the size that the image declares is found to be small enough.
-    """
+    """Return the pixels, C S S in uint8: upright by its EXIF data, the central square, antialiased, without
+    transparency; or a fault."""
+    # Sizes are checked on the encoded file and on its header, before anything is decompressed.
     if len(content) > MAX_ENCODED_BYTES:
         return Fault.TOO_LARGE
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of metadata that Pillow doubts
+        warnings.simplefilter("ignore")  # doubtful metadata
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             with Image.open(io.BytesIO(content), formats=FORMATS) as image:
@@ -166,7 +175,7 @@ def decode(content: bytes, *, size: int, channels: int) -> np.ndarray | Fault:
             return Fault.TOO_MANY_PIXELS
         except Image.UnidentifiedImageError:
             return Fault.NO_IMAGE
-        except Exception:  # the decoders raise whatever their input led them to: no list of types would be complete
+        except Exception:  # decoders of hostile input raise anything: no list of types would be complete
             return Fault.DAMAGED
 
 
@@ -175,8 +184,8 @@ def decoded(
 ) -> tuple[Tensor, Sequence[Fault | None]]:
     """Return the images that could be decoded, N C S S, and the fault of each of the `count` contents, or None.
 
-    Kept in the cache of that name, which must name contents, size and channels. Raises `DataError` if they would take
-    too much memory.
+    They are cached under `name`, which must depend on contents, size and channels. Raises `DataError` if they would
+    take too much memory.
     """
     if count * channels * size**2 > MAX_DECODED_BYTES:
         raise DataError(
@@ -208,10 +217,11 @@ def _pixels(image: Image.Image, *, size: int, channels: int) -> np.ndarray:
     ImageOps.exif_transpose(image, in_place=True)
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
+    # Cropped before scaling: with `resize(box=...)` the filter would blend in pixels from outside the square.
     square = image.crop((left, top, left + side, top + side))
-    if square.mode.startswith("I"):  # 16 bits, of which conversion would cut the upper ones off
+    if square.mode.startswith("I"):  # 16 bits, which Pillow's conversion would clip instead of scale
         square = Image.fromarray((np.asarray(square).astype(np.int64).clip(0, 2**16 - 1) >> 8).astype(np.uint8))
     mode = "L" if channels == 1 else "RGB"
-    square = square if square.mode == mode else square.convert(mode)  # to convert is to copy
-    small = square.resize((size, size), Image.Resampling.BILINEAR)  # with `box`, what was cut off would shine in
+    square = square if square.mode == mode else square.convert(mode)  # converting always copies
+    small = square.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(small).reshape(size, size, channels).transpose(2, 0, 1)

@@ -1,7 +1,7 @@
-"""Files of the user's own below the data directory: found, read and named; and a table of their provenance classes.
+"""The user's own files below the data directory: listing and reading them, and a table of their provenance classes.
 
-The files may be hostile. A path never leads out of the directory; pipes and devices are not opened; a name that would
-steer a terminal is written out. What cannot be used is no error but a fault, which the dataset's card lists.
+The files may be hostile. A path never leads out of the directory; pipes and devices are not opened; names with control
+characters are escaped. A file that cannot be used is not an error but a fault, which the dataset's card lists.
 
 A class table is CSV with a header, a path and its class in each row:
 
@@ -10,9 +10,9 @@ A class table is CSV with a header, a path and its class in each row:
     articles,licensed/news
     articles/0001.txt,personal/customer
 
-A path is that of a file or a directory below the dataset's own, `.` being all of it. A file has the class of the
-longest path that it is or lies below. The table covers every file and has no row to spare: a name that is written
-wrongly would otherwise leave its files to a wider row.
+A path is that of a file or a directory below the dataset's directory; `.` is all of it. A file has the class of the
+longest path that contains it. The table has to cover every file, and every row has to cover a file: otherwise the files
+of a misspelt row would silently get the class of a wider row.
 """
 
 import csv
@@ -42,7 +42,7 @@ MAX_NAMES = 5  # of each fault, in a card
 
 
 class Fault(StrEnum):
-    """Why a file, or a row of one, is passed over."""
+    """Reasons why a file, or a row of one, is skipped."""
 
     OUTSIDE = "a link that leads out of the directory"
     LINKED = "a link to a directory"
@@ -59,26 +59,27 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalFile:
-    """A file below a directory, or something else with its name."""
+    """An entry below a directory: a file, or something else with a fault."""
 
-    name: str  # its path below the directory with "/", as it can be shown
+    name: str  # its path below the directory with "/", safe to print
     path: Path
     fault: Fault | None = None
 
     def read(self, *, max_bytes: int) -> bytes | Fault:
-        """Return the content, or why there is none."""
+        """Return the content, or a fault."""
         if self.fault is not None:
             return self.fault
         try:
             with self.path.open("rb") as file:
+                # The size of the opened file, not of its path, which could be exchanged in between.
                 size = os.fstat(file.fileno()).st_size
                 return Fault.TOO_LARGE if size > max_bytes else file.read(size)
         except OSError:
             return Fault.UNREADABLE
 
     def digest(self, *, max_bytes: int) -> str:
-        """Return the SHA-256 of the content, or the words of the fault. Computed once as long as the file is the
-        same."""
+        """Return the SHA-256 of the content, or the words of the fault. Computed once as long as the file is
+        unchanged."""
         if self.fault is not None:
             return self.fault
         try:
@@ -91,8 +92,7 @@ class LocalFile:
 
 
 def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_bytes: int) -> tuple[DataFile, ...]:
-    """Return the files that can be read, as a description lists them; without a media type each has that of its
-    name."""
+    """Return the readable files as a description lists them; without a media type, each has that of its name."""
     described = []
     for file in files:
         digest = file.digest(max_bytes=max_bytes)
@@ -103,7 +103,7 @@ def data_files(root: str, files: Iterable[LocalFile], *, media: str | None, max_
 
 
 def below(data: Path | None, path: str, *, dataset: str) -> Path:
-    """Return the path below the data directory. Raises `DataError` if it leads out of it, or none is configured."""
+    """Return the path below the data directory. Raises `DataError` if it leads out of it, or no directory is given."""
     if data is None:
         raise DataError(f"dataset {dataset!r}: give the directory that holds {path!r:.80} by --data or EXPLORER_DATA")
     pure = PurePosixPath(path)
@@ -116,10 +116,11 @@ def below(data: Path | None, path: str, *, dataset: str) -> Path:
 
 
 def listed(root: Path) -> list[LocalFile]:
-    """List everything below the directory that is not a directory, by name. Links to files within it are followed.
+    """Return everything below the directory except directories, by name. Links to files within it are followed.
 
     Raises `DataError` if there are more than a million.
     """
+    # Links to directories are faults: they could lead in circles, and list files twice.
     inside = root.resolve()
     local: list[LocalFile] = []
 
@@ -142,9 +143,11 @@ def listed(root: Path) -> list[LocalFile]:
 
 
 def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.ndarray:
-    """Return the places of `count` examples, ascending: the first of every class, then the second of every class, and
-    so on, until there are enough. None: all. Raises `DataError` for fewer than there are classes, and for more than
-    there are examples."""
+    """Return the indices of `count` examples, ascending: the first of every class, then the second of every class, and
+    so on, until there are enough; None: all.
+
+    Raises `DataError` for fewer examples than classes, and for more than there are.
+    """
     if count is None:
         return np.arange(len(codes))
     classes = len(np.unique(codes))
@@ -160,12 +163,12 @@ def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.n
 
 
 def shown(name: str) -> str:
-    """Return the name with every unprintable character written out, such as line ends and broken UTF-8."""
+    """Return the name with every unprintable character escaped, such as line ends and invalid UTF-8."""
     return name if name.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
 
 
 def skipped(faults: Iterable[tuple[str, Fault]]) -> tuple[Skipped, ...]:
-    """Count what was passed over, by reason, with the first few names."""
+    """Return the skipped files, counted by reason, with the first few names."""
     counts: Counter[Fault] = Counter()
     names: dict[Fault, list[str]] = {}
     for name, fault in faults:
@@ -228,11 +231,11 @@ def parse_class_table(content: bytes, *, where: str) -> dict[str, str]:
 
 
 def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) -> list[str]:
-    """Return the class of each file. Raises `DataError` for a file that no row covers, and for a row that covers
-    none."""
+    """Return the class of each file. Raises `DataError` for a file without a row, and for a row without a file."""
     used: set[str] = set()
     classes = []
     for name in names:
+        # From the file upwards: the longest path in the table decides.
         lineage = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
         row = next((above for above in lineage if above in table), None)
         if row is None:
@@ -245,7 +248,7 @@ def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) ->
 
 
 def check_class(path: object, *, where: str) -> str:
-    """Return the path of a class as a taxonomy has it. Raises `DataError` that begins with `where`."""
+    """Return the path if it is a class path. Raises `DataError` that begins with `where`."""
     if not isinstance(path, str) or len(path) > MAX_PATH or not re.fullmatch(CLASS_PATTERN.strip("^$"), path):
         raise DataError(
             f"{where}: found class {path!r:.80}: expected a path as in a taxonomy, such as 'open/permissive/mit'"

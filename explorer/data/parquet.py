@@ -1,13 +1,13 @@
-"""`parquet`: images of one's own in Parquet files, as the Hugging Face hub keeps them.
+"""`parquet`: the user's own images in Parquet files, laid out as on the Hugging Face hub.
 
     photos/train-00000-of-00002.parquet    train*.parquet and test*.parquet (or validation*.parquet), or
     photos/train-00001-of-00002.parquet    any *.parquet with `test: 0.1`: a tenth of each class is the test side
     photos/test.parquet
 
 A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text.
-Names of classes come from the files' header, where the hub wrote them. Files that lie in one directory below `path` are
-named as if `path` were that directory. Rows without a readable image are passed over and listed in the dataset's card.
-The column `tag`, where one is named, has the path of the provenance class of every row.
+Names of classes come from the files' header, if the hub has written them. If all files are in one directory below
+`path`, they are named as if `path` were that directory. Rows without a readable image are skipped and listed in the
+dataset's card. The column `tag`, if there is one, has the path of the provenance class of every row.
 """
 
 import json
@@ -29,7 +29,7 @@ from explorer.data.local import Fault, LocalFile, below, check_class, data_files
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
 
-TEST = "share of each class that is the test side, where there are no train and test files; null: there are"
+TEST = "share of each class for the test side; null: train and test have files of their own"
 EXAMPLES = "training images to use, the first of each class; null: all"
 SIDES: tuple[Side, Side] = ("train", "test")
 SUFFIX = ".parquet"
@@ -38,7 +38,7 @@ MAX_ROWS = 10**6
 MAX_HEADER_BYTES = 2**22
 MAX_GROUP_BYTES = 2**31  # of a column in a row group, unpacked
 ROWS_AT_ONCE = 256
-ERRORS = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # what a damaged file leads pyarrow to
+ERRORS = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that pyarrow raises for damaged files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +107,7 @@ class Parquet(DataSource):
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
+        # The hub's names: validation*.parquet is the test side only if there is no test*.parquet.
         files = [file for file in listed(root) if file.name.endswith(SUFFIX)]
         starts: dict[Side, str] = {"train": "train", "test": "test"}
         if not any(Path(file.name).name.startswith("test") for file in files):
@@ -128,7 +129,7 @@ class Parquet(DataSource):
         return chosen
 
     def _names(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
-        """Return the names of the classes in the headers, which have to agree; none where there are none."""
+        """Return the names of the classes in the headers, which have to agree; none if no header has them."""
         headers = {_class_names(self._opened(file), self.label): file for _, file in files}
         if len(headers) > 1:
             one, other = list(headers.values())[:2]
@@ -136,7 +137,7 @@ class Parquet(DataSource):
         return next(iter(headers))
 
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
-        """Return the label of each row, as it is written, and what else is known of it."""
+        """Yield the label of each row, as in the file, and its entry."""
         columns = [self.label] if self.tag is None else [self.label, self.tag]
         names = _class_names(self._opened(file), self.label)
         for number, (label, tag) in enumerate(zip(*self._columns(file, columns), strict=True)):
@@ -149,7 +150,7 @@ class Parquet(DataSource):
             yield number_or_text, Entry(name=where, label=_shown(number_or_text, names), side=side, tag=tag)
 
     def _columns(self, file: LocalFile, names: list[str]) -> tuple[list[Any], list[Any]]:
-        """Return labels and tags; None for every tag where there is no such column."""
+        """Return labels and tags; tags are None without such a column."""
         opened = self._opened(file)
         try:
             table = opened.read(columns=names, use_threads=False)
@@ -159,7 +160,7 @@ class Parquet(DataSource):
         return columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0])
 
     def _images(self, file: LocalFile) -> Iterator[bytes | Fault]:
-        """Return the encoded image of each row."""
+        """Yield the encoded image of each row."""
         opened = self._opened(file)
         try:
             for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE, columns=[self.image], use_threads=False):
@@ -170,7 +171,8 @@ class Parquet(DataSource):
             raise DataError(f"{file.path}: damaged: {error}") from error
 
     def _opened(self, file: LocalFile) -> pq.ParquetFile:
-        """Open the file and check that it has the named columns, and not too much in them."""
+        """Open the file and check its columns and sizes."""
+        # By the footer, before any column is read: its declared sizes bound the memory that reading takes.
         if file.fault is not None:
             raise DataError(f"{file.path}: {file.fault}: expected a Parquet file")
         try:
@@ -194,7 +196,8 @@ class Parquet(DataSource):
 
 
 def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
-    """Return name and digest of each file, below the directory that has them all: the same wherever `path` begins."""
+    """Return the name and digest of each file."""
+    # Names are relative to the directory that has all files, so that the digest does not depend on how deep `path` is.
     above = PurePosixPath(os.path.commonpath([str(PurePosixPath(file.name).parent) for _, file in files] or ["."]))
     return [
         [PurePosixPath(file.name).relative_to(above).as_posix(), file.digest(max_bytes=MAX_FILE_BYTES)]
@@ -224,8 +227,8 @@ def _shown(label: int | str, names: tuple[str, ...]) -> str:
 
 
 def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:
-    """Return the names of the classes as the Hugging Face hub writes them into the header; none where there are none
-    that a dataset can have: so many, each once and not empty."""
+    """Return the names of the classes that the Hugging Face hub writes into the header; none if there are none, or no
+    valid ones."""
     content = (opened.schema_arrow.metadata or {}).get(b"huggingface", b"")
     try:
         names = json.loads(content[:MAX_HEADER_BYTES])["info"]["features"][label]["names"]

@@ -1,4 +1,4 @@
-"""Text in memory: sequences of bytes, made by cutting streams into blocks, and cut further into pieces.
+"""Text in memory: sequences of bytes, cut from streams into blocks, and further into pieces.
 
 Shapes: N examples, B sequences of a batch, T tokens.
 """
@@ -33,12 +33,12 @@ class Text(Dataset):
         provenance: Provenance | None = None,
         skipped: tuple[Skipped, ...] = (),
     ) -> Self:
-        """Make a dataset from blocks of T + 1 bytes, N x (T + 1) uint8: the first T are the input, the last T what to
-        predict."""
+        """Return a dataset of blocks of T + 1 bytes, N x (T + 1) uint8: the first T are the input, the last T the
+        labels."""
         return cls(train=_split(train), test=_split(test), classes=BYTES, provenance=provenance, skipped=skipped)
 
     def preparation(self, where: torch.device) -> Callable[[Tensor], Tensor]:
-        """Return a function to int64."""
+        """Return a function from bytes to int64."""
         return lambda tokens: tokens.to(where, non_blocking=True).to(torch.int64)
 
 
@@ -50,10 +50,10 @@ def _split(blocks: Tensor) -> Split:
 
 
 def cut_blocks(stream: bytes, *, context: int) -> Tensor:
-    """Cut a stream into blocks of T + 1 bytes, N x (T + 1) uint8: T to read and the byte after each. Too short an end
-    is left out.
+    """Cut a stream into blocks of T + 1 bytes, N x (T + 1) uint8: T inputs and the byte after each. A shorter rest is
+    left out.
 
-    A block begins with the last byte of the one before, so that every byte but the first is predicted once.
+    A block begins with the last byte of the one before, so that every byte except the first is predicted once.
 
     >>> cut_blocks(b"abcdefg", context=2).tolist()  # "abc", "cde", "efg"
     [[97, 98, 99], [99, 100, 101], [101, 102, 103]]
@@ -72,7 +72,7 @@ def cut_pieces(values: Tensor, *, length: int) -> Tensor:
 
 
 def cut_rows(batch: Batch, *, length: int) -> Batch:
-    """Cut the rows of a batch. Together the pieces of a row weigh what it did, and they are in its slot."""
+    """Cut the rows of a batch. The pieces of a row share its weight and its slot."""
     pieces = batch.inputs.shape[1] // length
     return replace(
         batch,

@@ -1,22 +1,21 @@
-"""`source`: the Python source of the installed distributions, byte by byte, with the licences they declare as classes.
+"""`source`: the Python source of the installed distributions, byte by byte, with their declared licences as classes.
 
-Real provenance that ships with every Python environment: nothing is downloaded, and every class is what distributions
-declare. The classes are found from metadata only, in this order:
+This is real provenance that every Python environment has: nothing is downloaded, and every class is declared by the
+distributions. Classes follow from metadata only, in these steps:
 
-1. Every distribution with a licence that is understood has the class of that licence (distributions.py).
-2. Of equal files one is kept, that of the first distribution by name. A file that is shipped under two classes is
-   left out: both are claimed for it, and to choose one would let it train what the other forbids.
-3. A class has at least two distributions and a least number of bytes; what is smaller is pooled as `open/pooled`, and
-   a pool that is still too small is left out.
-4. An eighth of a class's distributions, at least one and never the largest, are held out for validation. They are
+1. Every distribution with a recognised licence has the class of that licence (distributions.py).
+2. Of equal files, only that of the first distribution by name is kept. A file that is shipped under two classes is left
+   out: it claims both, and choosing one would let it train what the other forbids.
+3. A class needs two distributions and a least number of bytes; smaller ones are pooled as `open/pooled`, and a pool
+   that is still too small is left out.
+4. An eighth of a class's distributions, at least one but never the largest, are held out for validation. They are
    chosen by a hash of their names.
-5. The distributions of a class share what is asked of it evenly: each gives the same number of bytes, or all it has.
-   Its files follow each other in the order of their digests, which is arbitrary and always the same, a zero byte
-   behind each.
+5. The distributions of a class contribute evenly: each gives the same number of bytes, or all that it has. Its files
+   are in the order of their digests, which is arbitrary but fixed, each followed by a zero byte.
 
 The stream of each distribution is cut into blocks of its own, so an example belongs to one distribution and has one
-class. Files that are not UTF-8 are passed over. The digest of the dataset covers the digest of every file that may be
-read, and reading checks each against it.
+class. Files that are not UTF-8 are skipped. The digest of the dataset covers the digest of every file that may be read,
+and each file is checked against it when it is read.
 """
 
 import hashlib
@@ -40,13 +39,13 @@ from explorer.errors import DataError
 
 # --- the classes that an environment holds ---------------------------------------------------------------------------
 
-HELD_OUT = 8  # one distribution in so many
+HELD_OUT = 8  # one in this many distributions is held out
 SEPARATOR = b"\0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A distribution as part of a class, with the files that it alone gives, in the order in which they are read."""
+    """A distribution in a class, with the files that it contributes, in reading order."""
 
     distribution: Distribution
     files: tuple[PythonFile, ...]
@@ -69,6 +68,7 @@ class Family:
 @lru_cache(maxsize=4)
 def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tuple[Family, ...]:
     """Return the classes of these distributions, sorted by path. Raises `DataError` if there are fewer than two."""
+    # Small classes are pooled rather than dropped; the pool has to be as large as any class.
     classes: dict[str, list[Member]] = {}
     for member in _claims([distribution for distribution in distributions if distribution.licence]):
         classes.setdefault(member.distribution.licence or "", []).append(member)
@@ -86,7 +86,8 @@ def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tu
 
 
 def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
-    """Share `total` bytes among the members: the same of each, or all that it has."""
+    """Divide `total` bytes among the members: the same number from each, or all that it has."""
+    # Smallest first: what a small one leaves of its part is divided among the larger ones.
     limits, left = {}, total
     for place, member in enumerate(sorted(members, key=lambda member: member.size)):
         limits[member.distribution.key] = min(member.size, left // (len(members) - place))
@@ -95,12 +96,12 @@ def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
 
 
 def _claims(distributions: Sequence[Distribution]) -> list[Member]:
-    """Return the distributions with the files that no other has: the first of equal ones, none that two classes
-    claim."""
+    """Return the distributions with their own files: the first of equal files, without those that two classes claim."""
     claims: dict[str, set[str | None]] = {}
     for distribution in distributions:
         for file in distribution.files:
             claims.setdefault(file.digest, set()).add(distribution.licence)
+    # Contents that one class claims, each of which the first distribution with it takes.
     free = {content for content, classes in claims.items() if len(classes) == 1}
     members = []
     for distribution in distributions:
@@ -117,7 +118,10 @@ def _is_enough(members: Sequence[Member], least_bytes: int) -> bool:
 
 
 def _divided(path: str, members: Sequence[Member]) -> Family:
-    """Hold some out: those whose names have the smallest hashes, the largest distribution excepted."""
+    """Return a class divided into training and held-out distributions: those whose names have the smallest hashes, but
+    never the largest distribution."""
+    # By a hash of the name: a new distribution does not move the others. The largest trains, since it may be most of
+    # its class.
     *others, _ = sorted(members, key=lambda member: (member.size, member.distribution.key))
     others.sort(key=lambda member: hashlib.sha256(member.distribution.key.encode()).digest())
     held = {member.distribution.key for member in others[: max(1, len(members) // HELD_OUT)]}
@@ -131,7 +135,7 @@ def _divided(path: str, members: Sequence[Member]) -> Family:
 
 # --- the dataset -----------------------------------------------------------------------------------------------------
 
-TEST_SHARE = 20  # the test side of a class has this part of the bytes of the training side
+TEST_SHARE = 20  # the test side of a class has at most one in this many of `bytes_per_class`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +156,7 @@ class Source(DataSource):
     least_bytes: Annotated[int, Field(ge=1000, le=10**9)] = 100_000
 
     def families(self) -> tuple[Family, ...]:
-        """Return the classes that the environment holds, sorted. Raises `DataError` if there are fewer than two."""
+        """Return the classes in the environment, sorted. Raises `DataError` if there are fewer than two."""
         return families(installed(search_path()), least_bytes=self.least_bytes)
 
     def load(self, data: Path | None) -> Dataset:
@@ -182,7 +186,7 @@ class Source(DataSource):
         return _digest(self.families())
 
     def _examples(self, member: Member, limit: int) -> tuple[Tensor, list[str]]:
-        """Return the blocks of a distribution's first `limit` bytes, and the place of the first byte of each."""
+        """Return the blocks of a distribution's first `limit` bytes, and the file in which each begins."""
         stream, starts, paths = bytearray(), [], []
         for file in member.files:
             if len(stream) >= limit:
@@ -199,12 +203,12 @@ class Source(DataSource):
 
 
 def search_path() -> list[Path]:
-    """Return where Python looks for distributions."""
+    """Return the directories in which Python looks for distributions."""
     return [Path(entry) for entry in sys.path]
 
 
 @lru_cache(maxsize=4)
-def _digest(found: tuple[Family, ...]) -> str:
+def _digest(classes: tuple[Family, ...]) -> str:
     """Compute the digest of every file that may be read, with its class and side."""
     sides = [
         [
@@ -214,7 +218,7 @@ def _digest(found: tuple[Family, ...]) -> str:
             member.distribution.version,
             [[file.path, file.digest] for file in member.files],
         ]
-        for family in found
+        for family in classes
         for side, members in (("train", family.train), ("test", family.test))
         for member in members
     ]

@@ -1,4 +1,4 @@
-"""The table of datasets: a new one is its file and a line here."""
+"""The table of datasets. A new one needs its file and a line here."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ DATASETS: dict[str, type[DataSource]] = {
 
 
 def load(source: DataSource, data: Path | None) -> Dataset:
-    """Load the dataset and keep it in memory for the next run of this process as long as its content has the same
+    """Load the dataset. It stays in memory for later runs of this process, as long as its content has the same
     digest."""
     return _loaded(source, data, source.digest(data))
 

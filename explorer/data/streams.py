@@ -1,9 +1,9 @@
-"""Random streams keyed by their purpose: no consumer's draws shift those of another.
+"""Random streams keyed by their purpose, so that no consumer's draws shift those of another.
 
-A draw belongs to (run seed, purpose, step, ...). There is no generator state to save, to share or to run out of step:
-a resumed run asks for the same key and gets the same numbers, and a new consumer takes nothing from the others.
-Draws that belong to examples are made for all slots of the nominal batch and then indexed by slot, so leaving an
-example out leaves the draws of the others as they were.
+A draw belongs to (run seed, purpose, step, ...). There is no generator state to save or to share: a resumed run uses
+the same key and gets the same numbers, and a new consumer does not change the draws of others. Draws for examples are
+made for all slots of the nominal batch and then indexed by slot, so that leaving an example out does not change the
+draws of the others.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def key(seed: int, purpose: str, *path: int | str) -> bytes:
 
 
 def stream(seed: int, purpose: str, *path: int | str) -> np.random.Generator:
-    """Return the stream itself: counter-based Philox (Salmon et al., 2011) under a 128-bit key.
+    """Return a stream: counter-based Philox (Salmon et al., 2011) under a 128-bit key.
 
     >>> int(stream(0, "order", 3).integers(1000)) == int(stream(0, "order", 3).integers(1000))
     True
@@ -31,12 +31,13 @@ def stream(seed: int, purpose: str, *path: int | str) -> np.random.Generator:
 
 @contextmanager
 def torch_stream(device: torch.device, seed: int, purpose: str, *path: int | str) -> Iterator[None]:
-    """Key the draws of modules that only know torch's global generator (dropout, weight initialisation).
+    """Key the draws of code that uses torch's global generator (dropout, weight initialisation) within the block.
 
-    Outside the block the state of the global generator is restored: a seed set by hand is not overridden.
+    Afterwards the state of the global generator is restored, so that a user's own seed stays in effect.
     """
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
     before = generator.get_state()
+    # `manual_seed` takes a signed number: 63 bits of the key.
     generator.manual_seed(int.from_bytes(key(seed, purpose, *path)[:8], "little") >> 1)
     try:
         yield

@@ -1,10 +1,10 @@
-"""`text`: a file of one's own, or all files of a directory, byte by byte.
+"""`text`: the user's own file, or all text files of a directory, byte by byte.
 
-A file is taken as it is. Of a directory all files that are UTF-8 are taken, in the order of their names, a zero byte
-between them; what cannot be read is passed over and listed in the dataset's card. The last tenth is the test side.
+A single file is read as it is. Of a directory, all UTF-8 files are read in the order of their names, separated by zero
+bytes; others are skipped and listed in the dataset's card. The last tenth is the test side.
 
-`provenance` names a table of provenance classes (class_table.py). Then the files of each class make a stream of their
-own, of which the last tenth is the test side, so that every example has one class.
+`provenance` names a table of provenance classes (local.py). The files of each class then form a stream of their own,
+whose last tenth is the test side, so that every example has one class.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ class LocalText(DataSource):
         return (DataFile(path=shown(self.path), sha256=content, media="text/plain"),)
 
     def _contents(self, data: Path | None) -> tuple[dict[str, bytes], list[tuple[str, Fault]]]:
-        """Return the content of every file that can be read, by name, and why others cannot."""
+        """Return the content of every readable file, by name, and the faults of the others."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             return {shown(root.name): _whole(root)}, []
@@ -133,11 +133,11 @@ class LocalText(DataSource):
         return {} if self.provenance is None else read_class_table(below(data, self.provenance, dataset=self.name))
 
     def _classes(self, data: Path | None, names: list[str]) -> list[str]:
-        """Return the provenance class of each file; the same for all where there are none."""
+        """Return the provenance class of each file; an empty one for all without a table."""
         return classes_of(names, self._table(data), where=self.provenance) if self.provenance else [""] * len(names)
 
     def _sides(self, names: list[str], contents: list[bytes], path: str) -> tuple[Sequence[torch.Tensor], list[str]]:
-        """Return both sides of a stream in blocks, and the file in which each block of the training side begins."""
+        """Return both sides of a stream in blocks, and the file in which each training block begins."""
         stream = SEPARATOR.join(contents)
         middle = len(stream) - len(stream) // TEST
         train, test = (cut_blocks(side, context=self.context) for side in (stream[:middle], stream[middle:]))
@@ -152,13 +152,13 @@ class LocalText(DataSource):
 
 def _whole(path: Path) -> bytes:
     """Read a file as it is."""
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # opening a pipe would block
         raise DataError(f"dataset 'text': no file {path}: expected it below the directory of --data")
     return rundir.read_bytes(path, max_bytes=MAX_BYTES, error=DataError)
 
 
 def _text(file: LocalFile, *, max_bytes: int) -> bytes | Fault:
-    """Read one file among others, which has to be text."""
+    """Read a file of a directory. Anything but text is a fault."""
     content = file.read(max_bytes=max_bytes)
     if isinstance(content, Fault):
         return content

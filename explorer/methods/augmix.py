@@ -99,11 +99,8 @@ class AugMix(Method):
     ] = DRAWN
     width: Annotated[int, Field(ge=1, le=10, description="chains of an image"), Unit("chains")] = 3
     alpha: Annotated[float, Field(gt=0, le=100, description="of the Beta and the Dirichlet distribution")] = 1.0
-    operations: Annotated[Choice, Field(description='"all" 13, or the 9 "safe" ones, without those that blend')] = "all"
-
-    strengths: Annotated[
-        Strengths, Field(description='"paper": strong already at low levels; "torchvision": none at level 0')
-    ] = "paper"
+    operations: Choice = "all"
+    strengths: Strengths = "paper"
 
     def check(self, planned: Planned) -> None:
         refuse_unfit(task=planned.task, example_shape=planned.example_shape)

@@ -65,11 +65,8 @@ class RandAugment(Method):
         float, Field(ge=0.1, le=10, description="strongest level of an operation, of 10"), Unit("level")
     ] = 9.0
     depth: Annotated[int, Field(ge=0, le=10, description="operations on an image; 0: off"), Unit("operations")] = 2
-    operations: Annotated[Choice, Field(description='"all" 13, or the 9 "safe" ones, without those that blend')] = "all"
-
-    strengths: Annotated[
-        Strengths, Field(description='"paper": strong already at low levels; "torchvision": none at level 0')
-    ] = "paper"
+    operations: Choice = "all"
+    strengths: Strengths = "paper"
 
     def check(self, planned: Planned) -> None:
         refuse_unfit(task=planned.task, example_shape=planned.example_shape)

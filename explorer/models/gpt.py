@@ -1,11 +1,11 @@
 """Decoder-only transformers: `gpt-tiny` (0.4M parameters), `gpt-small` (11M), and `gpt`, which can be GPT-2 (124M).
 
 Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (GPT-2): pre-norm blocks, learned
-positions, GELU, the head tied to the embedding of the tokens. The tie is one tensor that is used twice and belongs to
-the layer `embed.tokens`; there is no module for the head. The context is the length of the dataset's examples.
+positions, GELU, and a head tied to the embedding of the tokens. The tied tensor is used twice and belongs to the layer
+`embed.tokens`; the head has no module. The context is the length of the dataset's examples.
 
-By choice: ALiBi or nothing for positions, gated perceptrons, and attention that stays within documents. A prediction is
-made behind a document's last byte too: the first byte of the next is guessed from the one before it.
+Options are ALiBi or no positions, gated perceptrons, and attention within documents. The byte after a document's last
+one is predicted too: the first byte of the next document, from the separator before it.
 
 Shapes: B examples, T places, D width, H heads, K tokens in the vocabulary.
 """
@@ -35,7 +35,7 @@ Places = Literal["learned", "alibi", "none"]
 
 
 class Size(NamedTuple):
-    """How large a transformer is."""
+    """The size of a transformer."""
 
     depth: int  # blocks
     width: int
@@ -43,12 +43,12 @@ class Size(NamedTuple):
 
     @property
     def branches(self) -> int:
-        """Number of terms that the blocks add to the sum that runs through the network: two each."""
+        """The number of terms that the blocks add to the residual stream: two each."""
         return 2 * self.depth
 
 
 class Block(nn.Module):
-    """Attention, then the perceptron, each adding to its input what it makes of the normalised input."""
+    """Attention, then the perceptron; each adds its output for the normalised input to the input."""
 
     def __init__(self, size: Size, *, dropout: float, glu: bool) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Sequential):
-    """The blocks in their order, each told of the documents."""
+    """The blocks in sequence, each with the documents of the batch."""
 
     def forward(self, input: Tensor, documents: Documents | None = None) -> Tensor:
         for block in self:
@@ -81,7 +81,7 @@ class Blocks(nn.Sequential):
 class GPT(nn.Module):
     """The network: tokens B T (int64) in, logits of each next token B T K out.
 
-    With a separator, attention and learned positions know no more than the document that a place is in.
+    With a separator, attention and learned positions stay within the document of a place.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class GPT(nn.Module):
         if positions != "learned":
             self.embed.positions = NoPositions()
         if positions == "alibi":
+            # Shared by all layers: the bias has no parameters, and keeps one matrix for the longest row.
             shared = AlibiBias(size.heads)
             for block in self.blocks:
                 block.attention.bias = shared  # pyright: ignore[reportAttributeAccessIssue]
@@ -133,7 +134,7 @@ class GPTSpec(ModelSpec):
 
     @abstractmethod
     def size(self) -> Size:
-        """Return how large it is."""
+        """Return the size of the transformer."""
 
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         (context,) = example_shape

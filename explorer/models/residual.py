@@ -1,7 +1,7 @@
-"""Where a residual branch joins what goes around it; it can be left out for a pass.
+"""Gates: the addition of residual branches, which can be omitted in a pass.
 
-Stochastic depth (Huang et al., "Deep Networks with Stochastic Depth", 2016, arXiv:1603.09382) acts here and nowhere
-else, so it serves every model whose blocks add through gates.
+Stochastic depth (Huang et al., "Deep Networks with Stochastic Depth", 2016, arXiv:1603.09382) acts only here, so it
+works in every model whose blocks add through gates.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ Way = Callable[[], Tensor]
 
 
 class Gate(nn.Module):
-    """A sum of what goes around a branch and the branch; without parameters. As it is built: the plain sum.
+    """Sum of a shortcut and a residual branch, without parameters. Initially the plain sum.
 
-    In training, `kept` says whether the branch takes part in this pass: None or True, it does; False, it is not even
-    computed; numbers B, one an example, multiply it. In evaluation, `kept` does not count and the branch is multiplied
-    by `survival`, the probability that it takes part in training. `width` is the number of channels of the sum.
+    In training, `kept` decides about the branch in this pass: None or True, it takes part; False, it is not computed;
+    numbers B, one for each example, multiply it. In evaluation `kept` has no effect, and the branch is multiplied by
+    `survival`, the probability that it takes part in training. `width` is the number of channels of the sum.
     """
 
     def __init__(self, width: int) -> None:
@@ -26,7 +26,8 @@ class Gate(nn.Module):
         self.kept: bool | Tensor | None = None
 
     def forward(self, around: Tensor | Way, branch: Way) -> Tensor:
-        """Return the sum. What goes around is a tensor, or a path of its own that runs after the branch."""
+        """Return the sum. The shortcut is a tensor, or a function that is called after the branch."""
+        # Branch first: its layers then come first in the order of use, which is that of depth in the model.
         if self.training and self.kept is False:
             return around if isinstance(around, Tensor) else around()
         inside = branch()

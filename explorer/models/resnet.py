@@ -44,7 +44,7 @@ def normalisation(channels: int, norm: Norm) -> nn.Module:
 
 
 def projection(channels_in: int, channels_out: int, *, stride: int, norm: Norm) -> nn.Module:
-    """Return the path around a block: nothing where the shape stays, else a 1x1 convolution and a norm."""
+    """Return the shortcut of a block: the identity if the shape stays, else a 1x1 convolution and a norm (option B)."""
     if stride == 1 and channels_in == channels_out:
         return nn.Identity()
     return nn.Sequential(
@@ -53,7 +53,7 @@ def projection(channels_in: int, channels_out: int, *, stride: int, norm: Norm) 
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions and the path around them."""
+    """Two 3x3 convolutions and their shortcut."""
 
     expansion: ClassVar[int] = 1  # channels out for each channel within
 
@@ -74,8 +74,8 @@ class Block(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 1x1, a 3x3 and a 1x1 convolution, and the path around them; the 3x3 one has the stride (the paper's first one
-    has it; what has been usual since is called v1.5)."""
+    """A 1x1, a 3x3 and a 1x1 convolution and their shortcut. The stride is in the 3x3 convolution (v1.5), as is usual
+    today; the paper has it in the first."""
 
     expansion: ClassVar[int] = 4
 
@@ -103,8 +103,15 @@ class Bottleneck(nn.Module):
 def build_stages(
     block: type[Block | Bottleneck], *, channels: int, widths: Sequence[int], counts: Sequence[int], norm: Norm
 ) -> nn.Sequential:
-    """Build stages of these numbers of blocks and widths, for that many channels; all stages but the first halve the
-    sides."""
+    """Return stages with these numbers of blocks and widths. All stages except the first halve the sides.
+
+    Args:
+        block: the kind of block.
+        channels: the channels of the input.
+        widths: the width of each stage.
+        counts: the number of blocks of each stage.
+        norm: the kind of normalisation.
+    """
     stages = nn.Sequential()
     for stage, (width, count) in enumerate(zip(widths, counts, strict=True)):
         stack = nn.Sequential()
@@ -116,7 +123,7 @@ def build_stages(
 
 
 def scaled(channels: Sequence[int], width: float) -> list[int]:
-    """Return channels times `width`, to the nearest eight.
+    """Return channels times `width`, rounded to multiples of eight.
 
     >>> scaled((64, 128), 0.3)
     [16, 40]
@@ -182,11 +189,11 @@ FAMILY = tuple(_family(depth, parameters) for depth, parameters in PARAMETERS.it
 
 Stem = Literal["imagenet", "cifar"]
 DEEP_STAGES = (64, 128, 256, 512)
-LEAST = {"imagenet": 64, "cifar": 16}  # pixels a side; they leave two places a side to the last stage
+LEAST = {"imagenet": 64, "cifar": 16}  # pixels a side, which leave the last stage two places a side to normalise over
 
 
 class Plan(NamedTuple):
-    """What the stages are made of."""
+    """The blocks of the four stages."""
 
     block: type[Block | Bottleneck]
     counts: tuple[int, int, int, int]

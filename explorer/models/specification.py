@@ -1,4 +1,4 @@
-"""What a model family declares: parameters as fields, what it takes, and how to build the module."""
+"""Model specifications: parameters as fields, the expected inputs, and how to build the module."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ TaskName = Literal["classification", "language", "segmentation"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec(ABC):
-    """A model by name and parameters. Weights are drawn later, by run seed and module name."""
+    """A model by name and parameters. Weights are drawn later, keyed by run seed and module name."""
 
     name: ClassVar[str]
     takes: ClassVar[Modality]

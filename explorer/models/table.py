@@ -1,4 +1,4 @@
-"""The table of models: a new family is its file and a line here."""
+"""The table of models. A new family needs its file and a line here."""
 
 from explorer.models import gpt, resnet, unet
 from explorer.models.specification import ModelSpec

@@ -1,7 +1,7 @@
-"""The parts of a transformer: affine maps, causal self-attention, perceptrons, embeddings.
+"""Parts of a transformer: affine maps, causal self-attention, perceptrons, embeddings.
 
-Weights start as in GPT-2. What may be added to the scores of attention: a bias by distance, and borders between
-documents. Press et al., "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+Weights are initialised as in GPT-2. Attention scores can have a bias by distance, and borders between documents. Press
+et al., "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
 2022, arXiv:2108.12409 (ALiBi); Shazeer, "GLU Variants Improve Transformer", 2020, arXiv:2002.05202 (GEGLU).
 
 Shapes: B examples, T places, D width, H heads, d width of a head, K tokens in the vocabulary.
@@ -20,13 +20,14 @@ STD = 0.02  # of initial weights
 
 
 class Linear(nn.Linear):
-    """An affine map that starts without a shift. `branches` is the number of terms in the sum that it adds to."""
+    """An affine map with bias 0 at first. `branches` is the number of terms in the sum that its output is added to."""
 
     def __init__(self, width_in: int, width_out: int, *, branches: int = 1, bias: bool = True) -> None:
-        self.branches = branches  # first: the base class draws weights
+        self.branches = branches  # before the base class, whose constructor draws weights
         super().__init__(width_in, width_out, bias=bias)
 
     def reset_parameters(self) -> None:
+        # Smaller for outputs that add up over the depth (GPT-2, section 2.3), so that their sum keeps its variance.
         nn.init.normal_(self.weight, std=STD / math.sqrt(self.branches))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -36,9 +37,10 @@ class Linear(nn.Linear):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """Return how much a score falls for each place of distance, H float64: 2^(-8h/H), h = 1..H, for a power of two.
+    """Return the decrease of a score for each place of distance, H float64: 2^(-8h/H), h = 1..H, for a power of two.
 
-    Otherwise: the slopes of the power of two below, then every other slope of the one above, from its first.
+    For other numbers of heads: the slopes of the power of two below, then every other slope of the one above, from its
+    first.
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -50,26 +52,26 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class AlibiBias(nn.Module):
-    """What ALiBi adds to the scores: -slope x distance, and -inf for what lies ahead. Without parameters or buffers.
+    """The bias that ALiBi adds to the scores: -slope x distance, and -inf for later places. No parameters or buffers.
 
-    What it has made for the longest row is kept; all layers of a model can share one.
+    The bias for the longest row so far is kept; all layers of a model can share one.
     """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self._kept = torch.empty(1, heads, 0, 0)  # no buffer: it is no part of what was trained, and its size changes
+        self._kept = torch.empty(1, heads, 0, 0)  # not a buffer: it is not trained state, and its size changes
 
     def forward(self, query_BHTd: Tensor) -> Tensor:
-        """The bias for these queries, 1 H T T of their type."""
+        """Return the bias for these queries, 1 H T T of their type."""
         places, kept = query_BHTd.shape[2], self._kept
         if kept.shape[-1] < places or (kept.dtype, kept.device) != (query_BHTd.dtype, query_BHTd.device):
             self._kept = self._made(query_BHTd)
         return self._kept[..., :places, :places]
 
-    @torch.inference_mode(False)  # what is kept serves training too
+    @torch.inference_mode(False)  # an inference tensor that is kept could not be used in training later
     def _made(self, query_BHTd: Tensor) -> Tensor:
-        """Rounded once: a type as short as bfloat16 has no whole numbers beyond 256."""
+        # Computed in fp32 and rounded once: bfloat16 cannot represent all whole numbers beyond 256.
         exact = torch.promote_types(query_BHTd.dtype, torch.float32)
         place = torch.arange(query_BHTd.shape[2], device=query_BHTd.device)
         distance_TT = place[:, None] - place
@@ -79,7 +81,7 @@ class AlibiBias(nn.Module):
 
 
 class Documents:
-    """Where the documents of a batch lie, for one pass. A document ends with the separator, which belongs to it."""
+    """The documents of a batch, for one pass. A document ends with the separator, which belongs to it."""
 
     def __init__(self, tokens_BT: Tensor, separator: int) -> None:
         place = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
@@ -89,11 +91,10 @@ class Documents:
         same_BTT = number_BT[:, :, None] == number_BT[:, None, :]
         self.places_BT = place - (place * begins_BT).cummax(1).values  # counted from the start of the document
         self._seen_B1TT = (same_BTT & (place[:, None] >= place))[:, None]
-        self._masks: dict[nn.Module | None, Tensor] = {}  # made once for all layers
+        self._masks: dict[nn.Module | None, Tensor] = {}  # by bias; made once for all layers
 
     def mask(self, query_BHTd: Tensor, bias: nn.Module | None) -> Tensor:
-        """Return what is added to the scores, B H T T or B 1 T T: the bias, and -inf for what another document
-        holds."""
+        """Return the term to add to the scores, B H T T or B 1 T T: the bias, and -inf outside the document."""
         if bias not in self._masks:
             within = query_BHTd.new_zeros(()) if bias is None else bias(query_BHTd)
             self._masks[bias] = torch.where(self._seen_B1TT, within, -math.inf)
@@ -101,9 +102,9 @@ class Documents:
 
 
 class Attention(nn.Module):
-    """Every place looks at itself and at those before it, within its document if documents are told apart.
+    """Causal self-attention, within documents if these are given.
 
-    `bias`, if there is one, makes of the queries what is added to the scores, with -inf for what lies ahead.
+    `bias`, if there is one, computes from the queries a term to add to the scores, with -inf for later places.
     """
 
     fused_matrices: ClassVar[dict[str, int]] = {"qkv.weight": 3}  # queries, keys, values
@@ -127,7 +128,7 @@ class Attention(nn.Module):
         return self.out(y_BHTd.transpose(1, 2).reshape(batch, places, width))
 
 
-# --- perceptrons: what is done at each place by itself ---------------------------------------------------------------
+# --- perceptrons, which act on each place by itself ------------------------------------------------------------------
 
 
 class Perceptron(nn.Module):
@@ -158,8 +159,8 @@ class GatedPerceptron(nn.Module):
 
 
 def gated_hidden(hidden: int) -> int:
-    """Return the width at which three matrices hold what two of this width hold: 2/3 of it, to the nearest multiple of
-    8.
+    """Return the width at which three matrices have as many weights as two of this width: 2/3 of it, to the nearest
+    multiple of 8.
 
     >>> gated_hidden(4 * 768)
     2048
@@ -167,11 +168,11 @@ def gated_hidden(hidden: int) -> int:
     return max(8, round(hidden / 12) * 8)
 
 
-# --- both ends: vectors for tokens and places, and the way back ------------------------------------------------------
+# --- embeddings of tokens and places, and logits ---------------------------------------------------------------------
 
 
 class Tokens(nn.Embedding):
-    """A vector for each token: B T in, B T D out; `unembed` is the way back."""
+    """A vector for each token: B T in, B T D out. `unembed` returns logits by the same vectors."""
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=STD)
@@ -182,7 +183,7 @@ class Tokens(nn.Embedding):
 
 
 class Positions(nn.Module):
-    """A vector for each place, added to what is there."""
+    """A vector for each place, added to its input."""
 
     def __init__(self, context: int, width: int) -> None:
         super().__init__()
@@ -193,14 +194,14 @@ class Positions(nn.Module):
         nn.init.normal_(self.weight, std=STD)
 
     def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
-        """Places are counted from the start of the row, or of each document."""
+        """Add the vectors of the places, counted from the start of the row, or of each document."""
         if documents is None:
             return x_BTD + self.weight[: x_BTD.shape[1]]
         return x_BTD + F.embedding(documents.places_BT, self.weight)
 
 
 class NoPositions(nn.Module):
-    """The identity, for models that do not mark places."""
+    """The identity, for models without positions."""
 
     def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
         return x_BTD

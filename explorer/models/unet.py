@@ -6,16 +6,16 @@ convolutions each, with max-pooling on the way down; on the way up, a transposed
 that level on the way down is concatenated. In volumes the second convolution of a level widens, as published; in
 images the first.
 
-Convolutions keep the size, where those of the papers lose the border, so that there is an answer for every place; both
-nets have the norms of the second paper. What the levels cannot halve is filled up with zeros, which is what a mean is
-after normalisation, and cut off again. There is nothing residual in a U-Net: what skips the lower levels is
-concatenated to what comes up, not added to it, so no branch can be left out.
+Convolutions keep the size, where those of the papers lose the border, so that there is an output for every place; both
+nets have the norms of the second paper. Sides that the levels cannot halve are padded with zeros, which is the mean
+after normalisation, and cropped at the end. A U-Net has no residual branches: skip connections are concatenated, not
+added, so stochastic depth does not apply.
 
-Every layer has a deterministic backward pass on GPUs; interpolation would not.
+Every layer has a deterministic backward pass on GPUs, which interpolation lacks.
 
 Shapes: B examples, C channels, S the sides (H W, or D H W), K classes.
 
-Weights: Gaussian of variance 2 / N, where N numbers make one, for the rectifier that follows (He et al. 2015).
+Weights are Gaussian with variance 2 / N, for N inputs of a unit, to suit the rectifier that follows (He et al. 2015).
 """
 
 import math
@@ -36,28 +36,29 @@ from explorer.models.specification import Modality, ModelSpec, TaskName
 
 
 class Convolution2d(nn.Conv2d):
-    """Drawn for the rectifier that follows."""
+    """A convolution initialised for the rectifier that follows."""
 
     def reset_parameters(self) -> None:
         _draw(self, 2 / self.weight[0].numel())
 
 
 class Convolution3d(nn.Conv3d):
-    """Drawn likewise."""
+    """A convolution of volumes, initialised like `Convolution2d`."""
 
     def reset_parameters(self) -> None:
         _draw(self, 2 / self.weight[0].numel())
 
 
 class Expansion2d(nn.ConvTranspose2d):
-    """Twice the size. A place is made of one place, and no rectifier follows: variance 1 / channels."""
+    """A transposed convolution to twice the size."""
 
     def reset_parameters(self) -> None:
+        # At stride 2 and size 2, each output has one input place, and no rectifier follows: variance 1 / channels.
         _draw(self, 1 / self.in_channels)
 
 
 class Expansion3d(nn.ConvTranspose3d):
-    """Drawn likewise."""
+    """A transposed convolution of volumes, initialised like `Expansion2d`."""
 
     def reset_parameters(self) -> None:
         _draw(self, 1 / self.in_channels)
@@ -70,7 +71,7 @@ def _draw(layer: Convolution2d | Convolution3d | Expansion2d | Expansion3d, vari
 
 
 class Layers(NamedTuple):
-    """What differs between images and volumes."""
+    """The layers that differ between images and volumes."""
 
     convolution: type[Convolution2d | Convolution3d]
     expansion: type[Expansion2d | Expansion3d]
@@ -91,7 +92,7 @@ def normalisation(layers: Layers, channels: int, norm: Norm) -> nn.Module:
 
 
 class Convolutions(nn.Module):
-    """Two convolutions of three places a side, each followed by a norm and a rectifier: B C S in, B C S out."""
+    """Two convolutions with filters of side 3, each followed by a norm and a rectifier: B C S in, B C S out."""
 
     def __init__(self, layers: Layers, channels_in: int, between: int, channels_out: int, *, norm: Norm) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class Convolutions(nn.Module):
 
 
 class Ascent(nn.Module):
-    """A level on the way up: the level below at twice the size, concatenated to the result on the way down."""
+    """A level on the way up: the level below at twice the size, concatenated to the same level on the way down."""
 
     def __init__(self, layers: Layers, below: int, skip: int, *, expanded: int, norm: Norm) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Ascent(nn.Module):
 class UNet(nn.Module):
     """The network: B C S in, logits B K S out. `pairs` are the channels of the two convolutions of each level.
 
-    A transposed convolution `narrows` to the channels of the level that it leads to, or keeps those that it is given.
+    A transposed convolution `narrows` to the channels of the next level up, or keeps those of its input.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class UNet(nn.Module):
         self.head = layers.convolution(channels, classes, 1)
 
     def forward(self, images: Tensor) -> Tensor:
+        # Pad to a multiple of `unit`, at the end of each side; `F.pad` takes the last dimension first.
         sides = images.shape[2:]
         missing = [place for side in reversed(sides) for place in (0, -side % self.unit)]
         x = F.pad(images, missing) if any(missing) else images
@@ -212,7 +214,7 @@ class UNet3dSpec(ModelSpec):
 
 
 def _check_size(name: str, sides: Sequence[int], *, levels: int) -> None:
-    """Check that the lowest level has two places: a single one has nothing to be normalised with."""
+    """Check that the lowest level has two places: batch statistics of a single place have no variance."""
     least = 2 ** (levels - 1)
     if min(sides) < least or max(sides) == least:
         raise RecipeError(

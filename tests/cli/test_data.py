@@ -85,7 +85,7 @@ def test_a_dataset_that_needs_parameters_says_which(name: str) -> None:
 def test_a_parameter_of_the_wrong_type_is_explained(tmp_path: Path) -> None:
     done = explorer("data", "parquet", "--param", "path=x", "--param", "test=x/test.parquet", "--data", tmp_path)
     assert done.returncode == 1
-    assert "found str 'x/test.parquet': input should be a valid number (share of each class that is the" in done.stderr
+    assert "found str 'x/test.parquet': input should be a valid number (share of each class for the test" in done.stderr
 
 
 def test_an_absolute_path_is_told_of_the_data_directory(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_levels_are_uniform_up_to_the_severity_either_way() -> None:
 
 
 def test_what_they_cannot_serve_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"a class for each pixel.*expected a label an image"):
+    with pytest.raises(RecipeError, match=r"a class for each pixel.*expected one label for each image"):
         refuse_unfit(task="segmentation", example_shape=(3, 8, 8))
     with pytest.raises(RecipeError, match="found images of 2 channels: expected 1"):
         refuse_unfit(task="classification", example_shape=(2, 8, 8))

@@ -137,7 +137,7 @@ def test_provenance_from_a_table(data: Path) -> None:
 
 def test_a_class_without_an_image_is_named(data: Path) -> None:
     (data / "photos/train/fox").mkdir()
-    with pytest.raises(DataError, match="class 'fox' has no readable image on the train side: expected one or more"):
+    with pytest.raises(DataError, match="class 'fox' has no readable image on the train side: expected at least one"):
         DIVIDED.load(data)
     put(data, {"photos/train/fox/a.png": b"no"})
     with pytest.raises(DataError, match=r"'fox' .* train side \(1 skipped in all, such as train/fox/a\.png: not a PNG"):
@@ -155,7 +155,7 @@ def test_a_class_without_an_image_is_named(data: Path) -> None:
 def test_a_class_too_small_to_divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
     root = undivided(tmp_path, dogs=1)
-    with pytest.raises(DataError, match="class 'dog' has no readable image on the train side: expected two different"):
+    with pytest.raises(DataError, match="class 'dog' has no readable image on the train side: expected at least two different"):
         UNDIVIDED.load(root)
     put(root, {"photos/dog/same.png": photo(100)})  # the same picture again
     with pytest.raises(DataError, match="class 'dog' has no readable image on the train side"):

@@ -92,7 +92,7 @@ def test_bad_compositions_are_refused_at_once(compose, message):
         found = composed(**compose)
         assert names(found.recipes) == ["ema"]
         assert [each.reason for each in found.not_run] == [
-            "method 'ema' is given twice: each method may stand once in a recipe"
+            "method 'ema' is given twice: expected each method at most once"
         ]
         return
     with pytest.raises(SpecError) as caught:
