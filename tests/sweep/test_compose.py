@@ -21,7 +21,7 @@ def names(recipes):
     return [recipe.name for recipe in recipes if recipe.name != "baseline"]
 
 
-CONFLICT = "methods 'cutmix' and 'mixup' cannot be combined: each mixes every example with another one"
+CONFLICT = "methods 'cutmix' and 'mixup' cannot be combined: both mix every example with another one"
 
 
 def test_a_powerset_is_every_subset_but_the_empty_one():
