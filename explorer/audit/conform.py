@@ -85,7 +85,7 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     )
     judges = [condition(audited, judgement) for condition, judgement in zip(CONDITIONS, judgements, strict=True)]
 
-    # Every segment is read once, for all judges. Superseded ones count: what they trained was trained on the data.
+    # Every segment is read once, for all judges. Superseded ones count: their steps were executed, too.
     for segment in chain(run.segments(), run.superseded()):
         try:
             numbers = read_numbers(run, segment)

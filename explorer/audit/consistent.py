@@ -461,7 +461,7 @@ def _begun(s: Statements, parent: Parent) -> Findings:
     file = ModelFile(model)
     if (sha256 := file.sha256) != parent.model:
         yield Fault(0, f"{model.name}: not the model that the genesis names", expected=parent.model, found=sha256)
-    # Only the tensors that both have: a run may begin with a model that has another head.
+    # Only the tensors that both have: a run may leave out sealed regions of the model that it begins with.
     tensors = s.first_tensors
     if tensors is not None and s.genesis.begins == 0:
         mine = tensors.parameters | tensors.buffers

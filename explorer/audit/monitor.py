@@ -59,7 +59,14 @@ class Look:
 def look(
     ledger: LedgerDirectory, held: Memory | None, *, anchor: Anchor, now: int, patience: int | None = None
 ) -> Look:
-    """Compare a log with the memory of it. `patience` is how many seconds it may be without a new checkpoint.
+    """Compare a log with the memory of it.
+
+    Args:
+        ledger: the log.
+        held: memory of the last look; None: this is the first.
+        anchor: keys that are believed, with the quorum of witnesses.
+        now: time of the look, in seconds since 1970.
+        patience: seconds that the log may be without a new checkpoint.
 
     Raises `LedgerError` for a log that cannot be read, is damaged, or is not believed by the anchor.
     """

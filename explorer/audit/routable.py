@@ -198,6 +198,7 @@ class Routable(Judge):
         if step.phase not in self._known:
             self._judgement.contradict(placed.index, "a phase that the policy does not have", found=step.phase)
             return None
+        # A phase names the conditions that are on. Each needs a decision in force that switched it on.
         on = self._known[step.phase]
         for condition in sorted(on):
             if self._in_force(self._activations.get(condition, []), placed) is None:

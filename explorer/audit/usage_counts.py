@@ -139,6 +139,7 @@ class _Counting:
         self.gaps: Counter[tuple[str, Untold]] = Counter()
         self.totals: Counter[str] = Counter()
         self.scale = 0.0
+        # Steps count whose entries are in the period. Those that no cosignature covers have no proven time: a gap.
         self.inside = range(run.ledger.checkpoint().size) if entries is None else entries
         self.in_force = tables_in_force(run)
         steps = range(run.begins, run.steps)
@@ -150,6 +151,7 @@ class _Counting:
 
     def done(self) -> Counted:
         """Count all steps: those closed by a state, those after the last state, and superseded ones."""
+        # Steps that no state closes are at the end; superseded ones are in no segment of the latest execution.
         run, wanted = self.run, frozenset(self.counted)
         closed = run.begins
         for segment in run.segments():

@@ -247,7 +247,7 @@ def _put_back(method: Mapping[str, Any], target: Target) -> Mapping[str, Any]:
 def structure_of(case: Case) -> tuple[Structure, Tensors]:
     """Return the tensors of the target's regions and the roots over all others, as the old ledger has them; and these
     others."""
-    # What methods remember about classes is dropped with the regions: it differs in every run without the target.
+    # What methods remember about classes is not kept either: it differs in every run without the target.
     old, _ = case.ended
     everything = [*old.tensors.parameters, *old.tensors.buffers, *old.tensors.optimizer]
     dropped = {name for name in everything if owner_of(name, case.policy.sealed) in case.reach.regions}

@@ -104,6 +104,7 @@ def check_checkpoint(
         judged = judge(signed, anchor=anchor_of_trust(trust, origin=ledger.origin), now=now)
     except (NoteError, LedgerError) as error:
         raise ProvenanceError(f"{where}: checkpoint: {error}") from error
+    # The document names the ledger in its own fields, which its readers use: both have to be the same.
     named = ledger.origin, ledger.size, ledger.root
     here = judged.checkpoint.origin, judged.checkpoint.size, judged.checkpoint.root.hex()
     if here != named:

@@ -282,7 +282,7 @@ def quarantine_content(run: RunLedger) -> bytes | None:
 
 def rows_set_aside(value: object, *, where: str, error: type[ExplorerError]) -> dict[int, str]:
     """Return the reason for each row, from JSON that lists rows by reason. Raises `error` for any other JSON."""
-    # Earlier versions wrote a bare list of rows, without reasons.
+    # A bare list of rows, without reasons, is read too.
     rows: dict[int, str] = {}
     for reason, numbers in (value if isinstance(value, dict) else {"": value}).items():
         for row in numbers if isinstance(numbers, list) else [numbers]:

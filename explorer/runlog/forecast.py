@@ -129,7 +129,7 @@ def _erased(presence: Presence, reached: Reach, salts: Salts) -> list[str]:
 START = Duration(seconds=5.0, low=1.0, high=30.0)  # until the first step: imports, data, documents, building the model
 DRIFT = 1.25  # allowance for the same machine being faster or slower on another day
 
-LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles write no ledger
+LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles close no segment of steps
 
 STRUCTURE = "nothing is trained: a process starts, reads the model and writes it without the region"
 UNMEASURED = "the step time was never measured on a quiet machine; --profile measures it now"
@@ -153,7 +153,7 @@ class Overhead:
     """Seconds that a replay takes in addition to its steps, and the run's own step time."""
 
     rest: Duration  # start, evaluation, checkpoints
-    step: float | None  # mean of the run's steps; None: it shared the machine, so the mean says little
+    step: float | None  # mean of the run's steps; None: not timed, or on a shared machine
 
 
 STRUCTURAL = Time(seconds=START.seconds, low=START.low, high=START.high, source="structure", words=STRUCTURE)

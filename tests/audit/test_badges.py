@@ -1,4 +1,4 @@
-"""Whether a project's ledger is believed, and by whom."""
+"""The badge of a project's ledger: its signers, and whether the caller believes them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ def badge(runs: Path, believed: Trust | None) -> ProjectBadge:
     return found
 
 
-def test_who_signed_it_is_believed_and_nobody_else(tmp_path: Path) -> None:
+def test_only_its_signers_are_believed(tmp_path: Path) -> None:
     assert project_badge(tmp_path, trust=trust(), now=NOW) is None
     found = badge(tmp_path, trust())
     assert found.verified and found.size == 1 and found.signed_by == (f"{TRAINER}/{AUDIT}",)

@@ -80,7 +80,7 @@ def test_a_run_in_exact_mode_conforms(tmp_path: Path) -> None:
     assert judged(write_governed_run(tmp_path, exact=True)).conforms
 
 
-def test_nobody_vouches_without_a_trust_file(run: Path) -> None:
+def test_without_a_trust_file_no_signature_counts(run: Path) -> None:
     found = judged(run, trust=None)
     assert not found.conforms and all(condition.holds for condition in found.conditions)
     stranger = people.trust(people.governance(), people.risk(), people.authority("x.example", Role.TRAINER))

@@ -278,7 +278,7 @@ def test_no_reader_takes_fields_that_the_identity_contradicts(run: Path) -> None
             read_record(RunLedger(run))
 
 
-def test_a_run_that_goes_on_from_another_names_the_one_in_its_origin(tmp_path: Path) -> None:
+def test_a_run_that_continues_another_names_the_one_in_its_origin(tmp_path: Path) -> None:
     new = deleted_runs.replayed(deleted_runs.write_old(tmp_path, runs.USUAL))
 
     def parents() -> list[str]:
@@ -438,7 +438,7 @@ def test_what_is_neither_trained_nor_averaged_is_named(averaged: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_an_average_of_some_tensors_alone_is_named(averaged: Path, tmp_path: Path) -> None:
+def test_an_average_of_only_some_tensors_is_reported(averaged: Path, tmp_path: Path) -> None:
     """The last state, the end and the model's file agree about one tensor; the average of it, as of all, is another."""
     ledger = RunLedger(averaged)
     ended, (step, at) = read_ended(ledger), ledger.outline.states[-1]

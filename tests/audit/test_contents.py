@@ -1,4 +1,4 @@
-"""What the entries of a ledger come to, and what is wrong with them although every hash is right."""
+"""The contents of a ledger, and faults of its entries that no hash reveals."""
 
 import json
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def test_a_fault_is_named_with_its_entry(tmp_path: Path, leaves: list[bytes], fa
     assert found.order is None and found.fault is not None and found.fault.startswith(fault)
 
 
-def test_nothing_is_said_about_somebody_elses_log(tmp_path: Path) -> None:
+def test_a_log_of_other_software_is_not_judged(tmp_path: Path) -> None:
     assert contents(tmp_path, [b"not ours", b"{}"]) == Contents(order=None, fault=None, blobs=Blobs())
 
 

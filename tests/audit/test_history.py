@@ -65,7 +65,7 @@ def test_shares_over_time(run: RunLedger) -> None:
     assert np.isnan(shares(run, range(0, 1)).share[0, CLASSES.index(NEWS)]).sum() == 0
 
 
-def test_a_badge_needs_somebody_whom_the_caller_believes(run: RunLedger) -> None:
+def test_a_badge_needs_a_signer_whom_the_caller_believes(run: RunLedger) -> None:
     good = history.badge(run, trust=trust(), now=NOW)
     assert (good.verified, good.outcome, good.steps, good.size) == (True, "finished", STEPS, 21)
     nobody = history.badge(run, trust=None, now=NOW)
@@ -133,7 +133,7 @@ def test_profiles_and_decisions(run: RunLedger) -> None:
     assert taken[0].parameters == {"tolerance": 0.01} and taken[0].evidence == (NEWS,)
 
 
-def test_a_profile_is_what_the_ledger_says_whatever_lies_beside_it(run: RunLedger, tmp_path: Path) -> None:
+def test_a_profile_comes_from_the_ledger_and_from_no_other_file(run: RunLedger, tmp_path: Path) -> None:
     """The files for other tools may be changed or gone; a blob that was changed is refused."""
     other = write_governed_run(tmp_path)
     shutil.rmtree(other / "entropy")

@@ -1,4 +1,4 @@
-"""What can be said about run directories from themselves alone."""
+"""Integrity of run directories, checked from nothing but the directories."""
 
 import shutil
 

@@ -93,7 +93,7 @@ def test_its_owner_judges_it_as_a_run_in_which_nothing_is_confidential(plain: Pa
     assert first.checked == {"sealed blobs": SEALED, **usual_first.checked}
 
 
-def test_without_keys_it_cannot_be_told_and_what_stays_sealed_is_said(sealed: Path, outside: Path) -> None:
+def test_without_keys_it_cannot_be_told_and_sealed_numbers_are_listed(sealed: Path, outside: Path) -> None:
     found = judged(outside)
     routable, typed, reconstructible, _ = found.conditions
     assert found.outcome is routable.outcome is reconstructible.outcome is Outcome.UNTOLD and typed.holds

@@ -1,4 +1,4 @@
-"""Forensics: what is said follows from the ledger, and where the ledger does not say it any more that is said."""
+"""Forensics: answers follow from the ledger, and state what the ledger has no more."""
 
 import shutil
 from dataclasses import replace
@@ -134,7 +134,7 @@ def test_slots_that_are_not_those_of_the_root(tmp_path: Path) -> None:
         with_examples(RunLedger(run), answer)
 
 
-def test_without_documents_nobody_says_what_an_example_is(tmp_path: Path) -> None:
+def test_without_documents_the_class_of_an_example_is_unknown(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     (run / rundir.GOVERNANCE / "tags.json").unlink()
     answer = trace(RunLedger(run), layer="head")

@@ -253,7 +253,7 @@ def test_without_any_number_nothing_holds_that_needs_one(run: Path) -> None:
     assert typed.holds  # the examples of every step, and who typed them, are here
 
 
-def test_the_spool_alone_decides_nothing(run: Path) -> None:
+def test_the_spool_by_itself_decides_nothing(run: Path) -> None:
     shutil.rmtree(run / rundir.CONTRIBUTIONS)
     assert judged(run).conforms
 

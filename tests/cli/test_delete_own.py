@@ -144,7 +144,7 @@ def test_what_works_on_recipes_says_so(project: Project) -> None:
     """Nothing of a loop's own is read as if it were a recipe's, and nothing ends in a traceback."""
     _, _, root = project
     planned = explorer("delete", "plan", "runs/own/mine", "open/mit", cwd=root)
-    assert planned.returncode == 1 and "unknown: how long a step takes is on no record" in planned.stdout
+    assert planned.returncode == 1 and "unknown: the step time is not on record" in planned.stdout
     own = ("runs/own/mine", "open/mit")
     assert "--profile works on runs of recipes only" in refused("delete", "plan", *own, "--profile", cwd=root)
     refs = ("--references", "runs/own/mine")

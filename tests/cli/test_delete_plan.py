@@ -73,7 +73,7 @@ def test_records_and_authorities(runs: dict[str, Path]) -> None:
 def test_when_nothing_is_left_to_train_nothing_can_be_made(runs: dict[str, Path]) -> None:
     done = explorer("delete", "plan", runs["open"], "--authority", desk.GOVERNANCE)  # vouches for all of them
     assert done.returncode == 1 and "every example of the run would be left out" in done.stdout
-    assert "nothing is left to train" in refused("delete", "run", runs["open"], "--authority", desk.GOVERNANCE)
+    assert "there is nothing to train" in refused("delete", "run", runs["open"], "--authority", desk.GOVERNANCE)
     assert "there is nothing to replay; G2 is available" in refused(
         "delete", "run", runs["sealed"], "--record", "2", "--level", "G3"
     )

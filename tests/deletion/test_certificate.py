@@ -214,14 +214,14 @@ def test_only_a_trainer_certifies(made: Deletion) -> None:
         certify(made.old, made.new, keys=[private(RISK)], trust=TRUST, now=NOW, expires=EXPIRES)
 
 
-def test_others_may_stand_by_it(made: Deletion) -> None:
+def test_other_signers_may_be_added(made: Deletion) -> None:
     both = [private(TRAINER), private(RISK)]
     envelope = certify(made.old, made.new, keys=both, trust=TRUST, now=NOW, expires=EXPIRES)
     assert len(envelope.signatures) == 2
     assert checked(made, envelope.content).deleted
 
 
-def test_a_flipped_byte_is_nobodys_word(made: Deletion) -> None:
+def test_a_flipped_byte_breaks_the_signature(made: Deletion) -> None:
     content = made.content.replace(b'"sig":"', b'"sig":"A', 1)
     with pytest.raises(ProvenanceError):
         checked(made, content)
@@ -232,7 +232,7 @@ def test_a_flipped_byte_is_nobodys_word(made: Deletion) -> None:
         checked(made, forged.content)
 
 
-def test_what_the_signer_adds_is_shown_as_said(made: Deletion) -> None:
+def test_additions_of_the_signer_are_listed_as_the_signer_s_word(made: Deletion) -> None:
     said = NotReached(what="descendants", detail="example.com/chat-2 was trained further from it")
     extended = certified(made.old, made.new, not_reached=[said], request=OTHER)
     found = checked(extended)
@@ -252,7 +252,7 @@ def test_what_the_old_run_began_with_is_not_reached(tmp_path: Path) -> None:
     refused(based, less, "not reached", "leaves out: what the model that the old run began with had learned before")
 
 
-def test_what_was_not_destroyed_yet_is_told(tmp_path: Path) -> None:
+def test_files_that_still_exist_are_listed(tmp_path: Path) -> None:
     made = replayed(tmp_path)
     assert f"{rundir.MODEL}/{MODEL}" in checked(made).remaining
     for each in checked(made).certificate.to_destroy:

@@ -1,4 +1,4 @@
-"""What is to be destroyed: everything of the old run that the target is in, and nothing that it is not in."""
+"""Files to destroy: every file of the old run that the target is in, and no other."""
 
 import hashlib
 from pathlib import Path

@@ -80,7 +80,7 @@ def test_a_trace_says_what_is_not_here_any_more(run: Path) -> None:
     assert found.first_admitted == {MIT: 0}  # that it was admitted is on record for good
 
 
-def test_what_is_left_of_the_others_gives_nobody_away(run: Path) -> None:
+def test_the_numbers_that_are_left_reveal_no_erased_class(run: Path) -> None:
     """Shares add up to 1, so those of all the others are that of the class that is missing."""
     erased(run)
     rows = segment_sums(run)
@@ -148,7 +148,7 @@ def test_a_blob_that_stays_for_another_reason_stays(run: Path) -> None:
     assert blobs_of(run)[f"numbers/{OPEN}"]
 
 
-def test_where_copies_may_be_is_said(run: Path) -> None:
+def test_possible_copies_are_listed(run: Path) -> None:
     (run.parent.parent / "explorer.duckdb").touch()
     (run / rundir.NOTEBOOK).touch()
     (run / rundir.GRANTS).mkdir()
@@ -169,18 +169,18 @@ def test_where_copies_may_be_is_said(run: Path) -> None:
         assert any(word in each for each in said), word
 
 
-def test_what_goes_on_is_not_erased(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_not_erased(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="unfinished: it cannot continue without its secrets"):
         of_classes(RunLedger(write_governed_run(tmp_path, finished=False)), (MIT,))
 
 
-def test_a_run_in_use_is_left_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_use_is_not_erased(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with rundir.locked(run, what="a test"), pytest.raises(RunError, match="is in use by"):
         erased(run)
     assert all(blobs_of(run).values()) and not list(read_project(runs_of(run)))
 
 
-def test_a_spool_that_is_none_is_told(run: Path) -> None:
+def test_a_damaged_spool_is_refused(run: Path) -> None:
     (run / rundir.CONTRIBUTIONS / "segment-00000000.parquet").write_bytes(b"PAR1")
     with pytest.raises(RunError, match="not a file of the spool"):
         erased(run)

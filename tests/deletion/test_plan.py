@@ -66,7 +66,7 @@ def test_money_is_time_at_the_price_of_the_hardware(tmp_path: Path) -> None:
     assert (cost.usd, cost.low, cost.high) == pytest.approx((time.seconds / 100, time.low / 100, time.high / 100))
 
 
-def test_what_no_deletion_reaches_is_always_said_in_the_words_of_certificates(tmp_path: Path) -> None:
+def test_the_limits_of_every_deletion_are_always_listed_in_the_words_of_certificates(tmp_path: Path) -> None:
     for run, path in ((write_governed_run(tmp_path / "a"), MIT), (write_old(tmp_path / "b", SEALED), NEWS)):
         found = planned(run, path)
         assert {*ALWAYS} <= {*named(found)} <= {*UNREACHED}
@@ -103,7 +103,7 @@ def test_what_was_chosen_and_measured(tmp_path: Path) -> None:
     assert "rows of explorer.duckdb" in named(planned(run, MIT))["measurements"]
 
 
-def test_a_loop_of_somebody_s_own(tmp_path: Path) -> None:
+def test_a_custom_loop(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     (run / rundir.RUN).unlink()
     found = planned(run, MIT)

@@ -67,7 +67,7 @@ def test_both_runs_know_of_it_and_it_holds(made: Deletion) -> None:
     assert not {path for path in found(made.old).known[0].remaining if path.startswith("model/")}
 
 
-def test_whom_nobody_names_nobody_believes(made: Deletion) -> None:
+def test_without_a_trust_file_a_certificate_is_not_verified(made: Deletion) -> None:
     (one,) = found(made.old, None).known
     assert not one.deleted and one.verified is None and "no trust file" in (one.fault or "")
 
@@ -87,7 +87,7 @@ def test_a_forged_certificate_is_not_called_deleted(made: Deletion) -> None:
     assert not one.deleted and one.verified is not None
 
 
-def test_an_entry_and_its_certificate_are_one_and_one_without_is_said(made: Deletion) -> None:
+def test_an_entry_and_its_certificate_are_one_and_a_missing_certificate_is_listed(made: Deletion) -> None:
     (before,) = found(made.old).known
     number = record(made, before.digest)
     (one,) = found(made.old).known
@@ -105,7 +105,7 @@ def test_a_certificate_of_other_runs_is_not_this_ones(made: Deletion, tmp_path: 
     assert found(moved).known == ()
 
 
-def test_what_is_no_certificate_is_said(made: Deletion) -> None:
+def test_files_that_are_no_certificates_are_listed(made: Deletion) -> None:
     (made.new / CERTIFICATE).write_text('{"payloadType": "<b>"}')
     assert found(made.old).known == ()
     (damaged,) = found(made.old).damaged

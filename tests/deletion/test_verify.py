@@ -1,4 +1,4 @@
-"""A certificate is held against what is there: ledgers, model, plan and documents, and what each of them would hide."""
+"""A certificate is compared with the evidence: ledgers, model, plan and documents, each of them changed in turn."""
 
 import shutil
 from collections.abc import Callable
@@ -157,7 +157,7 @@ def test_a_ledger_that_is_not_there(g3: Deletion, side: str) -> None:
     assert "no ledger is kept here" in failures(checked(g3))[f"{side} ledger"]
 
 
-def test_a_ledger_that_somebody_else_signed(g3: Deletion) -> None:
+def test_a_ledger_that_another_key_signed(g3: Deletion) -> None:
     sign_again(g3.new, lambda _, entry: entry, seed=RISK)
     assert "new ledger" in failures(checked(g3))
 
@@ -183,7 +183,7 @@ def test_the_old_ledger_is_enough(g2: Deletion, g3: Deletion, tmp_path: Path) ->
             assert failures(checked(replace(made, old=place))) == {}
 
 
-def test_with_the_ledger_alone_another_plan_is_noticed(g3: Deletion, tmp_path: Path) -> None:
+def test_with_only_the_ledger_another_plan_is_noticed(g3: Deletion, tmp_path: Path) -> None:
     def other_plan(statement: Any) -> None:
         statement["predicate"]["target"]["classes"] = ["open/mit"]
 
@@ -248,7 +248,7 @@ def test_what_determines_a_run_is_the_same_in_both(g3: Deletion, name: str) -> N
     assert f"{name} in the new ledger's first entry" in found["plan"]
 
 
-def test_a_policy_that_nobody_signed(g2: Deletion) -> None:
+def test_an_unsigned_policy(g2: Deletion) -> None:
     path = g2.new / rundir.GOVERNANCE / "policy.json"
     path.write_bytes(path.read_bytes().replace(b'"sig":"', b'"sig":"A', 1))
     assert "documents" in failures(checked(g2))

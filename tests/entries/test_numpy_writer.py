@@ -401,7 +401,7 @@ def test_a_writer_that_breaks_one_rule_does_not_conform(tmp_path: Path, writer: 
 
 
 @pytest.mark.parametrize("name", ["loop.json", "environment.json", "private/secrets"])
-def test_what_is_not_said_cannot_be_told(run: Path, tmp_path: Path, name: str) -> None:
+def test_without_a_plan_it_cannot_be_told(run: Path, tmp_path: Path, name: str) -> None:
     copy = Path(shutil.copytree(run, tmp_path / run.name))
     (copy / name).unlink()
     assert faults(copy) == []

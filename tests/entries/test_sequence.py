@@ -30,7 +30,7 @@ def test_a_run_in_order() -> None:
     assert check_sequence(heads[:4]) == Order(entries=4, steps=1, finished=False, unknown=0)
 
 
-def test_a_run_that_goes_on_from_another_one() -> None:
+def test_a_run_that_continues_another_one() -> None:
     assert check_sequence([head("genesis", 2), head("step", 2), head("end", 3)]).steps == 3
     assert check_sequence([head("genesis", 2), END_2]) == Order(entries=2, steps=2, finished=True, unknown=0)
     for wrong in (STEP_0, STEP_1):
@@ -76,7 +76,7 @@ def test_steps_go_back_only_by_a_decision() -> None:
         ([GENESIS, head("step", -1)], "found -1"),
     ],
 )
-def test_what_cannot_stand_there(heads: list[Head], message: str) -> None:
+def test_entries_out_of_order_are_refused(heads: list[Head], message: str) -> None:
     with pytest.raises(LedgerError, match=message):
         check_sequence(heads)
 

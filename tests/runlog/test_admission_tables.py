@@ -1,4 +1,4 @@
-"""The tables of weights that were in force, as a ledger has them, and tables that are none."""
+"""The tables of weights in force, from a ledger; damaged tables are refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether a ledger is the one that is named, as it was or has become."""
+"""A named state of a ledger: the ledger as it was, or one that continues it."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[LedgerDirectory, di
     return LedgerDirectory(path), states
 
 
-def test_a_ledger_goes_on_from_every_state_that_it_had(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
+def test_a_ledger_continues_every_state_that_it_had(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
     ledger, states = grown
     assert {size: continues_ledger(ledger, state) for size, state in states.items()} == {
         0: False,  # which every ledger has had
@@ -39,7 +39,7 @@ def test_a_ledger_goes_on_from_every_state_that_it_had(grown: tuple[LedgerDirect
     }
 
 
-def test_it_goes_on_from_no_other(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
+def test_a_ledger_continues_no_other_state(grown: tuple[LedgerDirectory, dict[int, LedgerState]]) -> None:
     ledger, states = grown
     for changed in (
         replace(states[255], root=states[257].root),

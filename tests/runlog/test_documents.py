@@ -98,7 +98,7 @@ def test_the_name_of_a_policy_is_no_path(documents: Path, name: str) -> None:
         read_documents(documents, policy=name, now=NOW)
 
 
-def test_an_unknown_policy_is_told_with_the_nearest(documents: Path) -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_name(documents: Path) -> None:
     with pytest.raises(ProvenanceError, match=r"unknown policy 'usuall'; did you mean 'usual'\?"):
         read_documents(documents, policy="usuall", now=NOW)
 

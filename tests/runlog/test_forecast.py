@@ -1,4 +1,4 @@
-"""What deleting takes: the level, the state to start from, steps, seconds, their interval; and what is in the way."""
+"""The forecast of a deletion: level, starting state, steps, seconds with their interval, and obstacles."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -138,7 +138,7 @@ def test_dropping_takes_a_start_and_no_more(tmp_path: Path) -> None:
     assert (time.seconds, time.low, time.high, time.source) == (START.seconds, START.low, START.high, "structure")
 
 
-def test_a_loop_of_somebody_s_own_has_no_time(tmp_path: Path) -> None:
+def test_a_custom_loop_has_no_time(tmp_path: Path) -> None:
     assert replay_time(tmp_path, steps=3, share=0.0).words == UNMEASURED
 
 
@@ -199,7 +199,7 @@ def test_records_of_a_sealed_class_take_a_replay(tmp_path: Path) -> None:
     assert forecast(ledger, Target(records=(3,))).route.level == "G3"  # others live in the region
 
 
-def test_who_was_erased_since_stands_in_the_way_unless_left_out(tmp_path: Path) -> None:
+def test_records_erased_since_are_an_obstacle_unless_left_out(tmp_path: Path) -> None:
     def said(*without: int) -> list[str]:
         run = tmp_path / str(len(without))
         made = write_governed_run(run)

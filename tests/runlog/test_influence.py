@@ -1,4 +1,4 @@
-"""What a target touched, from ledgers of runs that nobody trained: never less than it did, whatever was decided."""
+"""The influence of a target, from written ledgers: never less than the true one, whatever was decided."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_who_shares_a_region_is_named_and_the_region_stays(tmp_path: Path) -> No
     assert (both.regions, both.structural) == ({"all": ()}, True)
 
 
-def test_decisions_about_the_class_itself_reach_nobody_else(tmp_path: Path) -> None:
+def test_decisions_about_the_class_itself_reach_no_other_class(tmp_path: Path) -> None:
     assert of_class(write_governed_run(tmp_path), NEWS).channels == ()
 
 
@@ -296,7 +296,7 @@ def test_steps_of_another_ledger_count_as_the_policy_may_have_it(tmp_path: Path)
     assert (news.first, news.structural, news.shared) == (0, False, LAYERS[:3])
 
 
-def test_a_step_of_another_shape_is_told(tmp_path: Path) -> None:
+def test_a_step_of_another_shape_is_refused(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     sign_again(run, lambda _, e: replace(e, examples=(1, 2)) if isinstance(e, Step) and e.step == 3 else e)
     with pytest.raises(LedgerError, match=r"entry \d+: a step of other classes or layers"):

@@ -1,4 +1,4 @@
-"""What opens a run's numbers: each key its own alone, and everything that is not what was sealed is refused."""
+"""Reading keys: each opens only its own numbers, and content that was not sealed with it is refused."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ def test_the_owner_reads_everything_and_a_stranger_nothing(sealed: Path, run: Pa
         list(found.by_step())
 
 
-def test_who_was_granted_one_class_reads_that_class_alone(sealed: Path) -> None:
+def test_a_reader_with_one_class_reads_only_that_class(sealed: Path) -> None:
     assert seen(reading(sealed, classes=(NEWS,))) == {
         ("state", f"numbers/{NEWS}"),
         ("state", f"sketches/{NEWS}"),

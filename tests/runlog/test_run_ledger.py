@@ -1,4 +1,4 @@
-"""The ledger of a run, read: the latest execution counts, and what is damaged or missing is said."""
+"""The ledger of a run, read: the latest execution counts, and damaged or missing parts are reported."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A target, the record of the run that never had it, and where a run that a deletion made comes from."""
+"""A target, the record of the run that never had it, and the origin of a run that a deletion made."""
 
 import json
 from dataclasses import fields, replace
