@@ -181,7 +181,7 @@ def repriced(runs: Path, rounds: int) -> Figure:
             work.execute(f"ATTACH '{runs.resolve() / '_store' / 'store.duckdb'}' AS work")
             beside = runs.resolve() / "_store" / "snapshot.duckdb"
             prices = (*load_prices(), replace(own, own=True))
-            timed(found, publish, work, runs=runs, beside=beside, prices=prices, live=None, force=False)
+            timed(found, publish, work, runs=runs, fresh=beside, prices=prices, live=None, force=False)
     return found
 
 

@@ -156,7 +156,7 @@ def make_store(place: Path, *, runs: int, rows: int) -> dict[str, float]:
         work.execute("CHECKPOINT work")
         written = time.perf_counter()
         beside = working.with_name("snapshot.duckdb")
-        publish(work, runs=place, beside=beside, prices=load_prices(), live=None, force=True)
+        publish(work, runs=place, fresh=beside, prices=load_prices(), live=None, force=True)
     return {"written": written - start, "published": time.perf_counter() - written}
 
 

@@ -247,6 +247,7 @@ def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machi
     for ladder in every:
         by_name[ladder.setting, ladder.recipe].append(ladder)
     for recipe in every:
+        # The same name may be in the table under several digests: then none of them can be the baseline.
         name = baseline if baseline is not None else recipe.baseline
         home = recipe.setting.on(machine)
         if recipe.control is None and (recipe.setting, recipe.recipe) != (home, name):

@@ -228,6 +228,7 @@ def composition(
     result = Composition(baseline=baseline, confidence=confidence)
     if rows.empty:
         return replace(result, reason="there is no finished run")
+    # --- the baseline and the budget ---
     first = rows.iloc[0]
     result = replace(result, kind=metric_of(first.to_dict()))
     bases = [str(digest) for digest in rows.loc[rows["recipe"] == baseline, "recipe_digest"].unique()]
@@ -241,6 +242,7 @@ def composition(
     if not budgets:
         return replace(result, reason=f"no recipe was run at a budget of {baseline!r}")
     chosen = ssr if ssr is not None else FULL if FULL in budgets else budgets[-1]
+    # --- the runs and profiles of that budget ---
     here = schedules[(schedules[PLACE] == first[PLACE]).all(axis=1) & (schedules["ssr"] == chosen)]
     result = replace(result, ssr=chosen, budgets=budgets)
     try:
@@ -323,6 +325,7 @@ class _Table:
         if isinstance(parts, str):
             return replace(result, quality=Estimate(reason=parts), time=Estimate(reason=parts))
         result = replace(result, overlap=self._overlap(*parts, methods={first, second}))
+        # --- what needs a run of both ---
         if both is None:
             return result
         four = (self.baseline, *parts, both)

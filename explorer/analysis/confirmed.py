@@ -40,7 +40,7 @@ class Confirmation:
     sweeps: tuple[str, ...]  # that confirm it, or that it confirms
     seeds: tuple[int, ...]  # fresh ones
     verdict: Confirmed
-    result: EqualQuality | None  # on the fresh seeds alone; None while nothing can be compared
+    result: EqualQuality | None  # on the fresh seeds only; None while nothing can be compared
     reason: str  # why it is not confirmed, or not yet
 
     @property
@@ -91,6 +91,7 @@ def confirmations(
     every = ladders(rows, x=x, empty=True)
     here = [ladder for ladder in every if ladder.setting.sweep == sweep]
     elsewhere = [ladder for ladder in every if ladder.setting.sweep != sweep and ladder.control is None]
+    # Seeds count as used if any run here has them, of whatever recipe: the choice was made by looking at all of them.
     taken = {int(seed) for seed in rows.loc[rows["sweep"] == sweep, "seed"]}
     results = []
     for ladder in here:
@@ -145,6 +146,7 @@ def _itself(here: Iterable[Ladder], elsewhere: Iterable[Ladder], base: Ladder, m
         if wanted < {ladder.recipe_digest for ladder in recipes}
         and not any(taken & {*ladder.seeds_S.tolist()} for ladder in recipes)
     ]
+    # Which of the two is the confirmation is told by size: the sweep with more recipes is the one that chose.
     if not confirmed:
         return []
     return [

@@ -38,7 +38,7 @@ class Difference:
     quality: float | None = None  # the recipe's mean over the seeds that both have
     other: float | None = None
     difference: float | None = None  # in the metric's unit
-    low: float | None = None  # the interval of this difference alone
+    low: float | None = None  # the unadjusted interval
     high: float | None = None
     adjusted_low: float | None = None  # its interval as one of all recipes with this control at this budget
     adjusted_high: float | None = None
@@ -217,6 +217,7 @@ class _Look:
             return Difference(reason=words)
         mine_S, other_S = np.array([mine[s] for s in seeds]), np.array([others[s] for s in seeds])
         less_S, n = mine_S - other_S, len(seeds)
+        # Paired by seed: both runs saw the same data order and initial weights.
         rows_RS = draws(n, resamples=self.resamples, key="seeds")
         noise = self._noise(recipe, ssr, other, other_ssr) if timed else EXACT
         values_R = np.r_[less_S.mean(), less_S[rows_RS].mean(axis=1)]

@@ -104,6 +104,7 @@ def _points(lines: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
     n_P, mean_P = np.isfinite(quality_PS).sum(axis=1), np.nanmean(quality_PS, axis=1)
     half_P = _half_widths(quality_PS, n_P, confidence)
     sign_P = np.repeat([line.sign for line in lines], sizes)
+    # Scattered into an array of lines x budgets, fitted, and gathered again.
     place = line_P, np.arange(line_P.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     columns = (
         np.concatenate([line.ssr_B for line in lines])[order],

@@ -35,7 +35,7 @@ class EqualBudget:
     baseline_quality: float | None = None
     recipe_quality: float | None = None
     difference: float | None = None  # recipe minus baseline, in the metric's unit
-    low: float | None = None  # the interval of this comparison alone
+    low: float | None = None  # the unadjusted interval
     high: float | None = None
     adjusted_low: float | None = None  # its interval as one of all comparisons with this baseline
     adjusted_high: float | None = None

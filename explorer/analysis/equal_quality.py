@@ -68,7 +68,7 @@ class EqualQuality:
     baseline_x: float | None
     recipe_x: float | None  # for BELOW, the recipe's lowest x
     ratio: float | None  # recipe over baseline
-    ratio_low: float | None = None  # the interval of this comparison alone
+    ratio_low: float | None = None  # the unadjusted interval
     ratio_high: float | None = None
     adjusted_low: float | None = None  # its interval as one of all comparisons with this baseline
     adjusted_high: float | None = None

@@ -70,6 +70,7 @@ def reached_by(
     reason = ""
     if not ladder.ssr_B.size:
         reason = "its time is unknown: its steps were not profiled and its runs shared the machine"
+    # A fixed target needs no baseline; the baseline's own quality needs one run at its full budget.
     elif target is None and (baseline is None or not baseline.ssr_B.size):
         reason = "the baseline's quality is unknown: no single recipe of its name has a finished run of known time here"
     if reason:
@@ -235,6 +236,7 @@ def figures_of(
         classes: the classes whose deletion is asked for.
         reached: its time to the quality.
     """
+    # The baseline compared with itself is exactly 1, whatever the noise of its profile.
     usd_per_hour = _median(mine["usd_per_hour"])
     ratio = low = high = None
     if is_baseline and ladder.inference_ratio is not None:
@@ -279,7 +281,8 @@ def _deletion(mine: pd.DataFrame, forecasts: pd.DataFrame, class_: str, reached:
         return f"not all of its runs have a forecast for {class_}"
     level: Level = "G3" if "G3" in set(of_class["level"]) else "G2"  # the costlier level, if one of them takes it
     steps, of = _replayed(of_class, runs)
-    elsewhere = bool((runs["time_source"] == "predicted").any())  # a forecast is for the machine that trained
+    # --- the time of that, which is known for the machine of the runs only ---
+    elsewhere = bool((runs["time_source"] == "predicted").any())
     if elsewhere or of_class["seconds"].isna().any():
         return Deletion(level=level, steps=steps, of=of, seconds=None, high=None)
     high = of_class["seconds_high"]

@@ -282,6 +282,7 @@ def _numbers(frame: pd.DataFrame, x: str) -> tuple[np.ndarray, np.ndarray]:
 def _ladders(
     frame: pd.DataFrame, groups: Groups, x_N: np.ndarray, quality_N: np.ndarray, *, profiled: bool
 ) -> list[Ladder]:
+    # Arrays over rows (N) and groups (G) first; then one pass over groups, since a call of pandas for each is slow.
     known_N = ~np.isnan(x_N) & ~np.isnan(quality_N)
     ssr_N, seed_N = np.asarray(frame["ssr"], dtype=float), np.asarray(frame["seed"])
     chosen_N = np.asarray(frame["control"] == "random-subset")

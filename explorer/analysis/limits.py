@@ -165,6 +165,7 @@ def _inference_ratio(known: Figures, most: float, *, missing: str) -> Finding:
 def _deletion(class_: str, wanted: Level, forecast: Deletion | str, repeat: Cost | None, most: float | None) -> Finding:
     if isinstance(forecast, str):
         return Finding(limit=Limit.DELETION, standing=Standing.UNKNOWN, class_=class_, allowed=most, reason=forecast)
+    # The level first, then how much is repeated, then the time: a level that is missed makes the others pointless.
     standing, reason = Standing.HOLDS, ""
     if not reaches(forecast.level, wanted):
         standing = Standing.FAILS

@@ -170,13 +170,13 @@ class Hypervolume:
     worst_x: float | None = None  # the reference
     worst_quality: float | None = None
     value: float | None = None  # of the front of all recipes
-    baseline_value: float | None = None  # of the front of the baseline alone
-    lost_without: tuple[tuple[str, float], ...] = ()  # what each recipe alone adds, most first; labels
+    baseline_value: float | None = None  # of the baseline's own front
+    lost_without: tuple[tuple[str, float], ...] = ()  # label and what only that recipe adds, most first
     reason: str | None = None
 
     @property
     def gain(self) -> float | None:
-        """The front's volume over that of the baseline alone, which is above 0."""
+        """Return the front's volume over that of the baseline's own front, which is above 0."""
         return None if self.value is None or self.baseline_value is None else self.value / self.baseline_value
 
 

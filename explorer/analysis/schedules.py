@@ -100,6 +100,7 @@ def phase(
 
     Raises `AnalysisError` for times that are impossible.
     """
+    # Profiles are files from outside: impossible numbers are refused, or they would turn up as NaN far from here.
     whole = math.fsum(split.values())
     if not (0 < seconds < math.inf and 0 <= low <= high < math.inf):
         raise AnalysisError(f"the profile of the phase {name!r} holds {seconds:g} s a step, from {low:g} to {high:g}")
@@ -194,7 +195,7 @@ def log_ratio(
 def _during(schedule: Schedule, joint: Phase) -> Phase:
     own = schedule.during(joint.name)
     if own is None:
-        raise AnalysisError(f"the phase {joint.name!r} has no counterpart among those of a method alone")
+        raise AnalysisError(f"the phase {joint.name!r} has no counterpart among those of a single method")
     return own
 
 

@@ -265,7 +265,7 @@ def _budget_sentence(result: EqualBudget) -> str:
     if low is None or high is None:
         return f"{label} is {compared} ({_without_interval(result)})"
     confident = f"{result.confidence:.0%} interval"
-    # An interval on both sides of 0 needs its signs; one on a single side is told as the words "better by" tell it.
+    # An interval on both sides of 0 needs its signs; one on a single side follows the words "better by".
     if result.better is None:
         span = f"{kind.number(low, sign='+')} to {kind.difference(high)}"
         return f"{label} is inconclusive: {compared} ({confident} {span}{_of_family(result)}, {_seeds(result)})"

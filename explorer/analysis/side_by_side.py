@@ -28,7 +28,7 @@ FULL = 1.0
 PICKED = f"chosen after seeing the data; {sentences.CONFIRM}"
 
 COLUMNS = ("methods", "inference_seconds", "deletion_level", "deletion_seconds")
-"""The columns of `results` that are needed beside those of a ladder."""
+"""Columns of `results` that are needed besides those of a ladder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +103,7 @@ def duel(
     Raises `AnalysisError` for an unknown name, for one recipe twice, and unless both were run in exactly one setting.
     """
     both = _both(rows, first, second, x)
+    # Both functions see a table of two recipes, so each returns one comparison, a family of one.
     (quality,) = equal_quality(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
     (budget,) = equal_budget(both, baseline=first, x=x, confidence=confidence, resamples=resamples)
     mine, other = (both[both["recipe"] == name] for name in (first, second))

@@ -84,6 +84,7 @@ def verdicts(
         (comparison.setting, comparison.recipe_digest, comparison.baseline): comparison for comparison in fresh
     }
     vanishing = _vanishing(controls)
+    # Matched by digest and not by name: a recipe that was changed under its name is not confirmed by older runs.
     results = []
     for comparison in comparisons:
         here = comparison.baseline_setting == comparison.setting  # fresh seeds run on one machine

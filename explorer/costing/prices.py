@@ -405,6 +405,7 @@ def parse_catalogue(
     Raises `PriceError` that names file, line and column.
     """
     lines = csv.reader(io.StringIO(decoded(content, where=name, most=MAX_CATALOGUE_BYTES), newline=""), strict=True)
+    # The digest of the copy makes a price traceable to the file that it came from.
     source = f"catalogue {name}, sha256 {hashlib.sha256(content).hexdigest()}"
     best: dict[tuple[str, ...], Price] = {}
     skipped: Counter[str] = Counter()
@@ -416,6 +417,7 @@ def parse_catalogue(
             if rows > MAX_ROWS:
                 raise PriceError(f"{name}, line {lines.line_num}: at most {MAX_ROWS} rows are read")
             offer = _row(columns, row, where=f"{name}, line {lines.line_num}")
+            # Rows that are no prices are counted by reason: catalogues list instances without accelerators too.
             reason = offer.reason or offer.outside(region, accelerator)
             if reason:
                 skipped[reason] += 1

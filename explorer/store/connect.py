@@ -1,10 +1,10 @@
 """The one door to DuckDB: a connection reads and writes the files it was opened for, and no others.
 
-A database is a file from somebody, and the views in it are programs: they run with the rights of whoever asks them, and
-without these settings one of them reads a private key with `read_text` or lists a home directory with `glob`. Here a
-connection is opened for one file, or for one directory. Everything else is shut and locked before the first statement
-that such a file could bring: other files and databases, the network, extensions, secrets that the user has stored for
-DuckDB, and the variables of this Python process, which a query may otherwise name as tables.
+A database file may come from outside, and the views in it are programs: they run with the rights of the process that
+queries them, and without these settings one of them could read a private key with `read_text` or list a home directory
+with `glob`. Here a connection is opened for one file, or for one directory. Everything else is shut and locked before
+the first statement from such a file could run: other files and databases, the network, extensions, secrets that the
+user has stored for DuckDB, and the variables of this Python process, which a query could otherwise name as tables.
 
 Opening a file takes DuckDB 16 ms of CPU, a cursor of an open one 0.01 ms, and one answer asks a dozen questions. So
 `reading` keeps the file of the last question open for the next one, as long as its path names the same file. That has
@@ -22,7 +22,7 @@ import duckdb
 
 Setting = str | bool | int | float | list[str]
 
-# None of these can be turned back by a statement: the last one sees to that.
+# No statement can undo these: the last one locks the others, so it has to stay last.
 _SHUT: Mapping[str, Setting] = {
     "allow_persistent_secrets": False,
     "python_enable_replacements": False,
@@ -37,7 +37,7 @@ _NO_EXTENSIONS: Mapping[str, Setting] = {
 
 
 def connect_to_file(path: Path, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-    """A connection to one database file, which it can reach alone. Raises `duckdb.Error`."""
+    """Connect to one database file, the only file that the connection can reach. Raises `duckdb.Error`."""
     return duckdb.connect(path, read_only=read_only, config={**_NO_EXTENSIONS, **_SHUT})
 
 
@@ -104,8 +104,9 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def connect_in_memory(directory: Path, *, limits: Mapping[str, Setting] | None = None) -> duckdb.DuckDBPyConnection:
-    """A new database in memory, which can read, write and attach the files of one directory: name them below
-    `directory.resolve()`, for a link that leads out of it is refused. `limits` are settings of DuckDB.
+    """Make a database in memory that can read, write and attach the files of one directory.
+
+    Name them below `directory.resolve()`: a link that leads out of it is refused. `limits` are settings of DuckDB.
 
     Raises `duckdb.Error`.
     """

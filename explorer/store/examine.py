@@ -1,9 +1,9 @@
-"""What a run directory says about itself, and whether it contradicts itself. Nothing in it is trusted.
+"""Examination of a run directory: its records, and whether they contradict each other. Nothing in it is trusted.
 
 The checks need nothing but the directory: the records are well formed; the directory is named for its run; the run's
 id ends in the digest of its identity; the steps add up; every file that the result lists has the digest it lists; the
-final metrics are the last ones measured. Who can write the directory can make all of this agree with a lie: that takes
-the ledger to see.
+final metrics are the last ones measured. A forger with write access can make all of this agree; only the ledger shows
+that.
 """
 
 import json
@@ -24,11 +24,11 @@ ATTEMPTS = 5
 
 
 class State(StrEnum):
-    """Where a run stands."""
+    """State of a run."""
 
     FINISHED = "finished"
     RUNNING = "running"  # some process holds its lock now
-    INTERRUPTED = "interrupted"  # begun, not finished, nobody works on it: running the sweep again resumes it
+    INTERRUPTED = "interrupted"  # begun, not finished, and not running: running the sweep again resumes it
     FAILED = "failed"
     DAMAGED = "damaged"
 
@@ -52,7 +52,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examined:
-    """A run directory as it was found. Without `record` there is nothing that can be said about the run."""
+    """An examined run directory. Without `record` nothing is known about the run."""
 
     directory: Path
     version: str
@@ -65,7 +65,7 @@ class Examined:
 
     @property
     def problem(self) -> str | None:
-        """All that is wrong with the directory, in one text; None when nothing is."""
+        """Return all faults of the directory in one text; None if there are none."""
         return "; ".join(finding.message for finding in self.findings) or None
 
 
@@ -80,10 +80,11 @@ CHECKS: dict[str, str] = {
 
 
 def examine(directory: Path) -> Examined:
-    """Read the directory and check it. What is wrong in it is no exception but a finding.
+    """Read a directory and check it. A fault is a finding and not an exception.
 
-    Raises `RunError` only if the directory does not keep still, or its records cannot be opened.
+    Raises `RunError` only if the directory keeps changing, or its records cannot be opened.
     """
+    # A run may be written while it is read. Only an examination between two equal versions is of one state.
     for _ in range(ATTEMPTS):
         before = version(directory)
         examined = _examine(directory, before)
@@ -93,7 +94,7 @@ def examine(directory: Path) -> Examined:
 
 
 def version(directory: Path) -> str:
-    """The digest of the run's records: as long as it stays, what was read from the directory stays true."""
+    """Return the digest of the run's records: while it stays the same, what was read from the directory stays true."""
     names = (rundir.RUN, rundir.RESULT, rundir.FAILURE)
     return digest([file_digest(directory / name) if (directory / name).exists() else None for name in names])
 
@@ -124,12 +125,13 @@ def _examine(directory: Path, before: str) -> Examined:
         record = run_files.read(RunRecord, directory / rundir.RUN)
         result = _optional(ResultRecord, directory / rundir.RESULT)
         failure = _optional(FailureRecord, directory / rundir.FAILURE)
-        for found in (record, result, failure):
-            canonical(run_files.to_json(found) if found else None)  # no number or text that a database would refuse
+        for content in (record, result, failure):
+            canonical(run_files.to_json(content) if content else None)  # no number or text that a database would refuse
         metrics = tuple(read_metrics(directory / rundir.METRICS, unfinished=result is None))
     except ExplorerError as error:
         findings = (Finding(check="records", message=str(error)),)
         return Examined(directory=directory, version=before, state=State.DAMAGED, findings=findings)
+    # A result does not make a run finished while anything in its directory contradicts it.
     findings = tuple(_findings(directory, record, result, metrics))
     return Examined(
         directory=directory,
@@ -163,10 +165,10 @@ def _name_faults(directory: Path, record: RunRecord) -> list[str]:
 
 def _identity_faults(record: RunRecord) -> list[str]:
     expected = digest(record.identity)[:8]
-    found = record.run_id.rsplit("-", maxsplit=1)[-1]
-    if found == expected:
+    ending = record.run_id.rsplit("-", maxsplit=1)[-1]
+    if ending == expected:
         return [*contradictions(record)]
-    return [f"run {record.run_id}: the id ends in {found!r}, but the identity's digest starts with {expected!r}"]
+    return [f"run {record.run_id}: the id ends in {ending!r}, but the identity's digest starts with {expected!r}"]
 
 
 def _step_faults(record: RunRecord, result: ResultRecord | None, metrics: tuple[Measurement, ...]) -> list[str]:
@@ -187,12 +189,12 @@ def _file_faults(directory: Path, result: ResultRecord) -> list[str]:
     faults = []
     for name, expected in result.files.items():
         try:
-            found = file_digest(_inside(directory, name))
+            seen = file_digest(_inside(directory, name))
         except RunError as error:
             faults.append(str(error))
             continue
-        if found != expected:
-            faults.append(f"{directory / name}: changed: digest {found[:12]}..., the result lists {expected[:12]}...")
+        if seen != expected:
+            faults.append(f"{directory / name}: changed: digest {seen[:12]}..., the result lists {expected[:12]}...")
     return faults
 
 
@@ -206,10 +208,10 @@ def _metric_faults(record: RunRecord, result: ResultRecord, metrics: tuple[Measu
     for name in sorted(result.metrics.keys() - OF_A_RUN):
         value, measured = result.metrics[name], last.get(name)
         if measured is None or (measured.step, measured.value) != (result.steps, value):
-            found = f"{measured.value} at step {measured.step}" if measured else "nothing"
+            measured_words = f"{measured.value} at step {measured.step}" if measured else "nothing"
             faults.append(
                 f"run {record.run_id}: the result says {name} {value} after {result.steps} steps, "
-                f"the last measurement is {found}"
+                f"the last measurement is {measured_words}"
             )
     return faults
 
@@ -248,7 +250,7 @@ def _optional(kind: type[run_files.Record], path: Path) -> run_files.Record | No
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """The file of that name, which has to lie in the directory itself, links resolved."""
+    """Return the file of that name, which must lie in the directory itself, with links resolved."""
     path = directory / PurePosixPath(name)
     if "\0" in name or not path.resolve().is_relative_to(directory.resolve()):
         raise RunError(f"{directory}: the result lists {name!r}, which lies outside the run directory")

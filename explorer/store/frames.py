@@ -16,18 +16,19 @@ from explorer.store.queries import EVERYTHING, Filter, Question
 def results(
     database: Path, *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING
 ) -> pd.DataFrame:
-    """One row for each hardware that a finished run is shown on, with `metric` in place of its quality if one is named,
-    as far as `where` means it.
+    """Return one row for each finished run and hardware that it is shown on.
 
+    `metric` takes the place of each run's quality; `where` selects rows.
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
-    asked = queries.results_question(sweep=sweep, metric=metric, where=where)
-    return _frame(database, asked, sweep=sweep, metric=metric)
+    question = queries.results_question(sweep=sweep, metric=metric, where=where)
+    return _frame(database, question, sweep=sweep, metric=metric)
 
 
 def means(database: Path, *, metric: str | None = None, where: Filter = EVERYTHING) -> pd.DataFrame:
-    """One row for each setting, recipe and budget: `n` seeds, their mean quality, and medians of what they took. A
-    number is NaN where it is known of none of them.
+    """Return one row for each setting, recipe and budget: `n` seeds, their mean quality, and medians of their costs.
+
+    A number is NaN where it is known of none of them.
 
     Raises `StoreError` for a metric that the database does not hold.
     """
@@ -35,101 +36,117 @@ def means(database: Path, *, metric: str | None = None, where: Filter = EVERYTHI
 
 
 def facets(database: Path) -> pd.DataFrame:
-    """What can be asked for: one row for each dataset, model, sweep, hardware and metric, with the metric's unit and
-    direction, `is_quality` (whether runs there are judged by it), and how many rows `results` has: `runs`, and how many
-    of them are `predicted`."""
+    """Return what can be selected: one row for each dataset, model, sweep, hardware and metric.
+
+    Columns: the metric's unit and direction, `is_quality` (runs there are judged by it), and the number of rows that
+    `results` has: `runs`, of which `predicted`.
+    """
     return _frame(database, queries.table_question("facets"))
 
 
 def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """One row for each run directory, whatever its `state`; a damaged one has its `problem` and little else."""
+    """Return one row for each run directory, in any `state`; a damaged one has its `problem` and little else."""
     return _frame(database, queries.table_question("runs", sweep=sweep), sweep=sweep)
 
 
 def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """One row for each finished run and final metric: sweep, run_id, metric, value, unit, higher_is_better, format.
-    A metric that is declared nowhere has no row."""
+    """Return one row for each finished run and declared final metric.
+
+    Columns: sweep, run_id, metric, value, unit, higher_is_better, format.
+    """
     return _frame(database, queries.table_question("qualities", sweep=sweep), sweep=sweep)
 
 
 def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """What was measured on the way: sweep, run_id, step, metric, value. Unfinished runs only after a live ingest."""
+    """Return what was measured during training: sweep, run_id, step, metric, value.
+
+    Unfinished runs are there only after a live ingest.
+    """
     return _of_run(database, "metrics", sweep, run_id)
 
 
 def timings(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """Wall time of each finished run by what it was spent on: sweep, run_id, part, seconds."""
+    """Return wall time of each finished run by part: sweep, run_id, part, seconds."""
     return _frame(database, queries.table_question("timings", sweep=sweep), sweep=sweep)
 
 
 def profiles(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """Uncontended step times: one row for each recipe, hardware and phase."""
+    """Return uncontended step times: one row for each recipe, hardware and phase."""
     return _frame(database, queries.table_question("profiles", sweep=sweep), sweep=sweep)
 
 
 def schedules(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
-    """One row for each recipe, hardware, budget and phase: identity, steps, and the profiled time of a step with its
-    quartiles and what it is spent on. Unknown times are NaN."""
+    """Return one row for each recipe, hardware, budget and phase: identity, steps, profiled step time.
+
+    A step time has its quartiles and its parts. Unknown times are NaN.
+    """
     return _frame(database, queries.schedules_question(sweep=sweep), sweep=sweep)
 
 
 def contributions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """Sums over each segment of a governed run, by layer and class: numerators and denominators, to be added up before
-    they are divided."""
+    """Return sums over each segment of a governed run, by layer and class.
+
+    They are numerators and denominators: add them up first, and divide last.
+    """
     return _of_run(database, "contributions", sweep, run_id)
 
 
 def entropy(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """Entropy profiles, by step, layer and class; the class * is all of them together."""
+    """Return entropy profiles, by step, layer and class; the class * is all classes together."""
     return _of_run(database, "entropy", sweep, run_id)
 
 
 def decisions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """What governed runs decided, in order, with the number of the ledger's entry."""
+    """Return the decisions of governed runs, in order, with the numbers of their ledger entries."""
     return _of_run(database, "decisions", sweep, run_id)
 
 
 def ledger_heads(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """The ledger of each governed run as it was when it was read: origin, size, root. Nobody has verified it."""
+    """Return the head of each governed run's ledger as it was read: origin, size, root. It is not verified."""
     return _of_run(database, "ledger_heads", sweep, run_id)
 
 
 def deletion_forecasts(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """What deleting each class of a governed run would take: level, the first step that it influenced, the step to go
-    on from, steps, seconds with their interval. Unknown seconds are NaN."""
+    """Return what deleting each class of a governed run would take.
+
+    Columns: level, the first step that it influenced, the step to start from, steps, seconds with their interval.
+    Unknown seconds are NaN.
+    """
     return _of_run(database, "deletion_forecasts", sweep, run_id)
 
 
 def deletions(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """The runs that deletions made: level, the run that had the target, and the target. Nobody has verified them."""
+    """Return the runs that deletions made: level, the run that had the target, and the target. Not verified."""
     return _of_run(database, "deletions", sweep, run_id)
 
 
 def prices(database: Path) -> pd.DataFrame:
-    """The price table as it was at the last ingest."""
+    """Return the price table as it was at the last ingest."""
     return _frame(database, queries.table_question("prices"))
 
 
 def _of_run(database: Path, table: str, sweep: str | None, run_id: str | None) -> pd.DataFrame:
-    """The rows of a table, of one sweep or of one run."""
-    asked = queries.table_question(table, sweep=sweep)
+    """Return the rows of a table, of one sweep or of one run."""
+    question = queries.table_question(table, sweep=sweep)
     if run_id is not None:
-        asked = Question(sql=f"SELECT * FROM ({asked.sql}) WHERE run_id = ?", parameters=(*asked.parameters, run_id))
-    return _frame(database, asked, sweep=sweep)
+        question = Question(
+            sql=f"SELECT * FROM ({question.sql}) WHERE run_id = ?", parameters=(*question.parameters, run_id)
+        )
+    return _frame(database, question, sweep=sweep)
 
 
-def _frame(database: Path, asked: Question, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
-    """The answer to a question. Raises `StoreError` where it has no rows because of a name that is not known."""
+def _frame(database: Path, question: Question, *, sweep: str | None = None, metric: str | None = None) -> pd.DataFrame:
+    """Return the answer to a question. Raises `StoreError` if it has no rows because of an unknown name."""
     with opened(database) as connection:
-        frame = connection.execute(asked.sql, asked.parameters).df()
+        frame = connection.execute(question.sql, question.parameters).df()
     if frame.empty:
         queries.check_names(database, sweep=sweep, metric=metric)
     return frame
 
 
-# ---- runs that may bear out what a sweep measured, and sweeps that it may bear out itself
+# --- sweeps that may confirm a sweep, and sweeps that it may confirm ---
 
-# A random subset of examples is there to be compared with, so it leaves nothing to choose.
+# Two recipes, both of which this sweep has. A random subset of examples is a control and no third choice.
 _SWEEPS = """
 SELECT sweep FROM runs
 WHERE state = 'finished' AND NOT superseded AND sweep <> ? AND control IS DISTINCT FROM 'random-subset'
@@ -142,7 +159,7 @@ ORDER BY sweep
 """
 
 
-# Where this sweep has two recipes: those that have both, and more.
+# If this sweep has two recipes itself: the sweeps that have both, and more.
 _CONFIRMED = """
 WITH here AS (
     SELECT DISTINCT recipe_digest FROM runs
@@ -159,14 +176,16 @@ ORDER BY sweep
 
 
 def confirming(database: Path, sweep: str) -> list[str]:
-    """The sweeps that may confirm a recipe of this one, and those that it may confirm itself, in order; none for a
-    sweep that the database does not hold."""
-    asked = [Question(sql=sql, parameters=(sweep, sweep)) for sql in (_SWEEPS, _CONFIRMED)]
-    return [name for question in asked for (name,) in queries.select(database, question).rows]
+    """Return the sweeps that may confirm a recipe of this one, then those that this one may confirm.
+
+    None for a sweep that the database does not have.
+    """
+    questions = [Question(sql=sql, parameters=(sweep, sweep)) for sql in (_SWEEPS, _CONFIRMED)]
+    return [name for question in questions for (name,) in queries.select(database, question).rows]
 
 
 def with_confirming(database: Path, sweep: str, *, metric: str | None = None) -> pd.DataFrame:
-    """The rows of `results` of a sweep, of those that may confirm one of its recipes, and of those that it may confirm.
+    """Return the rows of `results` of a sweep, of those that may confirm it, and of those that it may confirm.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """

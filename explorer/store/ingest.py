@@ -1,11 +1,11 @@
 """The one writer of the database: brings it up to the run directories, then publishes a snapshot for readers.
 
-What is in the directories decides, and of each sweep its plan (`explorer.planned`). A run that is new is read, checked
-and added; one that changed, because it went on or was run again, is added in its new version; one that is gone is
-marked as gone. A directory that cannot be read or contradicts itself is reported and stays visible as damaged, and the
-others go on. Doing it twice changes nothing, and doing it from nothing gives the same snapshot.
+The directories decide what is there, and the plan of each sweep what of it counts (`explorer.planned`). A new run is
+read, checked and added; one that changed, because it was continued or run again, is added in its new version; one that
+is gone is marked as gone. A directory that cannot be read or contradicts itself is reported, stays visible as damaged,
+and does not stop the others. A second ingest changes nothing, and one from nothing gives the same snapshot.
 
-Files that a finished run lists are read once, when the run is added; `explorer.audit.integrity` reads them again.
+The files that a finished run lists are read once, when the run is added; `explorer.audit.integrity` reads them again.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ DIRECTORY = "_store"
 WORKING = "store.duckdb"
 FRESH = "fresh.duckdb"  # the working database, while it is made
 SNAPSHOT = "snapshot.duckdb"  # the next snapshot, while it is made
-ROOM = 16 * 2**20  # free bytes of a disk below which an error of the database is called one of the disk
-BATCH = 100  # sources to a transaction
+ROOM = 16 * 2**20  # free bytes; with less, an error of the database is reported as a full disk
+BATCH = 100  # sources in a transaction: a killed ingest loses no more work than that
 PATIENCE = 60.0  # seconds to wait for another ingest, which takes much less
 
 
@@ -59,13 +59,13 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ingested:
-    """What an ingest did."""
+    """Result of an ingest."""
 
     added: int  # runs and profiles in a new version, among them the first
     unchanged: int
     removed: int
-    problems: tuple[Problem, ...]  # all that there are now, not only the new ones
-    undeclared: tuple[Problem, ...]  # finished runs with undeclared metrics: these are kept, and not shown
+    problems: tuple[Problem, ...]  # all present ones, not only new ones
+    undeclared: tuple[Problem, ...]  # finished runs with undeclared metrics, which are kept and not shown
     database: Path
     published: bool  # False: the snapshot was up to date
 
@@ -78,7 +78,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A run directory, a profile or a plan, and how it was found."""
+    """A run directory, a profile or a plan, with its state."""
 
     path: str  # relative to the directory of runs
     kind: str  # "run", "profile" or "plan"
@@ -88,14 +88,14 @@ class Source:
 
     @property
     def sweep(self) -> str | None:
-        """The sweep that it is of; None for a profile that was imported."""
+        """Return its sweep; None for an imported profile."""
         first = self.path.split("/")[0]
         return None if first == rundir.PROFILES else first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A source and what was read from it, as rows by table."""
+    """A source with what was read from it, as rows by table."""
 
     source: Source
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -106,24 +106,33 @@ def ingest(
 ) -> Ingested:
     """Bring database and snapshot up to the run directories below `runs`.
 
-    `live` adds what unfinished runs have measured so far to the snapshot, and to nothing else. `force` makes the
-    snapshot anew even if it was made from the same content. Without `forget`, runs whose directories are gone stay.
+    Args:
+        runs: the directory of runs.
+        live: add the measurements of unfinished runs to the snapshot, and to nothing else.
+        patience: seconds to wait for another ingest.
+        force: make the snapshot again even if it was made from the same content.
+        forget: forget runs whose directories are gone.
 
     Raises `StoreError` if the database is damaged or the disk refuses, `RunError` if another process ingests for
     longer than `patience` seconds, and `PriceError` if the user's `prices.csv` cannot be used.
     """
     prices = _prices(runs)
+    # Prices are read before the lock is taken: a mistake in them must not be found after the work.
     with _working(runs, patience=patience) as work:
+        # --- what is there now, compared with the last time ---
         before, paths = _present(work), _paths(runs)
         added = 0
+        # --- what is new, in batches: each is committed, so that a killed ingest resumes where it was ---
         for batch in _batches(_news(runs, paths, before), BATCH):
             _append(work, batch)
             added += len(batch)
+        # --- what is gone: marked, never deleted ---
         removed = sorted(before.keys() - set(paths)) if forget else []
         _append(work, [_gone(before[path]) for path in removed])
+        # --- the snapshot for readers ---
         measured = list(_live_metrics(work, runs)) if live else None
         published = publish(
-            work, runs=runs, beside=_directory(runs) / SNAPSHOT, prices=prices, live=measured, force=force
+            work, runs=runs, fresh=_directory(runs) / SNAPSHOT, prices=prices, live=measured, force=force
         )
         problems = tuple(
             Problem(directory=source.path, reason=source.problem or "")
@@ -143,9 +152,9 @@ def ingest(
 
 
 def rebuild(runs: Path, *, live: bool = False, patience: float = PATIENCE) -> Ingested:
-    """Forget the database and make it from the run directories. Readers keep the old snapshot until then.
+    """Remove the database and make it again from the run directories. Readers keep the old snapshot until then.
 
-    Raises what `ingest` raises, except that no damage to the database is in its way.
+    Raises what `ingest` raises, except for damage to the database.
     """
     _prices(runs)  # before anything is forgotten
     if runs.is_dir():
@@ -155,13 +164,13 @@ def rebuild(runs: Path, *, live: bool = False, patience: float = PATIENCE) -> In
 
 
 def _prices(runs: Path) -> tuple[Price, ...]:
-    """The shipped prices, and the user's own."""
+    """Return the shipped prices, and the user's own."""
     return (*load_prices(), *own_prices(runs))
 
 
 @contextmanager
 def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Hold the lock and the working database, attached as `work`; made if there is none."""
+    """Hold the lock and the working database, attached as `work`; make it if there is none."""
     if not runs.is_dir():
         raise StoreError(f"there is no directory {runs}: name the directory that holds the sweeps")
     path = _directory(runs) / WORKING
@@ -175,20 +184,20 @@ def _working(runs: Path, *, patience: float) -> Iterator[duckdb.DuckDBPyConnecti
                 yield work
         except duckdb.Error as error:
             free = shutil.disk_usage(path.parent).free
-            if free < ROOM:  # DuckDB tells of what it could not do then, and not why
+            if free < ROOM:  # DuckDB then reports what it could not do, and not why
                 raise StoreError(
                     f"the disk that holds {path.parent} is full: {free / 2**20:.1f} MiB are free, expected"
                     f" {ROOM >> 20} or more. Make room and try again: no run is lost ({_brief(error)})"
                 ) from error
             raise StoreError(
-                f"{path}: cannot be used ({_brief(error)}); `explorer store rebuild` makes it anew"
+                f"{path}: cannot be used ({_brief(error)}); `explorer store rebuild` makes it again"
             ) from error
         except OSError as error:
             raise StoreError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
 
 
 def _make(path: Path) -> None:
-    """A new working database, there whole or not at all: a half-made file could not be opened again."""
+    """Make a working database, completely or not at all: a half-made file could not be opened again."""
     fresh = path.with_name(FRESH)
     remove(fresh)
     with connect_in_memory(path.parent) as connection:
@@ -197,14 +206,14 @@ def _make(path: Path) -> None:
         connection.execute(f"BEGIN; {SCHEMA} INSERT INTO schema_version VALUES ({VERSION}); COMMIT")
         connection.execute("USE memory")
         connection.execute("DETACH work")
-    remove(path)  # there is none, but perhaps its log
+    remove(path)  # there is no database, but perhaps the log of one: see `remove`
     put_in_place(fresh, path)
 
 
 def _check_version(work: duckdb.DuckDBPyConnection, path: Path) -> None:
-    found = work.execute("FROM work.schema_version").fetchone()
-    if found != (VERSION,):
-        raise StoreError(f"{path}: of schema {found}, expected {VERSION}; `explorer store rebuild` makes it anew")
+    versions = work.execute("FROM work.schema_version").fetchone()
+    if versions != (VERSION,):
+        raise StoreError(f"{path}: of schema {versions}, expected {VERSION}; `explorer store rebuild` makes it again")
 
 
 def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
@@ -214,24 +223,24 @@ def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
 
 
 def _paths(runs: Path) -> list[str]:
-    """The run directories, plans and profiles, those of the sweeps and those that were imported, relative to `runs`."""
-    found = []
+    """Return the paths of run directories, plans, and profiles of sweeps and imports, relative to `runs`."""
+    paths = []
     for sweep in sweeps(runs):
-        found += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
-        found += [f"{sweep.name}/{rundir.SWEEP}"] if (sweep / rundir.SWEEP).exists() else []
+        paths += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
+        paths += [f"{sweep.name}/{rundir.SWEEP}"] if (sweep / rundir.SWEEP).exists() else []
     for place in (runs, *sweeps(runs)):
-        found += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob(PROFILE_FILES)]
-    return sorted(found)
+        paths += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob(PROFILE_FILES)]
+    return sorted(paths)
 
 
 def _news(runs: Path, paths: list[str], before: dict[str, Source]) -> Iterator[Found]:
-    """The sources that are not in the database as they are now."""
+    """Yield the sources that the database does not have in their present state."""
     for path in paths:
         known = before.get(path)
         if known is None or not is_settled(runs, known):
-            found = look(runs, path)
-            if found.source != known:
-                yield found
+            looked = look(runs, path)
+            if looked.source != known:
+                yield looked
 
 
 def _append(work: duckdb.DuckDBPyConnection, batch: Iterable[Found]) -> None:
@@ -241,12 +250,12 @@ def _append(work: duckdb.DuckDBPyConnection, batch: Iterable[Found]) -> None:
     batch = list(batch)
     log = [
         (sequence + place, s.path, s.sweep, s.kind, s.version, s.state, s.problem)
-        for place, s in enumerate((found.source for found in batch), start=1)
+        for place, s in enumerate((looked.source for looked in batch), start=1)
     ]
     insert(work, "work.sources", log)
     for table in TABLES:
         insert(
-            work, f"work.{table}", [row for found in batch for row in found.rows.get(table, [])], once="path, version"
+            work, f"work.{table}", [row for looked in batch for row in looked.rows.get(table, [])], once="path, version"
         )
     work.execute("COMMIT")
 
@@ -256,12 +265,12 @@ def _gone(source: Source) -> Found:
 
 
 def _undeclared(work: duckdb.DuckDBPyConnection) -> Iterator[Problem]:
-    """The finished runs with metrics of which neither their task nor `records.METRICS` says what they mean."""
-    found = work.execute(
+    """Yield the finished runs with metrics that neither their task nor `run_files.METRICS` declares."""
+    rows = work.execute(
         "SELECT path, list(metric ORDER BY metric) FROM work.present JOIN work.finals USING (path, version) "
         "WHERE state = 'finished' AND unit IS NULL GROUP BY path ORDER BY path"
     ).fetchall()
-    for path, metrics in found:
+    for path, metrics in rows:
         names = ", ".join(f"{name!r:.80}" for name in metrics[:5])
         yield Problem(
             directory=path,
@@ -271,7 +280,7 @@ def _undeclared(work: duckdb.DuckDBPyConnection) -> Iterator[Problem]:
 
 
 def _live_metrics(work: duckdb.DuckDBPyConnection, runs: Path) -> Iterator[LiveMetric]:
-    """What the unfinished runs have measured so far, read from their directories now."""
+    """Yield the measurements of unfinished runs, read from their directories now."""
     unfinished = work.execute(
         "SELECT path, sweep, run_id FROM work.present JOIN work.runs USING (path, version) "
         "WHERE state NOT IN ('finished', 'damaged') ORDER BY path"
@@ -292,15 +301,18 @@ def _directory(runs: Path) -> Path:
 
 
 def _brief(error: Exception) -> str:
-    """The first line of a database error, which goes on for pages."""
+    """Return the first line of a database error, which may have pages."""
     return str(error).splitlines()[0][:200]
 
 
-# ---- from a run directory, a profile or the plan of a sweep to rows of the working database
+# --- from a run directory, a profile or the plan of a sweep to rows of the working database ---
 
 
 def is_settled(runs: Path, known: Source) -> bool:
-    """Whether the source is certain to be as it is known: complete, sound, and in the same version."""
+    """Return whether a source certainly is as the database has it: complete, sound, and in the same version.
+
+    Unfinished and damaged sources are always read again: they may have changed without a new version.
+    """
     if known.state not in (State.FINISHED, "usable"):
         return False
     try:
@@ -310,7 +322,7 @@ def is_settled(runs: Path, known: Source) -> bool:
 
 
 def look(runs: Path, path: str) -> Found:
-    """Read a source. One that cannot be used comes back as damaged, with the reason."""
+    """Read a source. One that cannot be used is returned as damaged, with the reason."""
     kind = _kind(path)
     try:
         return _READERS[kind](path, runs / path)
@@ -345,7 +357,7 @@ def _run(path: str, directory: Path) -> Found:
 
 
 def _finals(run: Examined) -> Iterator[Row]:
-    """Each final metric: name, value, unit, direction, format; the last three None if it is not declared."""
+    """Yield each final metric: name, value, unit, direction, format; the last three None if it is not declared."""
     assert run.record is not None and run.result is not None
     for name, value in run.result.metrics.items():
         kind = run.record.metric(name)
@@ -391,7 +403,7 @@ def _profile(path: str, file: Path) -> Found:
 
 
 def _plan(path: str, file: Path) -> Found:
-    """What a plan says of its runs; its specification is left where it is."""
+    """Return what a plan says about its runs, without its specification, which only planning needs."""
     seen = file_digest(file)
     kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec")
     plan = {name: value for name, value in read_plan(file.parent).items() if name in kept} | {"spec": {}}
@@ -402,18 +414,18 @@ def _plan(path: str, file: Path) -> Found:
 _READERS = {"run": _run, "profile": _profile, "plan": _plan}
 
 
-# ---- what a governed run adds: contributions, entropy, decisions, the head of its ledger, deletability
+# --- governed runs: contributions, entropy, decisions, the head of the ledger, deletability ---
 #
 # Contributions are summed over each segment, so that a database stays small however many steps there were; the spool in
-# the run directory has every step. The ledger is read here and not verified: `explorer.audit` does that. Of a deletion
-# all but the time of a step is kept: that is joined where a question is asked, from the profile of the run's recipe, so
-# that a profile that is made later counts, and so does another price.
+# the run directory has every step. The ledger is read here and not verified: `explorer.audit` does that. Forecasts of
+# deletion are stored without the time of a step. That is joined in the snapshot, from the profile of the run's recipe,
+# so that later profiles and other prices count.
 
 _DECISION = b'"kind":"decision"'  # in canonical JSON these bytes are nothing but an entry's kind
 
 
 def governed_rows(run: Path, key: Row) -> dict[str, list[Row]]:
-    """The rows of a run by table, each behind `key`; none for a run that keeps no ledger.
+    """Return the rows of a run by table, each beginning with `key`; none for a run without a ledger.
 
     Raises `StoreError`, `LedgerError`, `ProvenanceError` or `RunError` for files that are damaged.
     """
@@ -432,34 +444,37 @@ def governed_rows(run: Path, key: Row) -> dict[str, list[Row]]:
 
 
 def _policy(run: RunLedger) -> str | None:
-    """The name of the policy that the run was governed by; None: it routes nothing."""
+    """Return the name of the run's routing policy; None if it has none."""
     policy = read_policy(run)
     return None if policy is None else f"{policy.name} version {policy.version}"
 
 
 def _decisions(ledger: LedgerDirectory) -> list[Row]:
-    """All decisions, in order; one to re-execute from a step supersedes those that were taken since then."""
-    found: list[tuple[int, Decision]] = []
+    """Return all decisions, in order; a re-execution from a step supersedes those taken since that step."""
+    decisions: list[tuple[int, Decision]] = []
     superseded: set[int] = set()
     for index, leaf in enumerate(ledger.entries()):
         entry = decode(leaf) if _DECISION in leaf else None
         if isinstance(entry, Decision):
             if entry.action == "re-execution":
-                superseded |= {at for at, each in found if each.action != entry.action and each.step >= entry.step}
-            found.append((index, entry))
+                superseded |= {
+                    at for at, decision in decisions if decision.action != entry.action and decision.step >= entry.step
+                }
+            decisions.append((index, entry))
     return [
         (
-            *(index, each.step, each.action, each.rule),
-            {name: read_float(text) for name, text in each.parameters.items()},
-            *(list(each.subjects), list(each.layers), sorted(each.evidence), index in superseded),
+            *(index, decision.step, decision.action, decision.rule),
+            {name: read_float(text) for name, text in decision.parameters.items()},
+            *(list(decision.subjects), list(decision.layers), sorted(decision.evidence), index in superseded),
         )
-        for index, each in found
+        for index, decision in decisions
     ]
 
 
 def route_rows(run: RunLedger) -> list[Row]:
-    """For each class that the run did not leave out: class, level, first_step, start_step, steps, share, rest,
-    rest_low, rest_high, own_step; none for a run that did not end.
+    """Return the route of deletion for each class that the run did not leave out; none for a run that did not end.
+
+    Columns: class, level, first_step, start_step, steps, share, rest, rest_low, rest_high, own_step.
 
     Raises `LedgerError` for a ledger that is damaged, `ProvenanceError` for a policy that is not the run's.
     """
@@ -476,8 +491,10 @@ def route_rows(run: RunLedger) -> list[Row]:
 
 
 def deletion_rows(run: Path) -> list[Row]:
-    """Of a run that a deletion made: level, origin_run, origin, origin_size, origin_root, classes, authorities,
-    records, begins. Raises `RunError` for a damaged file."""
+    """Return the row of a run that a deletion made; none for other runs. Raises `RunError` for a damaged file.
+
+    Columns: level, origin_run, origin, origin_size, origin_root, classes, authorities, records, begins.
+    """
     origin = read_origin(run)
     if origin is None:
         return []
@@ -487,8 +504,8 @@ def deletion_rows(run: Path) -> list[Row]:
 
 
 def _rest(run: RunLedger, level: str, steps: int) -> tuple[float | None, ...]:
-    """Seconds beside the steps with their ends, and the run's own seconds a step."""
+    """Return the seconds of a deletion without its steps, with their interval, and the run's seconds a step."""
     if level == "G2":
         return STRUCTURAL.seconds, STRUCTURAL.low, STRUCTURAL.high, None
-    found = overhead_of(run.run, steps=steps, of=run.steps)
-    return found.rest.seconds, found.rest.low, found.rest.high, found.step
+    besides = overhead_of(run.run, steps=steps, of=run.steps)
+    return besides.rest.seconds, besides.rest.low, besides.rest.high, besides.step

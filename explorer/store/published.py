@@ -32,10 +32,10 @@ def opened(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with reading(database) as connection:
             if connection.execute("SELECT version FROM schema_version").fetchall() != [(VERSION,)]:
-                raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it anew")
+                raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it again")
             yield connection
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
         raise StoreError(
-            f"{database}: cannot be read ({first:.200}); `explorer store rebuild` makes it anew"
+            f"{database}: cannot be read ({first:.200}); `explorer store rebuild` makes it again"
         ) from error

@@ -1,6 +1,6 @@
 """Questions to the published snapshot, answered as plain rows. Nothing here needs pandas, so the command line is quick.
 
-Every question opens the snapshot, asks, and closes it: see `published`.
+Each question opens the snapshot, asks, and closes it; `published` says why.
 """
 
 from dataclasses import astuple, dataclass, fields
@@ -13,6 +13,7 @@ from explorer.store.published import opened
 _ORDER = "sweep, recipe <> baseline, recipe, device, hardware, threads, world_size, ssr, seed, run_id"
 _ORDER_OF_MEANS = _ORDER.replace("seed, run_id", "recipe_digest, methods, policy, control NULLS FIRST")
 
+# One run of each recipe, budget and machine speaks for the others: seeds have the same phases.
 _SCHEDULES = """
 SELECT o.sweep, o.recipe, o.recipe_digest, o.device, o.hardware, o.threads, o.world_size, o.ssr, r.identity, s.phase,
        s.steps, p.seconds, p.low, p.high, p.windows, p.split
@@ -46,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """The rows that agree in everything that is not None; there may be none."""
+    """A selection of rows: those that agree in everything that is not None."""
 
     dataset: str | None = None
     model: str | None = None
@@ -57,7 +58,7 @@ class Filter:
 
     @property
     def sql(self) -> str:
-        """The condition, with a mark for each of the `parameters`."""
+        """Return the condition, with a mark for each of the `parameters`."""
         chosen = (field.name for field in fields(self) if getattr(self, field.name) is not None)
         return " AND ".join(f"{name} = ?" for name in chosen) or "true"
 
@@ -70,7 +71,7 @@ EVERYTHING = Filter()
 
 
 def select(database: Path, question: Question) -> Table:
-    """Ask and close. Raises `StoreError` if the snapshot cannot be read."""
+    """Return the answer to a question. Raises `StoreError` if the snapshot cannot be read."""
     with opened(database) as connection:
         answer = connection.execute(question.sql, question.parameters)
         columns = tuple(column[0] for column in answer.description or ())
@@ -85,9 +86,14 @@ def results(
     where: Filter = EVERYTHING,
     every: bool = False,
 ) -> Table:
-    """The view `results`: one row for each hardware that a finished run is shown on, with `metric` in place of its
-    quality if one is named, as far as `where` means it. With `every` also the runs that the plans of their sweeps leave
-    out, which the column `superseded` tells.
+    """Return the view `results`: one row for each finished run and hardware that it is shown on.
+
+    Args:
+        database: the published snapshot.
+        sweep: one sweep; by default all of them.
+        metric: the metric in place of each run's quality.
+        where: only these rows.
+        every: include runs that the plans of their sweeps leave out, marked in a column `superseded`.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
@@ -98,7 +104,7 @@ def results(
 
 
 def runs(database: Path, *, sweep: str | None = None) -> Table:
-    """The table `runs`: every run directory, whatever its state."""
+    """Return the table `runs`: every run directory, in any state."""
     table = select(database, table_question("runs", sweep=sweep))
     if not table.rows:
         check_names(database, sweep=sweep)
@@ -106,41 +112,40 @@ def runs(database: Path, *, sweep: str | None = None) -> Table:
 
 
 def left_out(database: Path, *, sweep: str | None = None) -> dict[str, int]:
-    """How many run directories the plan of each sweep leaves out; sweeps that leave out none are not in it."""
-    asked = table_question("runs", sweep=sweep)
-    counted = f"SELECT sweep, count(*) FROM ({asked.sql}) WHERE superseded GROUP BY sweep ORDER BY sweep"
-    return dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
+    """Return the number of run directories that the plan of each sweep leaves out, for sweeps that leave out some."""
+    question = table_question("runs", sweep=sweep)
+    counted = f"SELECT sweep, count(*) FROM ({question.sql}) WHERE superseded GROUP BY sweep ORDER BY sweep"
+    return dict(select(database, Question(sql=counted, parameters=question.parameters)).rows)
 
 
 def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
-    """How many run directories are in each state that some of them are in; those that a plan leaves out are counted as
-    superseded.
+    """Return the number of run directories by state; those that a plan leaves out count as superseded.
 
     Raises `StoreError` for a sweep that the database does not hold.
     """
-    asked = table_question("runs", sweep=sweep)
+    question = table_question("runs", sweep=sweep)
     state = "CASE WHEN superseded THEN 'superseded' ELSE state END"
-    counted = f"SELECT {state}, count(*) FROM ({asked.sql}) GROUP BY ALL ORDER BY 1"
-    found = dict(select(database, Question(sql=counted, parameters=asked.parameters)).rows)
-    if not found:
+    counted = f"SELECT {state}, count(*) FROM ({question.sql}) GROUP BY ALL ORDER BY 1"
+    counts = dict(select(database, Question(sql=counted, parameters=question.parameters)).rows)
+    if not counts:
         check_names(database, sweep=sweep)
-    return found
+    return counts
 
 
 def sweeps(database: Path) -> list[str]:
-    """The names of the sweeps, in order."""
+    """Return the names of the sweeps, in order."""
     return _names(database, "SELECT DISTINCT sweep FROM runs ORDER BY 1")
 
 
 def metrics(database: Path) -> list[str]:
-    """The names of the metrics that finished runs have, in order."""
+    """Return the names of the metrics that finished runs have, in order."""
     return _names(database, "SELECT DISTINCT metric FROM facets ORDER BY 1")
 
 
 def check_names(database: Path, *, sweep: str | None = None, metric: str | None = None) -> None:
-    """Say whether an answer without rows comes of a name that is not known: nothing is asked before it is needed.
+    """Raise `StoreError`, with the nearest name, if an answer has no rows because a name is unknown.
 
-    Raises `StoreError` with the nearest name.
+    Called only for empty answers, so that the usual question costs nothing more.
     """
     if metric is not None and metric not in (known := metrics(database)):
         raise StoreError(f"{database}: {unknown('metric', metric, known)}")
@@ -151,44 +156,47 @@ def check_names(database: Path, *, sweep: str | None = None, metric: str | None 
 def results_question(
     *, sweep: str | None = None, metric: str | None = None, where: Filter = EVERYTHING, every: bool = False
 ) -> Question:
-    """What `results` asks."""
+    """Return the question behind `results`; its arguments are the same."""
     views = ("every_result", "every_result_by_metric") if every else ("results", "results_by_metric")
-    asked = _of_sweep(_of_metric(*views, metric=metric, where=where), sweep)
-    return Question(sql=f"{asked.sql} ORDER BY {_ORDER}", parameters=asked.parameters)
+    question = _of_sweep(_of_metric(*views, metric=metric, where=where), sweep)
+    return Question(sql=f"{question.sql} ORDER BY {_ORDER}", parameters=question.parameters)
 
 
 def means_question(*, metric: str | None = None, where: Filter = EVERYTHING) -> Question:
-    """The view `means`, of the metric that runs are judged by unless one is named; in the order of `results`."""
-    asked = _of_metric("(FROM means WHERE is_quality)", "means", metric=metric, where=where)
+    """Return a question for the view `means`, of each run's own metric by default, in the order of `results`."""
+    question = _of_metric("(FROM means WHERE is_quality)", "means", metric=metric, where=where)
     return Question(
-        sql=f"SELECT * EXCLUDE is_quality FROM ({asked.sql}) ORDER BY {_ORDER_OF_MEANS}", parameters=asked.parameters
+        sql=f"SELECT * EXCLUDE is_quality FROM ({question.sql}) ORDER BY {_ORDER_OF_MEANS}",
+        parameters=question.parameters,
     )
 
 
 def table_question(table: str, *, sweep: str | None = None) -> Question:
-    """All rows of a table, or those of one sweep."""
+    """Return a question for all rows of a table, or those of one sweep."""
     return _of_sweep(Question(sql=f"SELECT * FROM {table}"), sweep)
 
 
 def schedules_question(*, sweep: str | None = None) -> Question:
-    """The phases of each recipe at each budget, with the steps and the profiled step time of each: of one of its runs,
-    for the others have the same. Unknown step times are null."""
-    asked = _of_sweep(Question(sql=_SCHEDULES), sweep)
-    return Question(sql=f"{asked.sql} ORDER BY sweep, recipe, ssr, phase", parameters=asked.parameters)
+    """Return a question for the phases of each recipe and budget, with their steps and profiled step times.
+
+    Unknown step times are null.
+    """
+    question = _of_sweep(Question(sql=_SCHEDULES), sweep)
+    return Question(sql=f"{question.sql} ORDER BY sweep, recipe, ssr, phase", parameters=question.parameters)
 
 
 def _of_metric(table: str, by_metric: str, *, metric: str | None, where: Filter) -> Question:
-    """The rows that a filter means, of a table that has the own metric of runs or of one that has all of them."""
+    """Select rows by a filter, from a table with each run's own metric, or from one with all metrics."""
     if metric is None:
         return Question(sql=f"SELECT * FROM {table} WHERE {where.sql}", parameters=where.parameters)
     sql = f"SELECT * FROM {by_metric} WHERE metric = ? AND {where.sql}"
     return Question(sql=sql, parameters=(metric, *where.parameters))
 
 
-def _of_sweep(asked: Question, sweep: str | None) -> Question:
+def _of_sweep(question: Question, sweep: str | None) -> Question:
     if sweep is None:
-        return asked
-    return Question(sql=f"SELECT * FROM ({asked.sql}) WHERE sweep = ?", parameters=(*asked.parameters, sweep))
+        return question
+    return Question(sql=f"SELECT * FROM ({question.sql}) WHERE sweep = ?", parameters=(*question.parameters, sweep))
 
 
 def _names(database: Path, sql: str) -> list[str]:

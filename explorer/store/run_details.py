@@ -1,4 +1,4 @@
-"""What there is to say of a few runs beside their rows of `results`: machine, final metrics, wall time, phases.
+"""Details of a few runs, beyond their rows of `results`: machine, final metrics, wall time, phases.
 
 A profile belongs to a run on one machine: its own, and each that an imported profile predicts a time for.
 """
@@ -34,7 +34,7 @@ WHERE r.sweep = ? AND list_contains(?, r.run_id)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What a run was trained, or profiled, on."""
+    """The machine that a run was trained or profiled on."""
 
     device: str
     hardware: str
@@ -44,7 +44,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Final:
-    """A metric as it was at the end."""
+    """The final value of a metric."""
 
     metric: Metric
     value: float
@@ -52,7 +52,7 @@ class Final:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseTime:
-    """The steps of one phase of a run, and the profiled time of one of them: seconds, with their quartiles."""
+    """The steps of one phase of a run, with the profiled time of a step: median seconds and their quartiles."""
 
     name: str
     steps: int
@@ -60,12 +60,12 @@ class PhaseTime:
     low: float
     high: float
     windows: int
-    split: Mapping[str, float]  # the step apart: keys of `records.Timings`, seconds
+    split: Mapping[str, float]  # seconds of a step by part: keys of `run_files.Timings`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """The phases of a run that were profiled on a machine, in the order in which they come."""
+    """The phases of a run that were profiled on a machine, in their order."""
 
     made_at: str
     phases: tuple[PhaseTime, ...]
@@ -73,24 +73,24 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunDetails:
-    """One run."""
+    """Details of one run."""
 
     machine: Machine  # that it was trained on
     finals: tuple[Final, ...]
-    timings: Mapping[str, float]  # seconds of wall time by part: keys of `records.Timings`
+    timings: Mapping[str, float]  # seconds of wall time by part: keys of `run_files.Timings`
     profiles: Mapping[Machine, Profile]
 
 
 def run_details(database: Path, directories: Sequence[str]) -> dict[str, RunDetails]:
-    """The details of runs by their directory, "sweep/run"; of one that the database does not hold there are none.
+    """Return the details of runs by their directory, "sweep/run"; none for a run that the database does not have.
 
     Raises `StoreError` if the database cannot be read.
     """
-    found = {}
+    details = {}
     with opened(database) as connection:
         for sweep in dict.fromkeys(directory.partition("/")[0] for directory in directories):
-            found |= _of_sweep(connection, sweep, list(directories))
-    return found
+            details |= _of_sweep(connection, sweep, list(directories))
+    return details
 
 
 def _of_sweep(connection: duckdb.DuckDBPyConnection, sweep: str, directories: list[str]) -> dict[str, RunDetails]:
@@ -119,16 +119,16 @@ _Timed = dict[Machine, dict[str, tuple[Any, ...]]]
 
 
 def _phases(rows: list[tuple[Any, ...]]) -> defaultdict[str, _Timed]:
-    """The profiled phases by run, machine and name: made_at, seconds, low, high, windows, split."""
-    found: defaultdict[str, _Timed] = defaultdict(dict)
+    """Return the profiled phases by run, machine and name: made_at, seconds, low, high, windows, split."""
+    phases_of: defaultdict[str, _Timed] = defaultdict(dict)
     for run, device, hardware, threads, world_size, made_at, phase, *timed in rows:
         machine = Machine(device=device, hardware=hardware, threads=threads, world_size=world_size)
-        found[run].setdefault(machine, {})[phase] = (made_at, *timed)
-    return found
+        phases_of[run].setdefault(machine, {})[phase] = (made_at, *timed)
+    return phases_of
 
 
 def _profiles(steps: Mapping[str, int], timed: _Timed) -> dict[Machine, Profile]:
-    """The profiles with the steps that the run has of each phase; phases that were not profiled are left out."""
+    """Return the profiles with the run's steps in each phase; phases that were not profiled are left out."""
     return {
         machine: Profile(
             made_at=next(iter(by_phase.values()))[0],

@@ -72,7 +72,7 @@ _FINISHED = "SELECT directory FROM runs WHERE state = 'finished'"
 
 
 def candidates(sweep_directory: Path) -> list[Path]:
-    """The directories of a sweep that claim to be runs: they hold a run or a result. Links are not followed."""
+    """Return the directories of a sweep with a run record or a result. Links are not followed."""
     return sorted(
         path
         for path in _directories(sweep_directory)
@@ -81,12 +81,12 @@ def candidates(sweep_directory: Path) -> list[Path]:
 
 
 def sweeps(runs: Path) -> list[Path]:
-    """The sweeps below `runs`. Names that start with `_` or `.` are not sweeps; links are not followed."""
+    """Return the sweeps below `runs`. Names that start with `_` or `.` are not sweeps; links are not followed."""
     return _directories(runs)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises `RunError` if it cannot be read."""
+    """Return the SHA-256 of a file's bytes. Raises `RunError` if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

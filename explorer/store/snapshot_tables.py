@@ -93,7 +93,7 @@ QUALIFY row_number() OVER (PARTITION BY path ORDER BY sequence DESC) = 1 AND sta
 _KINDS: dict[object, str] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 
 # Filled from the attached database `work`. A damaged run has nothing but its place, its state and its problem. What the
-# runs of a plan are called and are for, the plan says; `standings` has what it says of each.
+# runs of a plan are called and are for, the plan says; `standings` has a row for each of them.
 SNAPSHOT = """
 CREATE TABLE plans AS
 SELECT s.sweep, s.version, s.path AS source FROM work.present s WHERE s.kind = 'plan' ORDER BY s.path;
@@ -136,7 +136,7 @@ WHERE s.state = 'finished'
 ORDER BY s.path, t.part;
 
 -- Of no sweep are those that were imported. A profile that does not name the effective recipe says which run it is of.
--- `busy` says what kept the machine busy; empty: nothing did; null: nobody looked.
+-- `busy` says what kept the machine busy; empty: nothing did; null: it was not watched.
 CREATE TABLE profiles AS
 SELECT s.sweep, p.* EXCLUDE (path, version)
        REPLACE (coalesce(nullif(p.effective, ''), r.effective) AS effective),
@@ -179,7 +179,7 @@ FROM work.present s JOIN work.runs r USING (path, version) JOIN work.deletion_ro
 WHERE s.state = 'finished'
 ORDER BY s.path, d.class;
 
--- Runs that a deletion made. Nobody has verified their certificates.
+-- Runs that a deletion made. Their certificates are not verified here.
 CREATE TABLE deletions AS
 SELECT s.sweep, r.run_id, d.* EXCLUDE (path, version)
 FROM work.present s JOIN work.runs r USING (path, version) JOIN work.deletions d USING (path, version)
@@ -197,16 +197,16 @@ CREATE TABLE schema_version (version INTEGER, content VARCHAR, prices VARCHAR, l
 
 # ---- what follows from the tables of a snapshot: times, forecasts of deletions, and the view `results`
 
-# All that takes more than a look is a table, computed once when the snapshot is made. What prices decide is computed
-# when a question is asked: times and hardware are kept, and joined with the few rows of `rates`.
+# Everything that takes computation is a table, made once with the snapshot. Costs are computed when a question is
+# asked, by joining times and hardware with the few rows of `rates`: so a new price changes only `rates`.
 #
 # Runs that the plan of their sweep leaves out (`explorer.planned`) are in `outcomes`, marked `superseded`, and in
 # `every_result`. They are in nothing else that follows: no mean, no comparison, no prediction.
 #
 # A finished run has one row in `outcomes`, for the hardware that it was trained on. It has one more for each other
 # hardware that its effective recipe was profiled on, where that profile was made elsewhere and imported, has all of the
-# run's phases, and no run of the sweep is of that recipe, budget and seed there. Such a row is `predicted`: its quality
-# was measured on one machine, and its time is said by a profile of another. Where runs of several machines could lend
+# run's phases, and the sweep has no run of that recipe, budget and seed there. Such a row is `predicted`: its quality
+# was measured on one machine, and its time comes from a profile of another. Where runs of several machines could lend
 # their quality, the first by name does.
 
 # In the order in which they are made. `source` names the file of a profile, `directory` a run.
@@ -463,33 +463,42 @@ def publish(
     work: duckdb.DuckDBPyConnection,
     *,
     runs: Path,
-    beside: Path,
+    fresh: Path,
     prices: tuple[Price, ...],
     live: list[LiveMetric] | None,
     force: bool,
 ) -> bool:
-    """Make a snapshot of the working database, which is attached as `work`; return whether that was done.
+    """Make a snapshot of the working database; return whether that was done.
 
-    A snapshot that was made from the same content is left alone unless told to `force`; where only the prices are
-    others, nothing else is computed again. `beside` is the temporary file, on the same disk. A crash at any moment
-    leaves the old snapshot in place.
+    A snapshot made from the same content is kept; where only prices differ, nothing else is computed again. A crash at
+    any moment leaves the old snapshot in place.
+
+    Args:
+        work: a connection with the working database attached as `work`.
+        runs: the directory of runs.
+        fresh: the temporary file, on the same disk.
+        prices: all prices.
+        live: measurements of unfinished runs; None: without them.
+        force: make it in any case.
     """
-    remove(beside)  # a writer that was killed may have left one
+    remove(fresh)  # a writer that was killed may have left one
+    # --- whether the old snapshot will do, as it is or with other prices ---
     made_from = (VERSION, _content(work))
     mark = (*made_from, digest([list(astuple(price)) for price in prices]), live is not None)
-    found = None if force or live is not None else _mark(database(runs))
-    if found == mark:
+    old = None if force or live is not None else _mark(database(runs))
+    if old == mark:
         return False
-    same = found is not None and (*found[:2], found[3]) == (*made_from, False)
-    if same and _repriced(database(runs), beside, prices=prices, mark=mark):
-        put_in_place(beside, database(runs))
+    same = old is not None and (*old[:2], old[3]) == (*made_from, False)
+    if same and _repriced(database(runs), fresh, prices=prices, mark=mark):
+        put_in_place(fresh, database(runs))
         return True
-    work.execute(f"ATTACH '{quoted(beside)}' AS snapshot (STORAGE_VERSION '{STORAGE_VERSION}')")
+    # --- a new one, complete before it gets its name ---
+    work.execute(f"ATTACH '{quoted(fresh)}' AS snapshot (STORAGE_VERSION '{STORAGE_VERSION}')")
     work.execute("USE snapshot")
     _fill(work, prices=prices, live=live or [], mark=mark)
     work.execute("USE memory")
     work.execute("DETACH snapshot")
-    put_in_place(beside, database(runs))
+    put_in_place(fresh, database(runs))
     return True
 
 
@@ -525,7 +534,7 @@ ORDER BY s.path
 
 
 def _standings(work: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
-    """What the plans say of the runs of their sweeps (`explorer.planned`), a row a run."""
+    """Yield a row for each run that a plan describes (`explorer.planned`)."""
     plans = work.execute(
         "SELECT s.sweep, p.content FROM work.present s JOIN work.plans p USING (path, version)"
     ).fetchall()
@@ -543,22 +552,22 @@ def _standings(work: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
             yield f"{sweep}/{name}", standing.superseded, *called, *control
 
 
-def _repriced(path: Path, beside: Path, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> bool:
-    """Make `beside` from the snapshot `path` by changing nothing but the prices; False if that cannot be done."""
-    shutil.copyfile(path, beside)
+def _repriced(path: Path, fresh: Path, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> bool:
+    """Make `fresh` from the snapshot `path` by changing only the prices; return whether that was possible."""
+    shutil.copyfile(path, fresh)
     try:
-        with connect_to_file(beside, read_only=False) as connection:
+        with connect_to_file(fresh, read_only=False) as connection:
             connection.execute("BEGIN")
             _price(connection, prices=prices, mark=mark)
             connection.execute("COMMIT")
-    except duckdb.Error:  # it is damaged, and is made anew
-        remove(beside)
+    except duckdb.Error:  # it is damaged, and a whole new one is made
+        remove(fresh)
         return False
     return True
 
 
 def _price(connection: duckdb.DuckDBPyConnection, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> None:
-    """Write prices, and the rates of the hardware that runs and predictions have."""
+    """Write prices, and the rates of the hardware of runs and predictions."""
     connection.execute("DELETE FROM prices; DELETE FROM rates; DELETE FROM schema_version")
     hardware = connection.execute("SELECT hardware FROM runs UNION SELECT hardware FROM outcomes ORDER BY 1").fetchall()
     rates = [_rate(name, price) for (name,) in hardware if name and (price := default_price(name, prices))]
@@ -573,13 +582,13 @@ def _rate(hardware: str, price: Price) -> tuple[object, ...]:
 
 
 def _content(work: duckdb.DuckDBPyConnection) -> str:
-    """The digest of all that is in the working database now."""
+    """Return the digest of the present content of the working database."""
     rows = work.execute("SELECT path, version, state, problem FROM work.present ORDER BY path").fetchall()
     return digest([list(row) for row in rows])
 
 
 def _mark(path: Path) -> tuple[object, ...] | None:
-    """What the snapshot was made from; None if there is none that can be read, so that it is made anew."""
+    """Return what the snapshot was made from; None if there is none that can be read."""
     if not path.exists():
         return None
     try:
@@ -590,14 +599,16 @@ def _mark(path: Path) -> tuple[object, ...] | None:
 
 
 def remove(path: Path) -> None:
-    """Remove a database file, after the write-ahead log that a killed process left beside it: a log that outlives its
-    database would be replayed into the next one of that name."""
+    """Remove a database file, after the write-ahead log that a killed process may have left.
+
+    A log that outlives its database would be replayed into the next one of that name.
+    """
     for left in (path.with_name(path.name + ".wal"), path):
         left.unlink(missing_ok=True)
 
 
 def put_in_place(path: Path, target: Path) -> None:
-    """Rename a database file that is closed; it is on the disk before its name is."""
+    """Rename a closed database file, once it is on the disk: a power failure must not leave an empty snapshot."""
     try:
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -607,7 +618,7 @@ def put_in_place(path: Path, target: Path) -> None:
 
 
 def quoted(path: Path) -> str:
-    """The path as it stands inside an SQL string."""
+    """Return a path for use inside an SQL string."""
     return str(path).replace("'", "''")
 
 
@@ -627,7 +638,7 @@ _LISTS = {
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[Any, ...]], *, once: str = "") -> None:
-    """Append rows, whose values stand in the order of the table's columns. Maps are given as dicts, lists as lists.
+    """Append rows with values in the order of the table's columns. Maps are given as dicts, lists as lists.
 
     Rows whose columns `once` are in the table already are left out.
     """

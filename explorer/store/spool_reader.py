@@ -1,11 +1,11 @@
-"""The spool of a governed run: Parquet files beside the ledger, for quick questions over many steps.
+"""The spool of a governed run: Parquet files next to the ledger, for quick questions over many steps.
 
     contributions/segment-<first step>.parquet    a row for each step, layer and class
     entropy/step-<step>.parquet                   a row for each layer and class; the class * is all of them together
 
-No signature covers them: what the ledger carries decides, and `explorer.audit` compares. They are somebody else's
-files, so their columns and numbers of rows are checked before they are read, and reading is bounded in memory. Where a
-gradient was not finite, neither are the sums that it is in.
+No signature covers them: the ledger decides, and `explorer.audit` compares both. The files come from outside, so their
+columns and numbers of rows are checked before they are read, and reading is bounded in memory. Where a gradient was not
+finite, the sums with it are not finite either.
 """
 
 import stat
@@ -63,14 +63,17 @@ _LIMITS = {"memory_limit": "1GiB", "temp_directory": ""}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLimit:
-    """How many rows files of one kind may hold. A column that repeats one value takes no room in Parquet: 9 MB can
-    claim 260 million rows, and somebody else's small file must not cost more than its size suggests."""
+    """Limit of rows for files of one kind.
 
-    free: int  # that any files may hold
-    a_byte: float  # and so many more for each byte of theirs
+    A column that repeats one value takes no room in Parquet: 9 MB can claim 260 million rows, and reading a small file
+    from outside must not cost more than its size suggests.
+    """
+
+    free: int  # rows that any files may have
+    a_byte: float  # further rows for each byte
 
     def of(self, size: int) -> int:
-        """The most rows that files of so many bytes together may hold."""
+        """Return the limit for files of `size` bytes together."""
         return self.free + int(self.a_byte * size)
 
 
@@ -93,10 +96,10 @@ Row = tuple[Any, ...]
 
 
 def segment_sums(run: Path, steps: range | None = None) -> list[Row]:
-    """Sums of contributions by segment, layer and class, in this order: first_step, last_step, layer, class, steps,
-    examples, share_num, share_den, update_num, update_sq, exact_num. Empty for a run without contributions.
+    """Return sums of contributions by segment, layer and class; none for a run without contributions.
 
-    `steps` leaves others out. Raises `StoreError` for files that are not what they should be.
+    Columns: first_step, last_step, layer, class, steps, examples, share_num, share_den, update_num, update_sq,
+    exact_num. `steps` selects steps. Raises `StoreError` for files that are not what they should be.
     """
     first, stop = (0, 2**63 - 1) if steps is None else (steps.start, steps.stop)
     return select(
@@ -109,10 +112,10 @@ def segment_sums(run: Path, steps: range | None = None) -> list[Row]:
 
 
 def binned_sums(run: Path, steps: range, *, bins: int, layer: str | None = None) -> list[Row]:
-    """Sums of contributions over so many equal parts of these steps, by part, layer and class: part, layer, class,
-    steps, greatest weight, examples, share_num, share_den, update_num, update_sq, exact_num.
+    """Return sums of contributions over `bins` equal parts of some steps, by part, layer and class.
 
-    `layer` leaves others out. Raises `StoreError`.
+    Columns: part, layer, class, steps, greatest weight, examples, share_num, share_den, update_num, update_sq,
+    exact_num. `layer` selects one layer. Raises `StoreError`.
     """
     return select(
         run / rundir.CONTRIBUTIONS,
@@ -124,7 +127,7 @@ def binned_sums(run: Path, steps: range, *, bins: int, layer: str | None = None)
 
 
 def binned_updates(run: Path, steps: range, *, bins: int, layer: str | None = None) -> list[Row]:
-    """The square of each layer's updates, summed over the same parts: part, layer, update_sq. Raises `StoreError`."""
+    """Return the squares of each layer's updates, summed over such parts: part, layer, update_sq."""
     return select(
         run / rundir.CONTRIBUTIONS,
         CONTRIBUTIONS,
@@ -137,14 +140,14 @@ def binned_updates(run: Path, steps: range, *, bins: int, layer: str | None = No
 
 
 def entropy_rows(run: Path) -> list[Row]:
-    """All entropy rows, with the columns of `ENTROPY`; empty for a run without. Raises `StoreError`."""
+    """Return all entropy rows, with the columns of `ENTROPY`; none for a run without. Raises `StoreError`."""
     return select(run / rundir.ENTROPY, ENTROPY, "SELECT * EXCLUDE file FROM spool ORDER BY step, layer, class")
 
 
 def select(
     directory: Path, columns: Mapping[str, str], sql: str, parameters: Mapping[str, Any] | None = None
 ) -> list[Row]:
-    """Ask the files of a directory, which are the table `spool` with a column `file` more. No files: no rows.
+    """Query the files of a directory, as a table `spool` with an additional column `file`. No files: no rows.
 
     Raises `StoreError` that names the directory or the file.
     """
@@ -156,6 +159,7 @@ def select(
         names = ", ".join(
             f"{f't.{name}' if name in there else 'NULL'}::{kind} AS {name}" for name, kind in columns.items()
         )
+        # Columns that an older file lacks are null; names of files come in as a variable, never as part of the SQL.
         connection.execute("SET VARIABLE files = ?", [files])
         read = f"filename = true, union_by_name = {bool(_LATER & columns.keys())}"
         connection.execute(
@@ -167,7 +171,7 @@ def select(
 
 @contextmanager
 def _connected(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that holds nothing and reads the files of a directory."""
+    """Make an empty database in memory that can read the files of a directory."""
     try:
         with connect_in_memory(directory, limits=_LIMITS) as connection:
             yield connection
@@ -176,13 +180,14 @@ def _connected(directory: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _files(directory: Path) -> list[str]:
-    """The Parquet files in it, in the order of their steps. Links are refused."""
+    """Return the Parquet files of a directory, in the order of their steps. Links are refused."""
     if not directory.is_dir():
         return []
     paths = sorted(directory.glob("[!.]*.parquet"), key=lambda path: (len(path.name), path.name))
     if len(paths) > MAX_FILES:
         raise StoreError(f"{directory}: {len(paths)} files; at most {MAX_FILES} are read")
     for path in paths:
+        # A pipe would block the reader, and a link could name any file of the user.
         if not stat.S_ISREG(path.lstat().st_mode):
             raise StoreError(f"{path}: not a regular file")
     return [str(path) for path in paths]
@@ -191,7 +196,7 @@ def _files(directory: Path) -> list[str]:
 def _check(
     connection: duckdb.DuckDBPyConnection, directory: Path, files: list[str], columns: Mapping[str, str]
 ) -> set[str]:
-    """Check the number of rows and the names of the columns, as the footers say them; return these names."""
+    """Check the number of rows and the names of the columns in the footers; return these names."""
     (rows,) = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [files]).fetchall()[0]
     size = sum(Path(path).stat().st_size for path in files)
     most = MAX_ROWS[directory.name].of(size)
@@ -202,8 +207,8 @@ def _check(
     )
     # Only a table that has grown since the first version is asked file by file: the others have many.
     several = files if _LATER & columns.keys() else files[:1]
-    found = {path: set(names) for path, names in connection.execute(described, [several]).fetchall()}
-    for path, names in found.items():
+    columns_of = {path: set(names) for path, names in connection.execute(described, [several]).fetchall()}
+    for path, names in columns_of.items():
         if not columns.keys() - _LATER <= names <= columns.keys():
             raise StoreError(f"{path}: found columns {', '.join(sorted(names)):.300}; expected {', '.join(columns)}")
-    return set[str]().union(*found.values())
+    return set[str]().union(*columns_of.values())
