@@ -38,6 +38,11 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+@cache
+def _schema(kind: type[Any]) -> dict[str, Any]:
+    return _adapter(kind).json_schema(mode="validation")  # tens of milliseconds for a nested record
+
+
 def to_json(value: Any) -> dict[str, Any]:
     """Return a record as a JSON object."""
     return _adapter(type(value)).dump_python(value, mode="json")
@@ -78,7 +83,7 @@ def json_schema(kind: type[Any], *, name: str) -> dict[str, Any]:
     Its `$id` is a UUID made from that name (RFC 9562, version 5), so that no domain has to be owned for it to be right.
     """
     id_ = uuid.uuid5(NAMESPACE, f"schemas/{name}").urn
-    return {"$schema": DIALECT, "$id": id_, **_adapter(kind).json_schema(mode="validation")}
+    return {"$schema": DIALECT, "$id": id_, **_schema(kind)}
 
 
 def _first_fault(kind: type[Any], invalid: ValidationError) -> str:
@@ -103,8 +108,8 @@ def _words(kind: type[Any], fault: ErrorDetails) -> str:
 
 
 def _names_at(kind: type[Any], path: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the object at `path` may have, from the schema; none where several forms are possible."""
-    whole = _adapter(kind).json_schema(mode="validation")
+    """Return the keys that the object at `path` may have, read from the schema; none where that is not one object."""
+    whole = _schema(kind)
     at = whole
     for part in path:
         at = at.get("items", {}) if isinstance(part, int) else at.get("properties", {}).get(part, {})

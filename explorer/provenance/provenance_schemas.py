@@ -4,6 +4,7 @@
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def file_of(name: str) -> Path:
     return DIRECTORY / f"{name}.v1.json"
 
 
+@cache
 def content_of(name: str) -> bytes:
     """Return the published bytes of a schema."""
     schema = json_schema(SCHEMAS[name], name=f"provenance/{name}.v1.json")
