@@ -269,8 +269,11 @@ def _split(size: int) -> int:
 
 
 def _cover(low: int, high: int) -> list[Place]:
-    """Return the complete subtrees that make up leaves [low, high), left to right; `low` is a multiple of the first
-    one."""
+    """Return the complete subtrees that make up leaves [low, high), left to right.
+
+    `low` is a multiple of the size of the first one.
+    """
+    # The largest subtree that fits comes first, because `low` is a multiple of its size; the rest are ever smaller.
     places = []
     while low < high:
         level = (high - low).bit_length() - 1

@@ -70,6 +70,7 @@ def standings(plan: Mapping[str, Any], runs: Iterable[Described]) -> dict[str, S
     described = {run.name: run for run in runs}
     by_id = {entry["run_id"]: entry for entry in plan["runs"]}
     standing_of = {name: Standing(superseded=False, entry=by_id[name]) for name in described if name in by_id}
+    # A renamed recipe has another run id: planned runs without a directory are found by digest, budget and seed.
     absent = {_key(entry): entry for entry in plan["runs"] if entry["run_id"] not in described}
     machines = _machines(plan, [described[name] for name in standing_of])
     recipes = {entry.get("effective"): entry for entry in plan["runs"]}
@@ -161,6 +162,7 @@ def read_plan(directory: Path) -> dict[str, Any]:
 
 def check_plan(plan: Any) -> None:
     """Raise `KeyError`, `TypeError` or `ValueError` for anything but a plan; keys of later versions are allowed."""
+    # A run id becomes a path, so it must not lead out of the sweep's directory.
     for entry in plan["runs"]:
         if not _is_plain(entry["run_id"]):
             raise ValueError(f"{entry['run_id']!r:.80} is not the name of a run directory")

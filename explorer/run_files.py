@@ -31,7 +31,7 @@ PLAIN = "1"  # the unit of a number that has none
 
 @record
 class Metric:
-    """What a number means and how it is written: its unit, which way is better, and its format.
+    """The meaning and the format of a number: its unit, which way is better, and how it is written.
 
     A task of one's own declares its metrics with it; `METRICS` has those that every run may report. The unit `fraction`
     means a number from 0 to 1, shown as a percentage unless `format` says otherwise; the unit `1` is not shown.
@@ -282,6 +282,7 @@ def contradictions(record: Plan) -> Iterator[str]:
     """
     if isinstance(record, LoopRecord):
         return
+    # An identity comes from a file, so every part of it may be missing or of another type.
     identity = record.identity
     recipe: Any = identity.get("recipe")
     recipe = recipe if isinstance(recipe, dict) else {}
@@ -310,8 +311,10 @@ def _only(chosen: object) -> str | None:
 
 @record
 class Timings:
-    """Seconds of wall time in one run, apart by what they were spent on. Warm-up steps are in `warmup` alone, and steps
-    in which something was compiled in `compile`."""
+    """Seconds of wall time in one run, by purpose.
+
+    Warm-up steps count only in `warmup`, and steps in which something was compiled only in `compile`.
+    """
 
     read: float = 0.0
     preprocess: float = 0.0
@@ -386,7 +389,7 @@ class PhaseProfile:
 
 @record
 class Watch:
-    """What else kept the machine busy while a profile was taken. Shares are of all its cores; None: not known."""
+    """Other work of the machine while a profile was taken. Shares are of all its cores; None: unknown."""
 
     cores: int
     load: float | None  # the load average of the last minute for each core: the higher of before and after

@@ -138,6 +138,7 @@ def _card(card: Card) -> Iterator[Block | str]:
     rows += [("source", card.source), ("licence", card.licence), ("digest", card.digest)]
     if not card.provenance:
         rows.append(("provenance", "none: the sources of the examples are unknown"))
+    # Facts first, then tables: of classes, of provenance, of skipped examples.
     for key, value in rows:
         yield f"{key:<11} {value}"
     yield ""

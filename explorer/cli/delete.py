@@ -269,6 +269,7 @@ def erase(
         erasure = of_classes(ledger, target.classes)
     else:
         erasure = of_records(ledger, target.records, salts=salts or Path(source_of(run).private) / SALTS_FILE)
+    # The entry comes before the destruction, so that no secret is ever gone without a record of it.
     entry = None
     if yes:
         provide_trainer(run, private=governance)

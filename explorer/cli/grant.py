@@ -165,6 +165,7 @@ def wrap(run: options.RunDirectory, grant: File, trust: options.TrustFile) -> An
     secrets and the trainer's key, whose passphrase is in $EXPLORER_PASSPHRASE.
     """
     signed, ledger = _open(grant, trust), RunLedger(run)
+    # The project's ledger is open while keys are wrapped: the entry and the file belong together.
     name, signing = trainer_key(run, trust=read_trust(trust), now=options.clock())
     with Project.open(runs_of(run), key=signing, name=name) as project:
         made = wrap_keys(ledger, signed, project=project)
@@ -311,8 +312,10 @@ def read(
         raise ProvenanceError(
             "expected either --request FILE with --grant GRANT, to write a request, or --answer FILE, to read an answer"
         )
+    # Without keys of the run's own: the reader sees only what the grant opens, also on the owner's machine.
     ledger = RunLedger(run, keys=NoKeys())
     reader, trusted = load_reader_key(key, passphrase_file), _trust(ledger, trust)
+    # First call: write the request.
     if request is not None:
         if grant is None or out is not None:
             raise ProvenanceError(
@@ -320,6 +323,7 @@ def read(
             )
         asked = {"kind": kind, "class_": class_, "steps": ledger.range_of(*options.span_of(steps))}
         return _ask(ledger, grant, reader, trusted, request, asked=asked)
+    # Second call: read. Wrapped keys open a choice of numbers, an answer exactly those that were requested.
     assert answer is not None
     verified = None if trust is None else _verified(ledger, trusted)
     named = {

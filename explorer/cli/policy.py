@@ -108,6 +108,7 @@ def simulate(
     recorded ones. The limits of the estimate are printed with it.
     """
     ledger = RunLedger(run)
+    # The documents of the run say what was recorded; a trust file checks them, and the other policy too.
     basis = read_basis(run, ledger.genesis, trust=None if trust is None else read_trust(trust))
     rules, planned = read_rules(run, ledger.genesis, basis), total_steps(ledger)
     if rules is None or planned is None:

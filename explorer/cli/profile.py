@@ -201,6 +201,7 @@ def profile_blocks(
     for time in times:
         yield f"budget {time.run.ssr:g}: {time.run.steps} steps"
         yield table(COLUMNS, _rows(time, price), right=COLUMNS[1:])
+    # Below the tables: how the times were taken, and what weakens them.
     windows = min(phase.windows for phase in profile.phases.values())
     yield f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps"
     yield f"inference: {1000 * profile.inference_seconds:.3g} ms per example"

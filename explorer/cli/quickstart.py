@@ -63,11 +63,13 @@ def govern(runs: Path) -> Path:
         "\none governed run: a small GPT on the Python source that is installed here, classed by declared licence",
         flush=True,
     )
+    # Documents first: keys, taxonomy, tags and policy of a demonstration, whose keys are all on this machine.
     taxonomy, policy = demonstration.example(here / "policies")
     documents = demonstration.demonstrate(
         runs / DOCUMENTS, dataset_of(str(recipe)), data=None, taxonomy=taxonomy, policies=[policy], now=options.clock()
     )
     print(f"{documents}: its documents, {demonstration.WARNING}", flush=True)
+    # Then the run, recorded in a ledger.
     planned = plan_single(
         read_document(recipe).value,
         name=recipe.stem,
@@ -83,6 +85,7 @@ def govern(runs: Path) -> Path:
         result = execute(run, on_progress=progress)
     quality = planned.record.quality
     print(f"{planned.record.run_id}: {result.steps} steps, {result.metrics[quality]:.2f} {quality.replace('_', ' ')}")
+    # Last the cosignatures, without which the trust file does not accept the ledger, and the report.
     for name in demonstration.COSIGNERS:
         cosigned = ledger_web.cosign(
             run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE

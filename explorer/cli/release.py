@@ -183,7 +183,7 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
     if verdict.observations:
         lines.append("  observations")
         lines += [
-            f"    {observation.file[:16]} {observation.verdict}: {observation.why}{_said(observation)}"
+            f"    {observation.file[:16]} {observation.verdict}: {observation.why}{_content_words(observation)}"
             for observation in verdict.observations
         ]
     return [*lines, "  not looked at", *(f"    {place}" for place in verdict.unseen)]
@@ -203,12 +203,13 @@ def _ancestry(shipped: Shipped) -> list[str]:
     return lines
 
 
-def _said(each: Any) -> str:
-    if each.value is None:
+def _content_words(observation: Any) -> str:
+    value = observation.value
+    if value is None:
         return ""
-    metrics = ", ".join(f"{name} {value:g}" for name, value in each.value.metrics.items())
-    admitted = ", ".join(f"{path} {weight:g}" for path, weight in each.value.admitted.items())
-    parts = [metrics, f"admits {admitted}" if admitted else "", each.value.note or ""]
+    metrics = ", ".join(f"{name} {number:g}" for name, number in value.metrics.items())
+    admitted = ", ".join(f"{path} {weight:g}" for path, weight in value.admitted.items())
+    parts = [metrics, f"admits {admitted}" if admitted else "", value.note or ""]
     return "".join(f"; {part}" for part in parts if part)
 
 
@@ -246,6 +247,7 @@ def observe(
     model risk. A deployer records the decision of a gate: to admit, weight or reject the model.
     """
     trusted, now = read_trust(trust), options.clock()
+    # Only a model that verifies can be observed: the observation names its digest and its attestation.
     shipped = open_shipped(model, trust=trusted, now=now)
     made = sign_observation(
         shipped,

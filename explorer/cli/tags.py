@@ -168,6 +168,7 @@ def sign(
     now, trusted = options.clock(), read_trust(trust)
     classes = _signed_taxonomy(taxonomy, trust)
     keys = [load_key(key, passphrase_file)]
+    # A description starts an attestation; without one, a signature joins those of the other authorities.
     if description is not None:
         envelope = attest(
             table,

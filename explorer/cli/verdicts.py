@@ -1,4 +1,4 @@
-"""What a sweep shows, for `explorer results SWEEP`: the verdict on every recipe, its controls, its composition."""
+"""The verdicts on the recipes of a sweep, their controls and their composition, for `explorer results SWEEP`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +122,7 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
     if sweep not in known:
         raise ExplorerError(unknown("sweep with finished runs", sweep, known))
     tell_left_out(snapshot.database, sweep)
+    # A sweep can have been run on several machines: each is an answer of its own.
     rows = snapshot.facets[snapshot.facets["sweep"] == sweep]
     metrics = sorted(rows["metric"].unique())
     if metric is not None and metric not in metrics:

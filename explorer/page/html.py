@@ -208,6 +208,7 @@ def _table(table: Table, place: _Place) -> Markup:
 
 
 def _row(row: Row, numeric: list[str | None], place: _Place) -> Markup:
+    # The first cell names its row, so screen readers read it before every other cell.
     first, *rest = (_inline(cell, place) for cell in row.cells)
     cells = (element("td", cell, class_=kind) for cell, kind in zip(rest, numeric[1:], strict=True))
     kind = "x-bold" if row.strong else "x-quiet" if row.quiet else None

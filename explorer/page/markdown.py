@@ -70,6 +70,7 @@ def _code(text: str) -> str:
     """Return words as code, between more backticks than they have in a row. A bar would end the cell of a table."""
     if "|" in text or not text.strip():
         return plain(text)
+    # CommonMark, 6.1: a code span ends at as many backticks as it began with.
     fence = "`" * (1 + max((len(ticks) for ticks in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
     line = re.sub(r"\s+", " ", text)

@@ -65,6 +65,7 @@ def print_json(value: Any) -> None:
 
 def show(blocks: Iterable[Block | str], *, file: TextIO | None = None) -> None:
     """Print blocks from top to bottom. A string is a line, or several; an alert always goes to standard error."""
+    # Every branch goes through `visible`: names come from outside.
     for block in blocks:
         match block:
             case str():

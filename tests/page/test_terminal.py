@@ -87,3 +87,16 @@ def test_an_answer_prints_what_is_asked_for_and_gives_the_status(
     programs = Answer(page=refuse, record=lambda: {"holds": holds}, holds=holds, status=status)
     assert deliver(programs, as_json=True) == expected
     assert json.loads(capsys.readouterr().out) == {"holds": holds}
+
+
+def test_an_alert_and_the_remark_of_an_answer_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rest of the page stays on standard output, also where the answer does not hold."""
+    alert = Paragraph("2 blobs are missing\x1b[2J", "alert")
+    answer = Answer(page=lambda: ["verified", alert], record=lambda: {}, holds=False, remark="kept in evidence/")
+    assert deliver(answer, as_json=False) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "verified\n"
+    assert shown.err == "2 blobs are missing\\x1b[2J\nkept in evidence/\n"
+    assert deliver(answer, as_json=True) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("{}\n", "kept in evidence/\n")
