@@ -35,7 +35,8 @@ def fix_bits(*, threads: int) -> None:
     """Set, for this process, what decides the last bits apart from the hardware: threads, kernels, and a true fp32."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it deterministic matrix products raise
+    # Without it deterministic matrix products raise; it has to be set before the first one.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.allow_tf32 = False  # on by default, and it rounds inputs to 10 bits
 
 

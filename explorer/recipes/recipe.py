@@ -46,13 +46,10 @@ class Recipe(Training):
         for key in ("task", "train"):
             if key not in value:
                 raise RecipeError(f"{where}: {key}: missing: expected a mapping")
-        methods = value.get("methods")
-        return cls._build(name, value["task"], value["train"], [] if methods is None else methods, where)
-
-    @classmethod
-    def _build(cls, name: str, task: Any, train: Any, methods: Any, where: str) -> Self:
-        task = mapping(task, where=f"{where}: task", keys=TASK_KEYS, required=TASK_KEYS)
-        training, chosen = read_training(train, methods, where=where)
+        # YAML reads `methods:` without a list as null.
+        methods = [] if value.get("methods") is None else value["methods"]
+        task = mapping(value["task"], where=f"{where}: task", keys=TASK_KEYS, required=TASK_KEYS)
+        training, chosen = read_training(value["train"], methods, where=where)
         dataset = choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset")
         model = choose(MODELS, task["model"], kind="model", where=f"{where}: task.model")
         _check_fit(dataset, model, chosen, where=where)

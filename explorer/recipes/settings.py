@@ -64,6 +64,7 @@ def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, li
     numbers = check(Numbers, plain, where=f"{where}: train")
     if not isinstance(methods, Sequence) or isinstance(methods, str):
         raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
+    # Errors name a method by its place in what was written; the recipe has the methods in acting order.
     chosen = [choose(METHODS, method, kind="method", where=f"{where}[{at}]") for at, method in enumerate(methods)]
     try:
         in_order = ordered(chosen)

@@ -57,7 +57,7 @@ from explorer.runlog.model_file import MODEL as WEIGHTS
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.runlog.target import Origin, Target, counterfactual, read_origin, write_origin
 from explorer.runlog.tensors import Tensors, owner_of, read_ended, without_bookkeeping
-from explorer.training.govern import OwnLoop, Reference, blank, papers_of, train_without, trained_without
+from explorer.training.govern import OwnLoop, Reference, blank, run_documents, train_without, trained_without
 from explorer.training.ledgered import keep_environment, parent_of, recording, signer_of
 from explorer.training.replay import Elsewhere, elsewhere
 from explorer.training.run import build_loop, documents_in, execute, result_of
@@ -102,7 +102,7 @@ def delete(
         raise RunError(f"run {record.run_id}: {stopped}")
     # --- the new one: its plan, its directory, and where it begins ---
     new = counterfactual(record, target)
-    documents = papers_of(ledger, private)
+    documents = run_documents(ledger, private)
     if Path(new.run_id).name != new.run_id:  # a record may be forged: "../.." must not lead elsewhere
         raise RunError(f"run {record.run_id!r:.200}: no name of a directory")
     directory = to / new.run_id

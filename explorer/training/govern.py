@@ -378,7 +378,7 @@ def replay(
         return comparison.journal(given.credentials.leaves)
 
     difference: Difference | None = None
-    again = _Again(record, papers_of(ledger, private), open_journal)
+    again = _Again(record, run_documents(ledger, private), open_journal)
     try:
         loop(again)
     except Differs as caught:
@@ -424,7 +424,7 @@ def trained_without(
     with, and the reference. Its ledger goes into the scratch directory, signed by a throw-away key."""
     ended: list[Tensors] = []
     watching: list[Reference] = []
-    papers = papers_of(RunLedger(run), private)
+    papers = run_documents(RunLedger(run), private)
 
     def open_journal(given: Given, state: State) -> Journal:
         _check_identity(record, given)
@@ -507,7 +507,7 @@ def _loop_record(ledger: RunLedger) -> LoopRecord:
     return record
 
 
-def papers_of(ledger: RunLedger, private: Path | None) -> Documents:
+def run_documents(ledger: RunLedger, private: Path | None) -> Documents:
     """Return the run's copies of its documents, with the quarantine that its ledger records.
 
     `private` is where the salts and the trainer's key are now, if not where the run had them.
