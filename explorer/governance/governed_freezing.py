@@ -200,7 +200,7 @@ class GovernedFreezing(Method):
         left = frozen & ~drifted & target.left if target else none
         reopened = none if done else frozen & ~drifted
         freezing = settled & target.learned if target else settled
-        # --- decisions; an entry of the ledger lists them in this order ---
+        # --- decisions; for each class the ledger has them in this order ---
         since_2KL = torch.stack([anchor_KL, now_KL])
         decided = (
             ("freeze", "settled", freezing, history_HKL, target),

@@ -34,7 +34,7 @@ from explorer.governance.region_modules import switch_of, switched_on
 from explorer.governance.shared_state import Session
 from explorer.provenance.spellings import covers
 
-CHUNK = 256  # examples of one pass: bounds the memory; outputs in evaluation mode do not depend on the others
+CHUNK = 256  # examples of one pass: bounds the memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -172,7 +172,8 @@ def beginning(state: State) -> dict[str, bytes]:
     tell."""
     tensors, layers = tensors_of(state), state.resource(Recording).layers
     names = frozenset(layer.layer.name for layer in layers)
-    # A reader without the model finds a tensor's layer by its name; a tied tensor has the name of another layer.
+    # A reader without the model finds a tensor's layer by the beginning of its name, which is another layer's for some,
+    # such as tied ones.
     owners = {
         name: layer.layer.name
         for layer in layers

@@ -88,7 +88,7 @@ def seal(model: nn.Module, regions: Sequence[SealedRegion], *, seed: int) -> Sea
     if SHARED in switch.regions:
         raise RecipeError(f"sealed region {SHARED!r}: the name of what all classes share; expected another one")
     switch.on = frozenset(region.name for region in regions if region.module)
-    # Modules come first, and both use the names from before: an adapter inside a gated module keeps its layer's name.
+    # The names are those from before: adapters are modules too.
     modules = dict(model.named_modules())
     for region in regions:
         if region.module:

@@ -315,7 +315,6 @@ def _record(
         "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(model)))},
         **surroundings(threads=threads),
     }
-    # `keep_vars` hands out the parameters themselves: the digest reads them, and nothing is copied.
     weights = {f"model/{name}": tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     name = type(model).__name__.lower()
     return run_record(

@@ -42,7 +42,7 @@ from explorer.training.run import build_loop, execute
 from explorer.training.run_plan import pace_of, phase_of, plan_again, recipe_of, total_steps
 from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 
-WINDOWS = 7  # of each phase, one a round: the fewest with quartiles that are not the extremes
+WINDOWS = 7  # of each phase, one a round: the fewest whose quartiles do not involve an extreme
 WINDOW_SECONDS = 0.06  # a window repeats its step to last about this long
 WARMUP = 2  # steps before a window of a new build
 INFERENCE_EXAMPLES = 256  # of one pass

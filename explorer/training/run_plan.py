@@ -479,7 +479,7 @@ def plan_single(
     recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
     if governance is None and single.governance is not None:
         governance = beside / single.governance
-    # --- a trial before the plan: it names the method that cannot work, where the plan only counts steps ---
+    # --- a rehearsal before the plan, so that no run is named that cannot work ---
     try:
         documents = documents_of(recipe, governance, now=now)
         warned = rehearse(recipe, data=data, documents=documents)
