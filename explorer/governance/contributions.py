@@ -99,7 +99,9 @@ class Contributions(Method):
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "any model; for `exact`, an optimiser that is linear in the summed gradient: sgd, adamw"
     traits: ClassVar[Traits] = Traits(remembers="classes")
-    routing: ClassVar[str] = "Works: what a class was denied has no gradient of its own and contributes exactly zero."
+    routing: ClassVar[str] = (
+        "Works: in a layer that it is denied, a class has no gradient and contributes exactly zero."
+    )
 
     exact: Annotated[
         tuple[LayerPattern, ...],

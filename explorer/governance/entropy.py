@@ -80,13 +80,13 @@ class Entropy(Method):
     routing: ClassVar[str] = "Works: it observes; a sealed region takes part only for the probes of its own classes."
 
     probes: Annotated[
-        int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")
+        int, Field(ge=2, le=4096, description="training examples of each class to measure"), Unit("examples of a class")
     ] = 64
     profiles: Annotated[
         int, Field(ge=1, le=1000, description="how many, the untrained model and the end included"), Unit("profiles")
     ] = 8
     permutations: Annotated[
-        int, Field(ge=1, le=10_000, description="of the classes, to say what chance gives"), Unit("permutations")
+        int, Field(ge=1, le=10_000, description="of the classes, for the null distribution"), Unit("permutations")
     ] = 99
 
     def phase(self, moment: Moment) -> str:

@@ -34,10 +34,10 @@ class EntropyGate(Method):
     summary: ClassVar[str] = "Switches a condition of the policy on when layers use enough directions for a class."
     source: ClassVar[str] = "no paper"
     formula: ClassVar[str] = (
-        "`condition` is on from the first of `profiles` looks at which exp S >= `effective_rank`, S the entropy of the"
+        "`condition` is on from the first of `profiles` profiles with exp S >= `effective_rank`, S the entropy of the"
         " outputs for `probes` examples of class `of`, the mean of exp S over `layers`"
     )
-    changes: ClassVar[str] = "a condition of the policy; so, who may train what"
+    changes: ClassVar[str] = "a condition of the policy, and so which classes may train which layers"
     needs: ClassVar[str] = "a policy with that condition; tagged examples"
     traits: ClassVar[Traits] = Traits(probes=True, remembers="classes")
     routing: ClassVar[str] = (
@@ -48,9 +48,9 @@ class EntropyGate(Method):
     of: Annotated[str, Field(min_length=1, max_length=200, description="the class whose probes decide")]
     effective_rank: Annotated[float, Field(ge=1, description="from which on the condition holds"), Unit("directions")]
     layers: Annotated[str, Field(min_length=1, max_length=300, description="name pattern of the layers")] = "*"
-    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run"), Unit("profiles")] = 16
+    profiles: Annotated[int, Field(ge=2, le=1000, description="measurements over the run"), Unit("profiles")] = 16
     probes: Annotated[
-        int, Field(ge=2, le=4096, description="training examples of the class to look at"), Unit("examples")
+        int, Field(ge=2, le=4096, description="training examples of the class to measure"), Unit("examples")
     ] = 64
 
     def phase(self, moment: Moment) -> str:

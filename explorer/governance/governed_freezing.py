@@ -83,9 +83,9 @@ class GovernedFreezing(Method):
     formula: ClassVar[str] = (
         "a layer is frozen for class c when the entropies S of the last `patience` + 1 profiles of c's own probes"
         " differ by at most `settled` each and c is done (`start`, `condition`); it is given back once"
-        " |S - S at the freeze| > `drift`; with `told_apart` it also has to be told apart as far as that says"
+        " |S - S at the freeze| > `drift`; with `told_apart` the accuracy of a linear probe has to be in that range too"
     )
-    changes: ClassVar[str] = "who may train what"
+    changes: ClassVar[str] = "which classes may train which layers"
     needs: ClassVar[str] = "tagged examples"
     traits: ClassVar[Traits] = Traits(probes=True, remembers="classes")
     routing: ClassVar[str] = (
@@ -96,24 +96,24 @@ class GovernedFreezing(Method):
     start: Annotated[
         float, Field(ge=0, le=1, description="share of training before any class is done"), Unit("share of training")
     ] = 0.5
-    condition: Annotated[str, Field(max_length=64, description="of the policy, asked for too; empty: none")] = ""
+    condition: Annotated[str, Field(max_length=64, description="of the policy, also required; empty: none")] = ""
     settled: Annotated[
         float, Field(ge=0, description="nats between profiles that count as no change"), Unit("nats")
     ] = 0.02
     patience: Annotated[
-        int, Field(ge=1, le=100, description="changes in a row that have to be that small"), Unit("profiles")
+        int, Field(ge=1, le=100, description="changes in a row that have to be this small"), Unit("profiles")
     ] = 2
     drift: Annotated[float, Field(gt=0, description="nats from the freeze at which it is overridden"), Unit("nats")] = (
         0.1
     )
     told_apart: Annotated[
         tuple[float, float],
-        Field(description="what is learned: how far a linear probe tells the class apart, from and to; (0, 1): any"),
+        Field(description="target of learning: accuracy of a linear probe for the class, from and to; (0, 1): any"),
         Unit("balanced accuracy"),
     ] = (0.0, 1.0)
-    profiles: Annotated[int, Field(ge=2, le=1000, description="how often to look, over the run"), Unit("profiles")] = 16
+    profiles: Annotated[int, Field(ge=2, le=1000, description="measurements over the run"), Unit("profiles")] = 16
     probes: Annotated[
-        int, Field(ge=2, le=4096, description="training examples of each class to look at"), Unit("examples of a class")
+        int, Field(ge=2, le=4096, description="training examples of each class to measure"), Unit("examples of a class")
     ] = 64
 
     @property

@@ -39,7 +39,7 @@ class GovernedSelectiveBackprop(Method):
     source: ClassVar[str] = "Jiang et al. 2019, arXiv:1910.00762"
     formula: ClassVar[str] = (
         "of a class's n rows in a step those of the ceil(`keep` n) largest losses train, from `start` on; the sum of"
-        " losses is divided by the whole batch as ever"
+        " losses is still divided by the size of the whole batch"
     )
     changes: ClassVar[str] = "which rows train"
     needs: ClassVar[str] = "a loss of each example"

@@ -69,8 +69,8 @@ def _check(model: nn.Module, leaves: Sequence[Leaf], regions: Sequence[SealedReg
         if len(owners) > 1:
             names = ", ".join((leaf.name, *leaf.also))
             raise RecipeError(
-                f"{names}: names of one layer, and not all in one sealed region: what is sealed may share no tensor"
-                " with what is not"
+                f"{names}: names of one layer, and not all in one sealed region: a region may share no tensor with"
+                " layers outside of it"
             )
     owned = {name for leaf in leaves for name in leaf.parameters}
     # A parameter that no forward pass has met would be in no layer's numbers. Adapters are met later, and checked

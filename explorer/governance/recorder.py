@@ -92,7 +92,7 @@ class Recorder(Method):
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "a trainer's key"
     traits: ClassVar[Traits] = Traits(remembers="classes")
-    routing: ClassVar[str] = "Works: which classes were admitted to what is in every entry."
+    routing: ClassVar[str] = "Works: every entry has the admission table in force."
     after: ClassVar[tuple[str, ...]] = ("contributions", "entropy")
 
     every: Annotated[
@@ -221,7 +221,7 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
 def _record_notes(
     journal: Journal, step: int, profiles: Iterable[LayerProfiles], decisions: Iterable[DecisionNote]
 ) -> None:
-    """Write what was measured and decided after this many steps."""
+    """Write the profiles and the decisions made after this many steps."""
     for profile in profiles:
         journal.profile(profile)
     for note in decisions:

@@ -245,7 +245,7 @@ def present(share: Share, examples: NDArray[np.int64], gone: NDArray[np.bool_] |
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Routing(Method):
-    """Let each class of examples train what the policy admits it to, and nothing else.
+    """Let each class of examples train the layers that the policy admits it to, and no others.
 
     The speed of a step depends on the policy, which a recipe only names: profiles treat all steps as equal.
     """
@@ -258,10 +258,10 @@ class Routing(Method):
         "gradient of a tensor = sum over classes c of w(c, phase, layer) G_c, w in [0, 1] from the policy; where w is 0"
         " there is no gradient at all"
     )
-    changes: ClassVar[str] = "who may train what"
+    changes: ClassVar[str] = "which classes may train which layers"
     needs: ClassVar[str] = "tagged examples and a signed policy that names layers of the model"
     traits: ClassVar[Traits] = Traits(remembers="classes")
-    routing: ClassVar[str] = "It is what routes: 0 and 1 are exact, fractions are attenuation."
+    routing: ClassVar[str] = "This method routes: weights 0 and 1 are exact, fractions are attenuation."
 
     policy: Annotated[str, Field(min_length=1, max_length=64, description="name of the policy")]
     without: Annotated[

@@ -161,7 +161,7 @@ class _Amounts:
 
 @contextlib.contextmanager
 def _handed_back(model: nn.Module) -> Iterator[None]:
-    """Put back, at the end of the block, what training switches at the model."""
+    """Restore, at the end of the block, the modes and flags that training switches."""
     frozen = {id(parameter) for parameter in model.parameters() if not parameter.requires_grad}
     try:
         yield

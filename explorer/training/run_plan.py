@@ -178,7 +178,7 @@ def plan_run(
         "data": recipe.dataset.digest(data),
         **surroundings(threads=threads),
     }
-    # Only what is there is in the identity: a run without documents keeps the name that it had before there were any.
+    # Absent parts have no key: a run without documents keeps the name that it had before documents existed.
     if documents is None:
         refuse_governed(recipe)
     else:

@@ -61,7 +61,7 @@ class StartFrom:
 
 @record
 class Start:
-    """Start in a run's identity: the model by digest, its ledger, and what of it is let in."""
+    """Start in a run's identity: the model by digest, its ledger, and the weights of its classes."""
 
     model: Digest
     attestation: Digest
