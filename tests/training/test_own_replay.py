@@ -251,7 +251,7 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     asked = ["--old", old, "--new", new, "--trust", tmp_path / "governed" / "trust.json"]
     done = command("delete", "verify", new / "certificate.json", *asked, "--counterfactual", *loop)
     assert done.returncode == 0, done.stderr
-    assert "deleted, the same as a run that never had it" in done.stdout.splitlines()[0]
+    assert "deleted, identical to a run that never had it" in done.stdout.splitlines()[0]
     assert command("conform", new, *asked[-2:]).returncode == 0
     assert command("attest", new, *asked[-2:]).returncode == 0
     rules = [{"conforms": True}, {"deleted": {"branch": NEWS, "at_least": "G2"}}]

@@ -136,12 +136,12 @@ def test_steps_are_made_on_the_device_that_trains(monkeypatch: pytest.MonkeyPatc
 def test_methods_warn_of_what_they_meet_and_of_nothing_else() -> None:
     """Batch normalisation under weight standardisation; chunks of microbatches. The controls: neither by itself."""
     assert rehearse(tiny_recipe(["weight_standardization"]), data=None) == (
-        "weight_standardization: The model has batch normalisation (9 layers), which takes mean and scale out of every"
-        " filter's output already: little is left to gain. The method was made for group normalisation.",
+        "weight_standardization: The model has batch normalisation (9 layers), which already removes the mean and scale"
+        " of every filter's output, so expect little gain. The method was made for group normalisation.",
     )
     grouped = {"resnet8": {"width": 0.5, "norm": "group"}}
     assert rehearse(tiny_recipe(["weight_standardization"], model=grouped), data=None) == ()
     ghost = {"ghost_batchnorm": {"size": 8}}
     (words,) = rehearse(tiny_recipe([ghost], microbatch_size=32), data=None)
-    assert words.startswith("ghost_batchnorm: Microbatches of 32 rows are normalised by themselves already")
+    assert words.startswith("ghost_batchnorm: Microbatches of 32 rows are already normalised separately")
     assert rehearse(tiny_recipe([ghost]), data=None) == ()
