@@ -37,6 +37,7 @@ class Fit(anywidget.AnyWidget):
 
 def empty_chart(**options: Any) -> alt.JupyterChart:
     """Return a chart widget that is empty until its `chart` is set. It needs no network."""
+    # Altair loads Vega from a CDN by default; notebooks must work on machines without a network.
     alt.JupyterChart.enable_offline()
     return alt.JupyterChart(None, embed_options=theme.EMBED, **options)  # pyright: ignore[reportArgumentType]
 

@@ -87,6 +87,7 @@ class SweepProcess:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events since the last call, oldest first. An unfinished line waits for the next call."""
+        # The log is read on from the last whole line, because the process is still writing to it.
         with self._log.open("rb") as file:
             file.seek(self._read)
             lines = file.read().splitlines(keepends=True)
@@ -125,6 +126,7 @@ def progress_words(event: dict[str, Any]) -> str:
     >>> progress_words({"event": "done", "done": 3, "failed": 1, "total": 12, "seconds_left": 90.0, "run": None})
     '3 of 12 runs done, 1 failed, about 2 min left.'
     """
+    # A note on measuring or on a busy machine is more urgent than the time left.
     parts = [f"{event['done']} of {amounts.count(event['total'], 'run')} done"]
     if event["failed"]:
         parts.append(f"{event['failed']} failed")

@@ -208,7 +208,7 @@ def _fresh(words: str) -> tuple[str, str]:
 
 def rows_of(page: str) -> list[str]:
     """The rows of the first table of a page that compares with a baseline, as texts with a bar between cells."""
-    tables = [table for table in re.findall(r"<table.*?</table>", page, re.S) if "vs baseline" in table]
+    tables = [table for table in re.findall(r"<table.*?</table>", page, re.S) if "Reach rate" in table]
     rows = re.findall(r"<tr.*?</tr>", tables[0], re.S) if tables else []
     cells = [re.sub(r"</t[dh]>", " | ", row) for row in rows]
     return [" ".join(unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in cells]
@@ -321,7 +321,7 @@ def in_json(case: Case) -> Iterator[tuple[str, Claim | None]]:
 
 def in_markdown(case: Case) -> Iterator[tuple[str, Claim | None]]:
     lines = report(case, "md").splitlines()
-    first = next(at for at, line in enumerate(lines) if "| vs baseline |" in line)
+    first = next(at for at, line in enumerate(lines) if "| Reach rate |" in line)
     rows = [line.replace("**", "") for line in lines[first : lines.index("", first)]]
     yield from case.by_row(rows, start="| ")
     yield from headlines(case, next(line for line in lines if line.startswith("**")).strip("*"))

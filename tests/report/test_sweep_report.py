@@ -118,7 +118,7 @@ def test_markdown_and_json_say_the_same(runs: Path) -> None:
     result = fast["result"]
     assert result["recipe"] == "fast" and result["outcome"] == "reached" and fast["claims"]
     said = "faster than the baseline; confirm on fresh seeds"
-    assert f"| **fast ({said})** | **1.66 s (no price)** | **{result['ratio']:.2f}x (" in markdown
+    assert f"| **fast ({said})** | **1.66 s (no price)** | **{1 / result['ratio']:.2f}x (" in markdown
     assert document["answer"][1:] in markdown
 
 

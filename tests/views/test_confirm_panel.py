@@ -93,7 +93,7 @@ def has_button(found: Winner) -> bool:
 def test_a_winner_is_marked_and_has_a_button(panel: ConfirmSection, runs: Path) -> None:
     found = winner(panel)
     words = found.words.value
-    assert "<strong>fast</strong> 1." in words and "x faster (" in words and "confirm on fresh seeds" in words
+    assert "<strong>fast</strong> speedup 1." in words and "x (" in words and "confirm on fresh seeds" in words
     assert found.button.description == "Confirm fast on 3 fresh seeds" and has_button(found)
     assert not (runs / "_panel").exists()
 

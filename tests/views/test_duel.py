@@ -50,7 +50,7 @@ def test_a_row_for_each_budget_and_for_each_kind_of_equality(frame: pd.DataFrame
     assert (first, second) == ("80.00% 1.67 min, n=3", "85.00% 1.33 min, n=3")
     assert difference.startswith("+5.00 points")
     assert cells(html, "accuracy at same time")[0].endswith("1.67 min")
-    assert cells(html, "Time at equal accuracy")[3].startswith("3.40x faster")  # e / 0.8
+    assert cells(html, "Time at equal accuracy")[3].startswith("speedup 3.40x")  # e / 0.8
     assert "reach rate 100%" in cells(html, "Time at equal accuracy")[3]
     assert cells(html, "Inference per example")[1:] == ["1 ms", "2 ms", "2.00x no interval"]
     assert cells(html, "Methods only here")[1:] == ["-", "ema, mixup", ""]

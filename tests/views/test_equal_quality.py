@@ -63,7 +63,7 @@ def test_the_baseline_stands_first_and_then_the_cheapest(comparisons: list[Equal
     found = rows(list(reversed(comparisons)))
     assert ["baseline" in found[0], "fast" in found[1], "heavy" in found[2]] == [True, True, True]
     assert "baseline, tuned in its author&#39;s words" in found[0]
-    assert "1.93x faster" in found[1] and "1.55x-2.40x" in found[1] and "100%" in found[1]
+    assert "1.93x" in found[1] and "1.55x-2.40x" in found[1] and "100%" in found[1]
 
 
 def test_a_target_beyond_the_baseline_itself(results: pd.DataFrame) -> None:
@@ -104,7 +104,7 @@ def test_a_recipe_that_does_not_reach_the_target_says_so_and_comes_last(comparis
 
 
 def test_a_recipe_past_the_target_at_its_lowest_budget_has_an_upper_limit(comparisons: list[EqualQuality]) -> None:
-    assert "at least 1.93x faster" in rows([replace(comparisons[0], outcome=Outcome.BELOW)])[1]
+    assert "at least 1.93x" in rows([replace(comparisons[0], outcome=Outcome.BELOW)])[1]
 
 
 def test_one_seed_is_n_1_without_an_interval(results: pd.DataFrame) -> None:

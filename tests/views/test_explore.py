@@ -39,7 +39,7 @@ def brush(explorer: Explorer, ranges: dict[str, list[float]]) -> None:
 def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     shown = texts(explorer)
     assert "fast reaches the baseline&#39;s accuracy 1.93x faster" in shown
-    assert "0.41 to 0.65" in shown
+    assert "1.54x-2.42x" in shown
     assert "All 45 runs are shown" in shown
     assert len(explorer.shown) == 45
 

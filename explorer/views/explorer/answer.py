@@ -143,6 +143,7 @@ def _compare(results: Results, settled: Settled) -> _Compared:
         machine=_machine(rows, asked.baseline_hardware),
     )
     qualities = at_equal_quality(pairs, target=asked.target)
+    # Fresh seeds confirm training, and no run can confirm a forecast.
     fresh = [] if asked.paid_in.forecast else results.confirmations(qualities)
     return _Compared(
         verdicts=tuple(verdicts(qualities, controls=controls_of(rows), fresh=fresh)),
@@ -154,6 +155,7 @@ def _compare(results: Results, settled: Settled) -> _Compared:
 def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
     if asked.baseline not in set(rows["recipe"]):
         return None
+    # Volumes over several machines have different units of time, so none is shown.
     volumes = hypervolumes(rows, x=asked.paid_in.column, baseline=asked.baseline)
     return volumes[0] if len(volumes) == 1 else None
 
@@ -220,6 +222,7 @@ def notes(answer: Answer) -> Iterator[Paragraph]:
 
 def warnings(answer: Answer) -> list[str]:
     """Return the sentences on whatever weakens the comparisons."""
+    # The gravest come first: a missing baseline, an untuned one, a single seed, then doubts about single recipes.
     words = []
     own = str(answer.settled.rows["baseline"].iloc[0])
     if not answer.question.is_survey and own not in answer.settled.choices.recipes:

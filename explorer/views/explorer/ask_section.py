@@ -116,6 +116,7 @@ class AskSection(Section):
 
     def _limits(self) -> Limits:
         """Return the limits in the fields. Raises `ExplorerError` that names the field."""
+        # A ratio and a time share one field; the unit decides between them.
         inference = _with_unit(self.inference, self.inference_unit)
         seconds, ratio = amounts.read_inference(self.inference.description, inference) if inference else (None, None)
         cost = self.cost.value.strip().removeprefix("$")

@@ -95,6 +95,7 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     ):
         subject = f"deletion of {clipped(finding.class_)}" if finding.class_ else str(finding.limit)
         return f"{subject} {finding.standing}{f': {finding.reason}' if finding.reason else ''}"
+    # --- a limit that failed, with the figure that broke it ---
     value, allowed = finding.found, finding.allowed
     if finding.limit is Limit.QUALITY:
         kind = asked.kind
@@ -196,6 +197,7 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
         "Extrapolated: nothing. Every time lies at or between budgets that were run; a quality beyond the last one"
         " counts as not reached."
     ]
+    # Warnings about the figures come before their sources and prices.
     if best := asked.best:
         said += _between(asked, best)
     said += _unknown(asked)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from explorer import costing
-from explorer.analysis.axis_words import gain_span, gain_words
+from explorer.analysis.axis_words import gain_span, ratio_words
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
@@ -60,8 +60,8 @@ def comparison_table(
     bases = {verdict.comparison.baseline_setting: verdict.comparison for verdict in reversed(verdicts)}
     cells = {
         f"{payment.label} to target": [_outcome(verdict.comparison, payment, rates) for verdict, _ in pairs],
-        "vs baseline": [_speedup(verdict.comparison) for verdict, _ in pairs],
-        f"Quality at same {payment.label.lower()}": [difference(result) for _, result in pairs] if budgets else [],
+        speedup_title(payment.column): [_speedup(verdict.comparison) for verdict, _ in pairs],
+        f"At same {payment.label.lower()}": [difference(result) for _, result in pairs] if budgets else [],
         "Reach rate": [_reach_rate(verdict.comparison) for verdict, _ in pairs],
         "Adjusted p": [p_value(verdict.comparison.p_adjusted) for verdict, _ in pairs] if p_values else [],
         "Inference": [_inference(verdict.comparison) for verdict, _ in pairs],
@@ -94,12 +94,17 @@ def difference(result: EqualBudget | None) -> Text:
 
 
 def speedup(result: EqualQuality) -> str:
-    """Return how a recipe compares with the baseline: "1.61x faster"; a bound if it is past the target at once."""
+    """Return the speedup over the baseline, "1.61x"; below 1x the recipe needs more."""
     if result.ratio is None:
         return amounts.MISSING
-    # At its lowest budget the recipe needs at most this amount: it is at least as fast, or at most as slow.
-    bound = ("at least " if result.ratio <= 1 else "at most ") if result.outcome == Outcome.BELOW else ""
-    return f"{bound}{gain_words(result.x, result.ratio)}"
+    # A recipe that is past the target at its lowest budget needs at most this amount, so its speedup is a bound.
+    bound = "at least " if result.outcome == Outcome.BELOW else ""
+    return f"{bound}{ratio_words(1 / max(result.ratio, 1e-300))}x"
+
+
+def speedup_title(x: str) -> str:
+    """Return the name of that number along a column of `results`: only less time is a speedup."""
+    return "Speedup" if x == "train_seconds" else "Gain"
 
 
 def speedup_interval(result: EqualQuality) -> str:

@@ -230,9 +230,11 @@ def waterfall(recipe: Composed, *, baseline: str, width: int | str = "container"
             for start, end in zip(frame["start"], frame["end"], strict=True)
         ],
     )
+    # The label of the last change goes behind its interval, which may be longer than the bar.
     frame["right"] = frame["right"].where(frame["place"] != count - 2, max(frame["right"].iloc[-2], *sure["x2"], 0))
     joins = pd.DataFrame({"x": frame["end"], "top": frame["bottom"], "bottom": frame["top"] + 1}).iloc[:-1]
     span = [*frame["start"], *frame["end"], *sure["x"], *sure["x2"]]
+    # A log axis makes equal factors equally long, wherever a bar begins.
     x = payment_axis(PAYMENTS["time"], [min(span) / 1.05, max(span) * 1.15], log=True)
     y = alt.Y("top:Q", **_rows(frame["name"].tolist()))
     colour = alt.Color(
@@ -323,7 +325,7 @@ def step_times(
     """Draw `frame`: recipe, part (a key of `PARTS`), seconds of one step, or of whole `runs`; at least one row."""
     scale_by, title = (1, "Seconds a run") if runs else (1000, "Milliseconds a step")
     shown = frame[frame["part"].isin(PARTS) & (frame["seconds"] > 0)]
-    present = [part for part in PARTS if part in set(shown["part"])]
+    present = [part for part in PARTS if part in set(shown["part"])]  # the legend names only these
     rows = pd.DataFrame(
         {
             "recipe": shown["recipe"],

@@ -20,6 +20,7 @@ def composed(snapshot: Snapshot, asked: Question, *, ssr: float | None = None) -
 
     Raises `AnalysisError` for a budget that was not run, `StoreError` if the database can no longer be read.
     """
+    # A hidden recipe was run all the same, and its pairs are needed to tell methods apart.
     settled = settle(snapshot, replace(asked, recipes=(), methods=()))
     schedules = snapshot.schedules(settled.question.sweep)
     return composition(settled.rows, schedules, baseline=settled.question.baseline, ssr=ssr)
@@ -80,6 +81,7 @@ def interval_words(estimate: Estimate, kind: Metric | None = None) -> str:
 def composition_json(composition: Composition) -> dict[str, Any]:
     """Return the composition for other tools: its logarithms, and the ratios of times that they express."""
     document = asdict(composition)
+    # A setting without results has no metric; its document keeps the fields, empty.
     kind = document.pop("kind") or {"name": "", "unit": "", "higher_is_better": True}
     document |= {"metric": kind["name"], "unit": kind["unit"], "higher_is_better": kind["higher_is_better"]}
     for written, recipe in zip(document["recipes"], composition.recipes, strict=True):

@@ -20,7 +20,7 @@ from explorer.page.document import Paragraph, clipped
 from explorer.page.html import element, fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
-from explorer.views.explorer.comparison_tables import speedup, speedup_interval
+from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
@@ -57,7 +57,10 @@ class Winner(widgets.VBox):
         chip = element("span", words, class_=kind)
         interval = f" ({speedup_interval(result)})" if result.adjusted_low is not None else ""
         name = element("strong", clipped(result.label))
-        self.words.value = element("p", name, f" {speedup(result)}{interval}: ", chip, class_="x-confirmed")
+        self.words.value = element(
+            "p", name, f" {speedup_title(result.x).lower()} {speedup(result)}{interval}: ", chip, class_="x-confirmed"
+        )
+        # A verdict of fresh seeds is final; the buttons stay only while its runs are still going.
         judged = verdict.is_confirmed or verdict.is_refuted
         self._buttons.layout.display = "none" if judged and not self._running else ""
 

@@ -102,6 +102,7 @@ class Figure(widgets.VBox):
     def show(self, answer: Answer) -> None:
         """Draw an answer; nothing where it has no scene."""
         before, self._answer = self._answer, answer
+        # Scenes are remembered, so the same scene is the same object.
         if before is not None and answer.scene is before.scene and answer.question.split == before.question.split:
             return  # drawing it again would take a second and lose the brush
         if answer.scene is None:
@@ -128,6 +129,7 @@ class Figure(widgets.VBox):
         ranges = {name: [float(end) for end in limits] for name, limits in (change["new"].value or {}).items()}
         if not ranges:
             return self._on_brush(())
+        # A brush as wide or as tall as the chart lacks that range: it means all of it. Heights go back to qualities.
         x = sorted(ranges.get("x", answer.scene.x_range))
         heights = answer.scene.heights
         y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*answer.scene.y_range]

@@ -57,6 +57,7 @@ PAYMENTS = {
 
 def payment_of(key: str, *, class_: str = "") -> Payment:
     """Return the payment of a key; for a deletion, that of one class if it is named."""
+    # Only a forecast of deletion depends on the class; a chosen class means nothing to time or cost.
     payment = PAYMENTS[key]
     if not class_ or not payment.forecast:
         return payment

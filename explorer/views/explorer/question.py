@@ -47,7 +47,7 @@ ORDERS = {"least": "least {payment} at equal quality", "best": "best quality at 
 
 @record
 class Question:
-    """A view of the results. An empty text stands for the first choice, an empty tuple for everything."""
+    """A view of the results. An empty text means the first choice, an empty tuple for everything."""
 
     dataset: str = ""
     model: str = ""  # or ALL

@@ -64,6 +64,7 @@ def ledger(directory: Path, *, here: Path) -> Text:
 def report(directory: Path, *, runs: Path, governed: bool, here: Path) -> Text:
     """Return a link to the report of a governed run, or to that of the sweep of any other run; or the command that
     writes it."""
+    # A report with numbers of confidential classes is in the run's private folder.
     of_run = (directory / REPORT, directory / rundir.PRIVATE / REPORT)
     for path in of_run if governed else (directory.parent / REPORT,):
         if path.is_file():
@@ -235,6 +236,7 @@ def _figure(number: str, words: Text) -> Markup:
 
 
 def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text]]:
+    # The first metric is in the figures above.
     others = [final for final in (known.finals if known else ()) if final.metric.name != run["metric"]]
     if others:
         yield (

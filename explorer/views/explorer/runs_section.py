@@ -107,6 +107,7 @@ class RunsSection(Section):
 
     def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
         with self.quiet:
+            # Options are set only when they change: setting them clears the selection and the scroll position.
             listed = rows.loc[:, ["directory", "recipe", "ssr", "seed", "y"]].head(LISTED)
             options = [
                 (_words(recipe, ssr, seed, scene, quality), directory)
@@ -126,7 +127,7 @@ def chosen_rows(answer: Answer) -> pd.DataFrame:
     """Return the runs of an answer's scene that are inside the brush; all of them without a brush."""
     scene, brush = answer.scene, answer.question.brush
     assert scene is not None  # the callers check
-    if len(brush) != 4:
+    if len(brush) != 4:  # no brush, or one from a hand-written token
         return scene.runs
     return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
 

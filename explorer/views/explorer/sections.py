@@ -51,6 +51,7 @@ class Sections(widgets.VBox):
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Show the section that the question names, or why it cannot be shown."""
+        # A token can name a section of a later version: then the first one opens.
         self._question = answer.question
         key = answer.question.section if answer.question.section in self.by_key else ""
         with self._quiet:
@@ -58,6 +59,7 @@ class Sections(widgets.VBox):
         try:
             if answer.question.is_survey:
                 raise ExplorerError(IN_A_SURVEY)
+            # The section is shown only once it is filled, so that an error leaves no stale content.
             self.by_key[key].show(snapshot, answer)
             self._place.children = (self.by_key[key],)
         except ExplorerError as error:

@@ -16,7 +16,7 @@ from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Table, Text, clipped, isolated, with_note
 from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.comparison_tables import speedup, speedup_interval
+from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
@@ -91,7 +91,9 @@ def _equal_quality(pair: Duel, payment: Payment) -> Row:
             with_note(title, "" if at.target is None else amounts.quality(at.target, pair.setting.kind)),
             amount(at.baseline_x, payment),
             _needed(pair, payment),
-            amounts.MISSING if at.ratio is None else with_note(speedup(at), _speedup_note(pair)),
+            amounts.MISSING
+            if at.ratio is None
+            else with_note(f"{speedup_title(at.x).lower()} {speedup(at)}", _speedup_note(pair)),
         )
     )
 
@@ -119,6 +121,7 @@ def _difference(pair: Duel, less: Estimate) -> Text:
     kind = pair.setting.kind
     if less.value is None:
         return with_note(amounts.MISSING, _clipped(less.reason or ""))
+    # An interval with 0 in it shows no difference, and no equality either.
     unclear = ", inconclusive" if less.low is not None and not less.differs else ""
     span = _clipped(interval(less.low, less.high, kind, reason=less.reason))
     return with_note(by_how_much(less.value, kind), f"{span}, n={less.n}{unclear}")
@@ -182,5 +185,6 @@ class TwoRecipesSection(Section):
 def _default(answer: Answer, recipes: tuple[str, ...]) -> tuple[str, str]:
     known = [result for result in answer.comparisons if result.ratio is not None]
     best = min(known, key=lambda result: result.ratio or 0.0).recipe if known else ""
+    # The recipe that needs least is the likeliest question; the baseline is what it has to beat.
     first = answer.settled.baseline or recipes[0]
     return first, best if best and best != first else next(name for name in recipes if name != first)

@@ -51,6 +51,7 @@ def access_blocks(opened: OpenRun) -> Iterator[Block]:
     if not log.logged:
         yield Paragraph(NOTHING, "empty")
         return
+    # The latest entries are shown: an auditor begins with the last access.
     shown = log.logged[-MOST:]
     yield Table(COLUMNS, [_row(logged) for logged in shown])
     if rest := len(log.logged) - len(shown):
@@ -62,6 +63,7 @@ def access_blocks(opened: OpenRun) -> Iterator[Block]:
 
 def _standing(badge: ProjectBadge) -> Paragraph:
     size = f"{amounts.count(badge.size, 'entry', 'entries')} in {badge.directory}, root {badge.root[:16]}"
+    # Without a trust file any ledger agrees with itself, so it is not called verified.
     if not badge.anchored:
         return note(f"The project's ledger: {size}. Not verified: no trust file given.")
     if badge.findings:
@@ -80,6 +82,7 @@ def _row(logged: Logged) -> Row:
 
 def _who(logged: Logged) -> Text:
     digest = f"grant {logged.id} {logged.grant[:12]}" if logged.id else f"grant {logged.grant[:12]}"
+    # The ledger holds only digests; names come from the grant's own file, which may be elsewhere.
     if logged.known is None:
         return with_note("unknown", f"{digest}: its file is not in the run")
     standing = "holds today" if logged.known.believed else logged.known.why or "its signature was not checked"

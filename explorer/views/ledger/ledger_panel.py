@@ -64,6 +64,7 @@ class Ledger(widgets.VBox):
     def _find(self, run: str | None) -> None:
         try:
             self._known = governed_runs(self._runs) if self._runs.is_dir() else {}
+            # A run outside the directory of runs joins the list, so that the field can show it.
             if run is not None:
                 path = find_run(self._runs, run)
                 name = next((key for key, other in self._known.items() if other == path), str(path))
@@ -93,6 +94,7 @@ class Ledger(widgets.VBox):
     def _show_section(self) -> None:
         name = str(self.section.value)
         section = self.sections[name]
+        # A section is filled when it is first seen with this run: reading all of them would take seconds.
         self._place.children = (section,)
         if self.opened is not None and self._shown.get(name) is not self.opened:
             self._shown[name] = self.opened
@@ -109,6 +111,7 @@ class Ledger(widgets.VBox):
         self._shown.clear()
         for section in self.sections.values():
             section.clear()
+        # The fields stay if there are runs, so that another run or trust file can be chosen.
         hints = [element("p", "To make one: ", element("code", "explorer quickstart"), ".")] if hint else []
         words = (element("p", "Nothing to show", class_="x-answer"), element("p", reason), *hints)
         self._head.value = element("div", *words, class_="x-empty", role="alert")

@@ -82,7 +82,7 @@ def placed(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> Mapping[str, _Spot]
             return sum(heights) / len(heights) if heights else 0.0
 
         order = sorted(mine, key=near)  # stable: boxes without neighbours keep their order
-        above = (tallest - len(order)) / 2
+        above = (tallest - len(order)) / 2  # columns are centred
         for number, key in enumerate(order):
             spots[key] = _Spot(x=EDGE + at * (WIDTH + ACROSS), y=EDGE + (above + number) * (HEIGHT + DOWN))
             rows[key] = above + number
@@ -114,6 +114,7 @@ def _arrow(arrow: Arrow, spots: Mapping[str, _Spot]) -> Markup:
     source, target = spots[arrow.source], spots[arrow.target]
     x, y = source.x + WIDTH, source.y + HEIGHT / 2
     to_x, to_y = target.x - 7, target.y + HEIGHT / 2
+    # Short arrows still bend, or those between neighbours would lie on one another.
     bend = max(30.0, abs(to_x - x) / 2)
     curve = f"M{x:.1f},{y:.1f}C{x + bend:.1f},{y:.1f},{to_x - bend:.1f},{to_y:.1f},{to_x:.1f},{to_y:.1f}"
     head = f"M{to_x + 6:.1f},{to_y:.1f}l-7,-4v8z"

@@ -67,6 +67,7 @@ class Pane(widgets.VBox):
 
     def draw(self, chart: Callable[[], Any]) -> None:
         """Show a chart, or the reason why it cannot be made."""
+        # One damaged part of a ledger must not take the others off the screen.
         try:
             made = chart()
         except ExplorerError as error:
@@ -111,6 +112,7 @@ def measure_buttons() -> widgets.ToggleButtons:
 
 def buttons(titles: Mapping[str, str], what: str) -> widgets.ToggleButtons:
     """Return one button for each title, the first one pressed. `what` begins their tooltips."""
+    # Tooltips repeat the titles, because narrow screens cut them.
     options = [(title, key) for key, title in titles.items()]
     return widgets.ToggleButtons(
         options=options,

@@ -43,6 +43,7 @@ def timeline(
     width: int | str = "container",
 ) -> alt.LayerChart:
     """Draw the decisions over `steps` steps, with the beginnings of the `phases`, which are (step, words)."""
+    # Only actions that occur have a row, so that the chart is no taller than it has to be.
     present = [action for action in ACTIONS if any(decision.action == action for decision in decisions)]
     frame = pd.DataFrame(
         [
@@ -95,7 +96,7 @@ def timeline(
     )
     layers = [rules, *([marks] if len(frame) else [])]
     words = f"{len(decisions)} decisions over {steps} steps."
-    height = 34 * max(1, len(present))
+    height = 34 * max(1, len(present))  # 34 pixels hold a mark and its label
     return theme.styled(alt.LayerChart(layer=layers).properties(width=width, height=height, description=words))
 
 

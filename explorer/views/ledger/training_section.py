@@ -82,6 +82,7 @@ class TrainingSection(Section):
             self.heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
             return matrices.heat_map(frame, chosen={"row": layer, "column": class_})
 
+        # Every drawing makes new selections, so the click is observed again.
         self.heat.draw(draw)
         if self.heat.drawn:
             self.heat.chart.selections.observe(self._clicked, CELL)
@@ -99,6 +100,7 @@ class TrainingSection(Section):
             self.entries.value = fragment(*entries)
         except ExplorerError as error:
             self.entries.value = fragment(warning(str(error)))
+        # Sketches are summed over whole segments, so the steps drawn can be more than those chosen.
         place, whole = opened.ledger.layer(layer), ""
 
         def draw() -> Any:
