@@ -45,7 +45,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contradiction:
-    """A fact that contradicts the condition."""
+    """Something that cannot be so if the condition holds."""
 
     entry: int | None  # of the ledger; None: no entry in particular
     message: str

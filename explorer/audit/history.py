@@ -221,7 +221,7 @@ MAX_BYTES = 2**24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepthProfile:
-    """Profile of one layer's outputs on the probes at one moment, for one class or for all together ("*")."""
+    """What one layer's outputs on the probes looked like once, for one class or for all together ("*")."""
 
     step: int
     layer: str
