@@ -162,8 +162,8 @@ def content(text: str) -> Any:
 
 
 def numbers(text: str) -> list[str]:
-    """Return the numbers of a page in order, without times and digests."""
-    return re.findall(r"\d[\d.,:]*", re.sub(r"\d{4}-\d\d-\d\dT\S+Z|[0-9a-f]{64}", "", text))
+    """Return the numbers of a page, without times and digests; wording decides their order and names the confidence."""
+    return sorted(re.findall(r"\d+(?:[.,:]\d+)*", re.sub(r"\d{4}-\d\d-\d\dT\S+Z|[0-9a-f]{64}|95% interval", "", text)))
 
 
 def anchors(text: str) -> list[str]:
