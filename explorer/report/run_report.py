@@ -79,6 +79,7 @@ def read_run(run_directory: Path, *, trust: Path | None, now: int) -> ReportedRu
     """
     opened = open_run(run_directory, trust=trust, now=now)
     run = opened.ledger
+    # A run that only keeps what a deletion left has the steps of another run, and none of its own to report.
     if run.begins == run.steps:
         kept = "it holds what a deletion kept, and trained nothing; report on the run that the deletion continued from"
         why = kept if run.begins else "no step is on record yet, so there is nothing to report"

@@ -351,7 +351,7 @@ def _step_times(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _slowdown(runs: Sequence[PlannedRun]) -> float:
-    """Return by what factor evaluation and contention made finished runs longer than their training alone would be."""
+    """Return by what factor finished runs, with evaluation and contention, were longer than quiet training."""
     ratios = []
     for run in runs:
         result = _result(run.directory) if run.state == "done" else None

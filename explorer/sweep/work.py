@@ -20,6 +20,7 @@ from explorer.errors import ExplorerError, SweepError, unknown
 from explorer.run_files import ResultRecord
 from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
+from explorer.sweep.notebooks import Fault as NotebookFault
 from explorer.sweep.notebooks import NotebookEngine, NotebookError
 
 RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
@@ -27,7 +28,7 @@ RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 EngineName = Literal["cold", "warm", "inline"]
 ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
 
-Fault = Literal["exception", "dead kernel", "timeout", "interrupted", "lost worker"]
+Fault = Literal[NotebookFault, "lost worker"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,6 +36,7 @@ NO_TAGS = "the tags' attestation, which is missing or not trusted"
 NO_TAXONOMY = "the taxonomy, which is missing or not trusted"
 NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are missing or not trusted"
 NO_TRUST = "the trust file that the first entry binds, which is missing"
+NO_PERSONAL_DATA = "the taxonomy marks no class of the run as one that may hold personal data"
 NO_RECIPE = "the recipe next to the ledger (run.json), as its first entry binds it"
 
 
@@ -218,7 +219,7 @@ def personal_data(run: ReportedRun) -> Answer | NotRecorded:
         return NotRecorded(where=NO_TAXONOMY)
     classes = _personal(run)
     if not classes:
-        return bound(run, "no class of the run may hold personal data", "taxonomy")
+        return bound(run, NO_PERSONAL_DATA, "taxonomy")
     text = f"may hold personal data: {', '.join(classes)}"
     return bound(run, text, "taxonomy", lacks="the purpose for which it was first collected")
 
@@ -238,7 +239,7 @@ def privacy(run: ReportedRun) -> Answer | NotRecorded:
         for line in run.classes
         if line.path in personal
     ]
-    text = "; ".join(classes) or "no class of the run may hold personal data"
+    text = "; ".join(classes) or NO_PERSONAL_DATA
     return bound(run, text, "taxonomy", steps=True)
 
 
@@ -408,7 +409,7 @@ def explained(run: ReportedRun) -> Answer | NotRecorded:
     profiles = run.of(EntropySection).profiles
     depth = f"; entropy profiles of {len(profiles.layers)} layers" if profiles.layers else ""
     cited = [profiles.reference] if profiles.reference and profiles.layers else []
-    return Answer(text=f"{run.of(HeadSection).answer}{depth}", references=(run.steps, *cited))
+    return Answer(text=f"{run.of(HeadSection).answer.removesuffix('.')}{depth}", references=(run.steps, *cited))
 
 
 # --- the record: ledger, signatures, policy ---

@@ -78,6 +78,7 @@ class EntropySection(Section[ReportedRun, EntropyRecord]):
         return EntropyRecord(profiles=Profiles(layers=depth_lines(rows), rows=rows, reference=reference))
 
     def blocks(self, record: EntropyRecord, run: ReportedRun) -> list[Block]:
+        # Three cases: the numbers are here, they are on record but sealed or missing, or nothing was measured.
         profiles = record.profiles
         cited = (Span("Entropy profile "), run.cite(profiles.reference)) if profiles.reference else "Entropy profile"
         blocks: list[Block] = [Heading(2, cited, "entropy")]

@@ -73,6 +73,7 @@ class HeadSection(Section[ReportedRun, HeadRecord]):
         )
 
     def blocks(self, record: HeadRecord, run: ReportedRun) -> list[Block]:
+        # A warning that the data is simulated outranks even the verdict, which is true of made-up classes too.
         words = integrity_words(run)
         blocks: list[Block] = [Paragraph(SIMULATED, "warning")] if record.simulated_provenance else []
         blocks.append(Paragraph(f"{SIGNS[words.verdict]} {words.title}.", TONES[words.verdict]))

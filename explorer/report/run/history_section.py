@@ -125,6 +125,7 @@ class HistorySection(Section[ReportedRun, HistoryRecord]):
             Span("explorer delete plan", "code"),
             Span("."),
         )
+        # The possible deletions come first, then those that were made, then everything else about the closed run.
         columns = (Column("Class"), Column("Level"), Column("How it can be deleted"), Column("Evidence"))
         rows = []
         for line in run.classes:
@@ -141,6 +142,9 @@ class HistorySection(Section[ReportedRun, HistoryRecord]):
         ]
 
 
+# --- gathering ---
+
+
 def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: int) -> History:
     """Read the project's ledger and the certificates.
 
@@ -152,6 +156,7 @@ def history_of(run: RunLedger, *, trust: Trust | None, own: Trust | None, now: i
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     recorded, fault = _read(runs)
     trusted, faults = certificates(run, origin, trust=trust or own, now=now)
+    # The project's ledger covers all runs of the project.
     mine = [(item.index, item.entry) for item in recorded if _is_about(item.entry, origin)]
     # Deletions on record come first, then those that only a certificate mentions.
     lines = [_recorded(index, entry, origin, trusted) for index, entry in mine if isinstance(entry, Deletion)]
@@ -284,12 +289,16 @@ def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
     return "verified" if verification.ok else f"{UNVERIFIED}: {verification.findings[0].message}"
 
 
+# --- showing ---
+
+
 def _deletions(history: History, cite: Citations) -> list[Block]:
     blocks: list[Block] = []
     for line in history.deletions:
         blocks += [Heading(4, f"{line.level}: {line.target}"), Facts(_facts(line, cite))]
         if line.certificate:
             blocks += [Paragraph("Not reached, according to the signer:"), Bullets(line.certificate.not_reached)]
+    # "None" is a claim that only a ledger that could be read supports; otherwise deletions are unknown.
     if not history.deletions and not history.unknown:
         blocks.append(Paragraph("The project's ledger has no deletion from this run."))
     if history.unknown:
@@ -305,6 +314,7 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
 
 
 def _facts(line: DeletionLine, cite: Citations) -> list[tuple[str, Text]]:
+    # Facts of the ledger first; the rest is known only from a certificate, which may be missing.
     pairs: list[tuple[str, Text]] = [
         ("This run", "is the result" if line.is_result else "had the target"),
         ("The other run", line.other or amounts.MISSING),

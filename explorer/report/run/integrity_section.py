@@ -1,5 +1,6 @@
 """The section on integrity: the ledger, the conditions of a conforming pipeline, the run and its last evaluation."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
@@ -17,7 +18,7 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.schema import record
 from explorer.views.ledger.open_run import Words, badge_words
 
-DIGEST = 64  # hexadecimal digits of a SHA-256, which is shown as code
+DIGEST = re.compile(r"[0-9a-f]{64}")  # a SHA-256, which is shown as code
 CONFORMS = {
     Outcome.FAILS: "The run does not conform: see Integrity.",
     Outcome.UNTOLD: "Whether the run conforms cannot be told: see Integrity.",
@@ -93,12 +94,14 @@ class IntegritySection(Section[ReportedRun, IntegrityRecord]):
         )
 
     def blocks(self, record: IntegrityRecord, run: ReportedRun) -> list[Block]:
+        # The conditions in full, because a reader must see what was checked, and not only that it holds.
         blocks: list[Block] = [Heading(2, (Span("Integrity "), run.cite(run.whole)), "integrity")]
         for condition in run.conformance.conditions:
             blocks += _condition(condition)
         pairs: list[tuple[str, Text]] = [
-            (name, (Span(value, "code"),) if len(value) == DIGEST else value) for name, value in record.facts.items()
+            (name, (Span(value, "code"),) if DIGEST.fullmatch(value) else value) for name, value in record.facts.items()
         ]
+        # Metrics cite the last entry; the other facts are those of the first.
         if end := record.metrics.reference:
             pairs += [(name, (Span(f"{value} "), run.cite(end))) for name, value in record.metrics.values.items()]
         blocks += [Heading(3, (Span("The run "), run.cite(GENESIS))), Facts(pairs)]
@@ -173,6 +176,7 @@ def _condition(condition: Condition) -> Iterator[Block]:
     words = f"{condition.outcome.capitalize()}: {condition.says}.{f' Checked: {looked}.' if looked else ''}{notes}"
     yield Heading(4, condition.name.capitalize())
     yield Paragraph(words, "plain" if condition.holds else "bad")
+    # A contradiction disproves the condition; what could not be checked leaves it open.
     if condition.contradictions:
         yield Bullets([_contradiction(finding) for finding in condition.contradictions], "bad")
     if condition.more:

@@ -124,6 +124,7 @@ class PolicySection(Section[ReportedRun, PolicyRecord]):
 
     def blocks(self, record: PolicyRecord, run: ReportedRun) -> list[Block]:
         blocks: list[Block] = [Heading(2, "Policy and decisions", "policy")]
+        # An untrusted policy is neither shown nor denied: the section on vouchers says why it is not trusted.
         if record.policy:
             blocks += _policy(record.policy, run)
         elif not run.not_vouched:
@@ -143,6 +144,9 @@ class PolicySection(Section[ReportedRun, PolicyRecord]):
             Bullets(listed) if listed else Paragraph("None is on record."),
             Paragraph(f"Not recorded, if there were any: {'; '.join(UNRECORDED)}.", "note"),
         ]
+
+
+# --- gathering ---
 
 
 def policy_words(run: RunLedger, rules: Rules) -> PolicyWords:
@@ -208,6 +212,9 @@ def channels(decisions: Sequence[Decided], genesis: Genesis) -> tuple[Channel, .
         fitted = {"preparation": "none: nothing was fitted on the training examples"}
     ways += [Channel(where=where, words=words, reference=GENESIS) for where, words in (fitted or {}).items()]
     return tuple(ways)
+
+
+# --- showing ---
 
 
 def _policy(policy: PolicyWords, run: ReportedRun) -> list[Block]:

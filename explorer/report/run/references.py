@@ -109,6 +109,7 @@ class Citations:
         """Return a link to the first of the entries. Entries of the project's ledger are not listed, so not linked."""
         if reference.of == "project":
             return Span(str(reference))
+        # The list comes from the sections' records, so a citation that is in none of them would lead nowhere.
         assert reference.first in self._indices, f"{reference} is cited and not listed"
         return Span(str(reference), "link", f"#entry-{reference.first}")
 

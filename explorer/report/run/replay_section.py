@@ -48,6 +48,7 @@ class ReplaySection(Section[ReportedRun, ReplayRecord]):
         return ReplayRecord(replay=replay_of(run.ledger), reproduce=tuple(command for command, _ in run.commands))
 
     def blocks(self, record: ReplayRecord, run: ReportedRun) -> list[Block]:
+        # The limits of a replay come after the commands: a reader should know them before relying on its result.
         replay = record.replay
         starts = ", ".join(f"{step:,}" for step in replay.starts)
         states = amounts.count(replay.states, "state")
@@ -73,6 +74,7 @@ def replay_of(run: RunLedger) -> Replay:
     starts = {step for step in kept(run.run) if run.begins <= step < run.steps} if private else set[int]()
     if not run.begins and isinstance(recorded_plan(run), RunRecord):
         starts.add(0)
+    # Recorded states only check a replay. To begin from one takes the kept state itself, which is a private file.
     states = [step for step, _ in run.outline.states]
     return Replay(
         begins=run.begins,

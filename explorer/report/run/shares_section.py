@@ -77,6 +77,7 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
         )
 
     def blocks(self, record: SharesRecord, run: ReportedRun) -> list[Block]:
+        # Sealed numbers have no files next to the ledger that a reader could compare.
         whose = "the ledger" if run.confidential or not run.sums.spooled else "the files next to the ledger"
         summed = f"Shares are summed from {whose}; {run.sums}."
         if record.quarantined_slots:
@@ -102,6 +103,9 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
             _counts(record),
             *_layers(record, run),
         ]
+
+
+# --- gathering ---
 
 
 def counts(run: RunLedger, recorded: Steps) -> tuple[Counts, ...]:
@@ -148,6 +152,9 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+# --- showing ---
+
+
 def _classes(record: SharesRecord, run: ReportedRun) -> Table:
     bands = list(dict.fromkeys(band for line in record.classes for band in line.bands))
     columns = [
@@ -178,6 +185,7 @@ def _classes(record: SharesRecord, run: ReportedRun) -> Table:
 def _over_time(record: SharesRecord, run: ReportedRun) -> Table:
     """Return the shares over all layers as a table, by part of the training."""
     stretches = parts(run.ledger.steps)
+    # A class that was not admitted before the end of a part was denied in it, which is more than a share of 0%.
     columns = [Column("Class")]
     columns += [Column(f"Steps {part.start:,} to {part.stop - 1:,}", number=True) for part in stretches]
     rows = []

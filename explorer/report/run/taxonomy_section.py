@@ -94,6 +94,7 @@ def taxonomy_lines(
             records=None if tagged is None else tagged.get(class_.path, 0),
             in_run=class_.path in classes,
         )
+        # By parts of the path: as plain text, "open-source" would come between "open" and "open/mit".
         for class_ in sorted(taxonomy.classes, key=lambda class_: class_.path.split("/"))
     )
 

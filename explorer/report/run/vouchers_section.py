@@ -87,11 +87,12 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
             blocks.append(Paragraph(f"The documents of this run are not trusted: {record.not_vouched}", "warning"))
         for line in record.vouchers:
             blocks += _voucher(line, run)
+        # The description is signed with the tags, so it belongs here rather than with the taxonomy.
         if described := run.of(TaxonomySection).dataset:
             pairs = [(name, said) for name, said in _description(described) if said]
             blocks += [Heading(3, "The dataset, as its attestation describes it"), Facts(pairs)]
         if record.trust.keys:
-            said = f"Signatures that its trust file requires, for {'; for '.join(record.trust.quorum)}. "
+            said = f"Its trust file requires signatures for {'; for '.join(record.trust.quorum)}. "
             blocks += [
                 Heading(3, "Keys that the run trusted"),
                 Paragraph((Span(said), run.cite(GENESIS))),
@@ -105,6 +106,9 @@ class VouchersSection(Section[ReportedRun, VouchersRecord]):
         return blocks
 
 
+# --- gathering ---
+
+
 def voucher_lines(signed: Vouchers) -> tuple[VoucherLine, ...]:
     """Return a line for the taxonomy, the policy, and the tags of every authority that the tag table names."""
     basis, tags = signed.basis, signed.tags
@@ -113,6 +117,7 @@ def voucher_lines(signed: Vouchers) -> tuple[VoucherLine, ...]:
     if signed.rules is not None:
         policy = signed.rules.routing.policy
         lines.append(_document("policy", f"{policy.name} version {policy.version}", signed.rules.by, policy.digest))
+    # The tag table may name an authority that did not sign: its tags are listed without a signer, and with the doubt.
     signers = {authority.name: authority for authority in tags.authorities}
     for voucher in tags.table.vouchers:
         mine = [signers[voucher.authority]] if voucher.authority in signers else []
@@ -179,6 +184,9 @@ def quorum_words(trust: Trust) -> tuple[str, ...]:
         f"{what}: {', '.join(f'{number} of {role}' for role, number in sorted(roles.items())) or 'no number is enough'}"
         for what, roles in quorums
     )
+
+
+# --- showing ---
 
 
 def _voucher(line: VoucherLine, run: ReportedRun) -> list[Block]:

@@ -112,7 +112,7 @@ def _facts(sweep: ReportedSweep) -> dict[str, str]:
     times = [" and ".join(sources) or "unknown", amounts.count(len(results) - predicted, "finished run")]
     times += [f"{predicted:,} predicted for other hardware"] if predicted else []
     known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
-    tuning = f'tuning, according to its author: "{known[0]}"' if known else "not tuned"
+    tuning = f'tuned, according to its author: "{known[0]}"' if known else "not tuned"
     return {
         "Task": f"{_values(results['model'])} on {_values(results['dataset'])}",
         "Hardware": "; ".join(dict.fromkeys(hardware_labels(results))),
@@ -167,6 +167,7 @@ def _step_times(profiles: pd.DataFrame) -> pd.DataFrame:
     columns = ["recipe", "part", "seconds"]
     if profiles.empty:
         return pd.DataFrame(columns=columns)
+    # Recipes with the slowest step first: on a page that shows only some, these matter most.
     slowest = profiles.groupby("recipe")["seconds"].transform("max")
     ordered = profiles.assign(slowest=slowest).sort_values(
         ["slowest", "recipe", "seconds"], ascending=[False, True, False]

@@ -137,6 +137,9 @@ class MetricsSection(Section[ReportedSweep, MetricsRecord]):
         return blocks
 
 
+# --- gathering ---
+
+
 def _section(results: MetricResults) -> MetricSection:
     answer = results.answer
     return MetricSection(
@@ -191,8 +194,12 @@ def _recipes(results: MetricResults) -> tuple[RecipeLine, ...]:
     return tuple(lines)
 
 
+# --- showing ---
+
+
 def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
     """Yield the verdicts of fresh seeds on the recipes, in the sweep's own metric."""
+    # Recipes that claim a gain and have no fresh seeds yet come with the command that would give them some.
     asking = [verdict.comparison for verdict in first.answer.verdicts if verdict.asks]
     yield Heading(2, "Is it confirmed?", "confirmed")
     if first.confirmations:

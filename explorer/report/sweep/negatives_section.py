@@ -11,6 +11,7 @@ from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.sentences import control_sentence, decide_words, inference_words, ratio_interval
 from explorer.analysis.verdict import Verdict
+from explorer.page import amounts
 from explorer.page.document import Block, Column, Heading, Paragraph, Row, Table
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import ReportedSweep
@@ -54,6 +55,7 @@ class NegativesSection(Section[ReportedSweep, NegativesRecord]):
     record = NegativesRecord
 
     def gather(self, sweep: ReportedSweep) -> NegativesRecord:
+        # From the most general to the most particular: verdicts, controls, fresh seeds, then single runs.
         negatives = list[Negative]()
         for results in sweep.metrics:
             negatives += of_verdicts(results.answer.verdicts, where=results.where)
@@ -110,7 +112,8 @@ def of_runs(runs: pd.DataFrame, *, where: str) -> Iterator[Negative]:
 def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
     comparison = verdict.comparison
     seeds = f"{comparison.n} seed{'s' * (comparison.n != 1)}"
-    words = f"{comparison.ratio or 0:.2f} of what the baseline needs{_interval(comparison)}"
+    words = f"{amounts.ratio(comparison.ratio or 0)} what the baseline needs{_interval(comparison)}"
+    # A favourable verdict is no negative result, but slower inference and excluded budgets limit any verdict.
     match verdict.call:
         case Call.UNKNOWN:
             yield "cannot be compared", comparison.reason or "there is no target"

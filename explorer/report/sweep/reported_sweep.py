@@ -91,6 +91,7 @@ class ReportedSweep(Subject):
         """Results by hardware and metric, the sweep's own metric first; none: no run has finished."""
         if self.results.empty:
             return ()
+        # The sweep's own metric comes first, because the headline is about it.
         facets = self.snapshot.facets
         known = sorted(facets.loc[facets["sweep"] == self.name, "metric"].unique())
         own = self.results["metric"].iloc[0]
