@@ -1,6 +1,6 @@
 """One verdict for every face: headline, table, question, panel, reports and terminal say the same of the same sweep.
 
-What a face says of a recipe is read from its output alone, as a `Claim`, and compared with the claim of the verdict.
+A face is read from its output only, as a `Claim`, and compared with the claim of the verdict.
 """
 
 import json
@@ -139,7 +139,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What is said of a recipe."""
+    """A claim about a recipe."""
 
     call: Call | None  # None: this face does not say
     fresh: str = ""  # what fresh seeds say, "asked" where they are asked for
@@ -199,7 +199,7 @@ def read_sentence(words: str) -> Claim:
 
 
 def _fresh(words: str) -> tuple[str, str]:
-    """The words without what is said of fresh seeds, which goes on to the end of its cell; and that."""
+    """Split words into those before the part on fresh seeds, which extends to the end of its cell, and that part."""
     for pattern, said in FRESH.items():
         if found := re.search(f"{pattern}[^|]*", words):
             return words[: found.start()] + words[found.end() :], str(said)

@@ -44,7 +44,7 @@ def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> N
     assert document["profiles"]["rows"] and document["integrity"]["sums_agree"]
 
 
-def test_sealed_numbers_are_written_for_their_owner_alone(run: Path, outside: Path, tmp_path: Path) -> None:
+def test_sealed_numbers_are_written_only_for_their_owner(run: Path, outside: Path, tmp_path: Path) -> None:
     """Wherever it is written to; a report without such numbers is a file like others."""
     for name, of, expected in (("sealed.html", run, 0o600), ("open.html", outside, 0o644)):
         before = os.umask(0o022)
@@ -55,7 +55,7 @@ def test_sealed_numbers_are_written_for_their_owner_alone(run: Path, outside: Pa
         assert (tmp_path / name).stat().st_mode & 0o777 == expected
 
 
-def test_others_are_told_what_is_sealed(outside: Path, tmp_path: Path) -> None:
+def test_others_see_only_that_numbers_are_sealed(outside: Path, tmp_path: Path) -> None:
     page = written(outside, tmp_path / "report.html")
     assert "<h1>What moved this model was measured, but is sealed: needs a grant; denied everywhere: withheld." in page
     assert "Numbers of open/mit, personal/customer, and those over several classes at once, are sealed: needs a" in page
@@ -104,7 +104,7 @@ def everything(run: Path, *, drawn: bool) -> dict[str, str]:
         return made | {"pdf": "".join(path.read_text() for path in sorted(template.parent.iterdir()))}
 
 
-def test_what_is_sealed_is_not_written_beside_what_seals_it(run: Path, outside: Path, tmp_path: Path) -> None:
+def test_sealed_numbers_are_not_written_next_to_their_keys(run: Path, outside: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / run.name))
     done = explorer("report", str(copy), cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -93,7 +93,7 @@ ENVIRONMENT = b'{"python": "3.12.1", "packages": {"torch": "2.12.0"}}'
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A governed run whose first entry binds the recipe and the environment beside it."""
+    """A governed run whose first entry binds the recipe and the environment next to it."""
     found = write_governed_run(tmp_path_factory.mktemp("frameworks") / "runs")
     (found / rundir.ENVIRONMENT).write_bytes(ENVIRONMENT)
     recipe = digest(run_files.read(run_files.RunRecord, found / rundir.RUN).identity)
@@ -144,7 +144,7 @@ def test_every_answer_leads_to_entries_that_are_there_or_documents_that_the_firs
     assert f'"{"0" * 64}"' not in bound  # it can fail
 
 
-def test_what_an_answer_says_is_what_was_written(content: ReportedRun) -> None:
+def test_answers_quote_what_was_written(content: ReportedRun) -> None:
     tagged = Counter((*CLASSES, "quarantine")[row % 6] for row in range(ROWS))
     public = ", ".join(
         f"{path} ({tagged[path]} tagged examples{', denied everywhere' if path == 'withheld' else ''})"
@@ -176,11 +176,11 @@ def test_dates_say_what_was_not_verified(content: ReportedRun) -> None:
     told = {each.name: str(form_blocks(each, content)) for each in forms}
     without = [name for name, page in told.items() if "Titles and sections: not verified" not in page]
     assert without == ["Not asked by any of these, and on record"]  # there is no official text of it
-    for framework in FRAMEWORKS:  # no date is told in prose, where nothing says whether it was verified
+    for framework in FRAMEWORKS:  # no date in prose, which does not say whether it was verified
         assert not re.search(r"\b\d{1,2} (August|December|June) 20\d\d", framework.says)
 
 
-def test_compute_time_and_energy_are_told_as_far_as_they_are_recorded(run: Path, content: ReportedRun) -> None:
+def test_compute_time_and_energy_are_given_as_far_as_they_are_recorded(run: Path, content: ReportedRun) -> None:
     record = run_files.read(run_files.RunRecord, run / rundir.RUN)
     assert said(content, "compute").startswith(f"{record.steps:,} steps of batch {record.batch_size:,} in fp32 on ")
     assert "none are estimated" in (answers(content)["compute"].lacks or "")
@@ -189,7 +189,7 @@ def test_compute_time_and_energy_are_told_as_far_as_they_are_recorded(run: Path,
     assert answers(content)["training time"].status == "not recorded"  # the sample has no result
 
 
-def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
+def test_the_training_time_comes_from_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
     result = run_files.ResultRecord(
         run_id=run.name,
@@ -217,8 +217,8 @@ def test_the_time_is_that_of_the_result_of_this_run(run: Path, tmp_path: Path) -
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"
 
 
-def test_what_nobody_recorded_is_not_recorded(content: ReportedRun) -> None:
-    """Whoever knows the sample could answer these, and the record cannot."""
+def test_unrecorded_facts_are_not_answered(content: ReportedRun) -> None:
+    """A person who knows the sample could answer these questions, but the record cannot."""
     for name in ("provider", "languages", "first use", "crawlers", "special categories", "update share", "receipt"):
         assert answers(content)[name].status == "not recorded"
     form = content.of(FormsSection).forms[0]
@@ -304,7 +304,7 @@ def test_a_deletion_is_answered_request_by_request(tmp_path: Path) -> None:
     assert [line.reference for line in damaged.deletions] == [None]  # certified, and on no record
 
 
-def test_what_a_deletion_kept_without_training_points_to_the_run_before(tmp_path: Path) -> None:
+def test_a_run_that_only_keeps_what_a_deletion_left_has_no_report(tmp_path: Path) -> None:
     old = deleted_runs.write_old(tmp_path, deleted_runs.SEALED)
     with pytest.raises(RunError, match="report on the run that the deletion continued from"):
         read_run(deleted_runs.structural(old), trust=None, now=NOW)

@@ -1,4 +1,4 @@
-"""The report panel: what can be chosen, what is written, and what stands in the way."""
+"""The report panel: its choices, the report that it writes, and its errors."""
 
 import asyncio
 import html
@@ -42,7 +42,7 @@ def test_a_button_writes_the_report_that_the_command_line_writes(runs: Path) -> 
     assert not panel.button.disabled
 
 
-def test_a_trust_file_is_for_runs_alone_and_is_passed_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trust_file_is_only_for_runs_and_is_passed_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = reports(runs)
     choose(panel, "Sweep digits", "pdf")
     assert panel.trust.disabled
@@ -55,7 +55,7 @@ def test_a_trust_file_is_for_runs_alone_and_is_passed_on(runs: Path, monkeypatch
     assert f"['report', '--format', 'json', '--trust', 'trust.json', '--runs', '{runs}', '--', '{runs}" in said
 
 
-def test_an_error_is_shown_in_words_and_written_is_nothing(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_shown_and_nothing_is_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = reports(runs)
     replace_command(monkeypatch, "import sys; sys.exit('no space left on <device>')")
     asyncio.run(panel.write())

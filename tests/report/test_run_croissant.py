@@ -64,7 +64,7 @@ def test_it_is_croissant_and_its_records_are_those_of_the_tags(
             mlcroissant.Dataset(jsonld=broken)
 
 
-def test_it_says_what_the_attestation_says_and_nothing_else(document: dict[str, Any]) -> None:
+def test_the_description_is_that_of_the_attestation_only(document: dict[str, Any]) -> None:
     assert (document["name"], document["license"]) == (DESCRIPTION.title, DESCRIPTION.licence)
     assert (
         document["creator"]["name"] == DESCRIPTION.issuer and document["rai:dataUseCases"] == DESCRIPTION.intended_use
@@ -84,7 +84,7 @@ def test_simulated_provenance_is_a_limitation(tmp_path: Path) -> None:
     assert json.loads((run / "c.json").read_text())["rai:dataLimitations"].startswith("Simulated provenance")
 
 
-def test_without_tags_that_are_believed_there_is_no_dataset_to_describe(run: Path, tmp_path: Path) -> None:
+def test_without_trusted_tags_there_is_no_dataset_to_describe(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
     (copy / rundir.GOVERNANCE / "tags.json").unlink()
     with pytest.raises(StoreError, match=r"no dataset to describe: cannot read .*tags\.json"):

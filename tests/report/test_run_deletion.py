@@ -27,7 +27,7 @@ SHARED = replace(
 
 
 def said(run: Path) -> dict[str, Deletability]:
-    """What the report says, once it is held against the forecast of each class."""
+    """The report's deletability, after a comparison with the forecast of every class."""
     ledger = RunLedger(run)
     found = deletability(ledger, denied=Outcome.HOLDS)
     for path, each in found.items():
@@ -45,7 +45,7 @@ def test_classes_of_every_kind_of_policy(tmp_path: Path) -> None:
     assert [found[path].level for path in Sample().classes] == ["G3", "G3", "G3", "G2", "G2"]
 
 
-def test_who_shares_its_region_cannot_be_dropped(tmp_path: Path) -> None:
+def test_a_shared_region_cannot_be_dropped(tmp_path: Path) -> None:
     found = said(write_governed_run(tmp_path, policy=SHARED))
     assert found[MIT].level == "G3" and found[MIT].words.startswith(f"shares region all with {OPEN}: exact only by")
 
@@ -71,7 +71,7 @@ def test_a_class_that_the_run_left_out_is_not_there_to_be_deleted(tmp_path: Path
     assert said(run)[NEWS] == LEFT_OUT and said(run)[MIT] != LEFT_OUT
 
 
-def test_what_the_model_before_it_learned_has_no_level_here(tmp_path: Path) -> None:
+def test_classes_of_the_parent_model_have_no_level(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
     admitted = {"licensed": write_float(0.5)}
@@ -84,7 +84,7 @@ def test_what_the_model_before_it_learned_has_no_level_here(tmp_path: Path) -> N
     assert said(run)[MIT].level == "G3"
 
 
-def test_a_record_that_is_not_believed_establishes_no_level(tmp_path: Path) -> None:
+def test_an_untrusted_record_establishes_no_level(tmp_path: Path) -> None:
     run = RunLedger(write_governed_run(tmp_path))
     assert set(deletability(run, denied=Outcome.FAILS).values()) == {UNESTABLISHED}
     assert set(deletability(run, denied=Outcome.UNTOLD).values()) == {UNTOLD}

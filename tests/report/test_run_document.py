@@ -37,7 +37,7 @@ def schema() -> jsonschema.Draft202012Validator:
 
 
 @pytest.mark.parametrize("name", sorted(report_schemas.SCHEMAS))
-def test_what_is_published_is_what_the_code_says(name: str) -> None:
+def test_the_published_schema_is_that_of_the_code(name: str) -> None:
     """After a record has changed: `python -m explorer.report.report_schemas`."""
     assert report_schemas.file_of(name).read_bytes() == report_schemas.content_of(name)
     assert {path.name for path in report_schemas.DIRECTORY.iterdir()} == {
@@ -50,7 +50,7 @@ def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: json
     assert document["format"] == 2
 
 
-def test_so_is_one_of_little(tmp_path: Path, schema: jsonschema.Draft202012Validator) -> None:
+def test_a_sparse_report_follows_the_schema(tmp_path: Path, schema: jsonschema.Draft202012Validator) -> None:
     """Unfinished, without documents, without numbers that could be opened."""
     run = write_governed_run(tmp_path / "runs", sample=Sample(confidential=("*",)), steps=20)
     for name in ("tags.json", "trust.json"):
@@ -84,7 +84,7 @@ def mutants(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "another format", document | {"format": 1}
 
 
-def test_what_is_not_one_is_refused(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
+def test_any_other_document_is_refused(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
     small = {key: value[:1] if isinstance(value, list) else value for key, value in document.items()}
     small["profiles"] = {**document["profiles"], "rows": [], "layers": []}
     small["forms"] = [{**document["forms"][0], "fields": document["forms"][0]["fields"][:1]}]
@@ -94,7 +94,7 @@ def test_what_is_not_one_is_refused(document: dict[str, Any], schema: jsonschema
     assert [name for name, each in found.items() if schema.is_valid(each)] == []
 
 
-def test_it_has_what_the_page_has_no_room_for(content: ReportedRun, document: dict[str, Any]) -> None:
+def test_the_document_has_what_the_page_has_no_room_for(content: ReportedRun, document: dict[str, Any]) -> None:
     assert [line["layer"] for line in document["layers"]][: len(LAYERS)] == list(LAYERS)
     for line in document["layers"]:
         measured = [cell["share"] for cell in line["cells"] if cell["share"]]

@@ -20,7 +20,7 @@ def test_a_rotation_is_a_younger_key_whatever_the_order_in_the_file() -> None:
     assert {line.revoked for line in lines} == {None}
 
 
-def test_what_a_later_file_says_otherwise() -> None:
+def test_keys_that_differ_in_the_readers_file_are_listed() -> None:
     before = trust(governance(), risk(OLD))
     stolen = replace(OLD, revoked=public("x", revoked="2026-03-05T00:00:00Z").revoked)
     after = trust(governance(), risk(stolen, NEW))

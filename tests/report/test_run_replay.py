@@ -12,7 +12,7 @@ from tests.audit.governed_run import sign_again
 from tests.governed_sample import EVERY, write_governed_run
 
 
-def test_kept_states_and_the_recipe_are_where_one_begins(tmp_path: Path) -> None:
+def test_a_replay_begins_from_kept_states_or_the_recipe(tmp_path: Path) -> None:
     """Without the recipe that the first entry names there is no beginning."""
     run = write_governed_run(tmp_path, steps=30)
     sign_again(run, lambda _, entry: replace(entry, recipe="0" * 64) if isinstance(entry, Genesis) else entry)

@@ -1,4 +1,4 @@
-"""The governance report of a run: that every figure leads to the ledger, and that nothing is claimed beyond it."""
+"""The governance report of a run: every figure leads to the ledger, and nothing is claimed beyond it."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def page(run: Path) -> str:
     return written(run, trust=trust_of(run))
 
 
-def test_the_page_says_first_what_trained_what_and_whether_it_holds(page: str) -> None:
+def test_the_page_begins_with_what_trained_what_and_the_verdict(page: str) -> None:
     assert re.search(r"<h1>What moved this model: open/apache \d+%, .*; denied everywhere: withheld\.</h1>", page)
     assert page.index("<h1>") < page.index("Verified") < page.index("The share of each class")
     assert "Simulated provenance" not in page
@@ -111,7 +111,7 @@ def test_shares_of_a_band_add_up_and_denied_is_not_zero_percent(run: Path) -> No
     assert (bsd["examples"], bsd["tagged"], bsd["first_admitted"]) == (312, 34, 16)
 
 
-def test_the_parts_of_a_training() -> None:
+def test_a_training_is_divided_into_equal_parts() -> None:
     assert parts(10) == (range(0, 3), range(3, 5), range(5, 8), range(8, 10))
     assert parts(2) == (range(0, 1), range(1, 2)) and parts(0) == ()
 
@@ -126,7 +126,7 @@ def test_a_small_share_does_not_look_like_none() -> None:
     )
 
 
-def test_of_deletion_only_what_the_structure_allows(run: Path) -> None:
+def test_a_class_is_deletable_only_as_far_as_the_structure_allows(run: Path) -> None:
     lines = {line["path"]: line["deletable"] for line in document(run, trust=trust_of(run))["classes"]}
     assert lines["open/apache"] == {
         "level": "G3",
@@ -147,8 +147,8 @@ def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
     assert "Broken" in page and "Verified" not in page and "does not hold" in page
 
 
-def test_a_spool_that_was_changed_is_said_beside_the_shares(copy: Path, run: Path) -> None:
-    """The second segment's numbers stand in for the first one's: the same columns, other sums."""
+def test_a_changed_spool_is_reported_with_the_shares(copy: Path, run: Path) -> None:
+    """The second segment's numbers replace the first one's: the same columns, other sums."""
     first, second, *_ = sorted((copy / rundir.CONTRIBUTIONS).iterdir())
     assert document(copy)["integrity"]["sums_agree"]
     shutil.copy(second, first)
@@ -161,7 +161,7 @@ def test_without_trust_nothing_is_verified(run: Path) -> None:
     assert found["verdict"] == "unchecked" and "No trust file given" in found["sentences"][1]
 
 
-def test_documents_that_a_stranger_signed_are_not_believed(run: Path, tmp_path: Path) -> None:
+def test_documents_that_a_stranger_signed_are_not_trusted(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "trust.json"
     governance = public("example.com/data-governance").public_key
     other.write_text(trust_of(run).read_text().replace(governance, public("somebody else").public_key))
@@ -170,7 +170,7 @@ def test_documents_that_a_stranger_signed_are_not_believed(run: Path, tmp_path: 
     assert found["vouchers"] == [] and found["policy"] is None
 
 
-def test_what_a_run_goes_on_from_is_said(copy: Path) -> None:
+def test_the_report_names_what_a_run_starts_from(copy: Path) -> None:
     assert document(copy)["facts"]["Starts from"] == "nothing that was trained before"
     state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
     model = Parent(kind="model", ledger=state, model="1" * 64, attestation="2" * 64, admitted={"open": write_float(1)})
@@ -183,7 +183,7 @@ def test_what_a_run_goes_on_from_is_said(copy: Path) -> None:
         assert document(copy)["facts"]["Starts from"] == words
 
 
-def test_who_vouched_for_how_many_of_what(page: str, run: Path) -> None:
+def test_the_report_names_signers_and_counts_their_tags(page: str, run: Path) -> None:
     assert "open/mit: 33 records" in page
     found = document(run)["vouchers"]
     assert [line["what"] for line in found] == ["taxonomy", "policy", "tags"]
@@ -192,28 +192,28 @@ def test_who_vouched_for_how_many_of_what(page: str, run: Path) -> None:
     assert [line["digest"] for line in found[:2]] == [sample.taxonomy.digest, sample.policy.digest]
 
 
-def test_the_policy_in_words_and_as_it_was_in_force(page: str) -> None:
+def test_the_policy_is_shown_in_words_and_as_weights_in_force(page: str) -> None:
     assert "<li>open/bsd; depth [0.5, 1]; progress [0.3333333333333333, 1]: weight 1</li>" in page
     assert "<li>customer: sealed for personal/customer: adapters of rank 4 on blocks.2.mlp.*</li>" in page
     assert "Weights in force, steps 0 to 15" in page and "Weights in force, steps 16 to 47" in page
     assert "0.5~" in page
 
 
-def test_it_asks_for_nothing_outside_itself_and_runs_no_script(page: str) -> None:
+def test_the_page_loads_nothing_and_runs_no_script(page: str) -> None:
     outside = re.compile(r"""(?:src|href|action)\s*=\s*["'](?!\#)|@import|url\((?!\#)|<script""")
     assert not outside.search(page)
     assert "default-src 'none'" in page and "script-src" not in page
     assert outside.search('<img src="https://example.org/x.png">') and outside.search("<script>")  # it can fail
 
 
-def test_names_inside_the_pictures_are_unique_on_the_page(page: str) -> None:
+def test_ids_in_pictures_are_unique_on_the_page(page: str) -> None:
     found = re.findall(r'\bid="([^"]*)"', page)
     assert len(found) == len(set(found)) > 50
     pictures = re.findall(r'<figure><div id="chart-([a-z-]+)" class="x-chart"><svg role="img" aria-label="[^"]+"', page)
     assert pictures == ["heat", "time", "told-apart", "chi", "entropy"]
 
 
-def test_simulated_provenance_is_said_before_everything(tmp_path: Path) -> None:
+def test_simulated_provenance_comes_before_everything(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path / "runs", sample=Sample(classes=SIMULATED))
     page = written(run)
     assert page.index("(simulated provenance)</title>") < page.index("(simulated provenance)</p>") < page.index("<h1>")
@@ -246,7 +246,7 @@ def test_hostile_names_cannot_leave_their_place(tmp_path: Path, monkeypatch: pyt
     assert json.loads(as_croissant(content))["name"] == texts["title"]
 
 
-def test_it_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_written_in_every_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for renderer in ("html", "pdf"):  # drawing takes its time, and is another test's
         monkeypatch.setattr(f"explorer.page.{renderer}.svg", lambda *_: EMPTY)
     content = read_run(run, trust=trust_of(run), now=NOW)
@@ -272,13 +272,13 @@ def test_a_run_that_has_done_no_step_has_no_report(tmp_path: Path) -> None:
         write_run_report(run, tmp_path / "x.html")
 
 
-def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
-    """A copy without the files beside the ledger, and without the blobs of numbers, still says what the entries say."""
+def test_missing_numbers_are_not_called_unmeasured(copy: Path) -> None:
+    """A copy without the files next to the ledger, and without blobs of numbers, still shows what the entries say."""
     before = document(copy)
     for name in (rundir.ENTROPY, rundir.CONTRIBUTIONS, rundir.PRIVATE):
         shutil.rmtree(copy / name)
     from_ledger = document(copy)
-    assert from_ledger["answer"] == before["answer"] and "no files beside it" in from_ledger["integrity"]["sums"]
+    assert from_ledger["answer"] == before["answer"] and "no spool to compare" in from_ledger["integrity"]["sums"]
     for line, was in zip(from_ledger["classes"], before["classes"], strict=True):
         assert line["share"] == (was["share"] and pytest.approx(was["share"], rel=1e-5))
     ledger = RunLedger(copy)
@@ -295,7 +295,7 @@ def test_what_was_left_behind_is_not_called_unmeasured(copy: Path) -> None:
     assert page.count(UNESTABLISHED.words) == 5
 
 
-def test_a_long_list_keeps_the_ends_of_what_is_named(run: Path) -> None:
+def test_a_long_list_keeps_the_ends_of_cited_ranges(run: Path) -> None:
     ledger = RunLedger(run)
     listed, left = list_entries(ledger, [Reference(first=2, last=59)])
     assert (len(listed), left) == (58, 0)
@@ -331,7 +331,7 @@ def test_bad_input_is_one_clear_error(run: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_headline_calls_no_share_zero_that_is_not() -> None:
+def test_a_headline_never_rounds_a_share_to_zero() -> None:
     assert [_rounded(share) for share in (0.27, 0.01, 0.002, -0.004, 0.0)] == [
         "27%",
         "1%",
@@ -346,7 +346,7 @@ def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
     with Project.open(runs_of(copy), key=private(TRAINER), name=TRAINER) as project:
         erase(ledger, of_classes(ledger, ("open/mit",)), project=project)
     page = written(copy, trust=trust_of(copy))
-    assert "<h1>What moved this model was measured, and numbers of it were erased; denied everywhere: withheld." in page
+    assert "<h1>What moved this model was measured, but some of the numbers were erased; denied everywhere" in page
     assert "by entry 0 of the project" in page and "their content is lost" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
     assert "Not checked: numbers/open/mit: erased: entry 0 of the project" in page
@@ -361,7 +361,7 @@ class WeatherRecord:
 
 
 class WeatherSection(Section[ReportedRun, WeatherRecord]):
-    """A section that somebody adds."""
+    """A section of a new file."""
 
     record = WeatherRecord
 

@@ -51,7 +51,7 @@ def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: json
     assert section["equal_quality"] and section["controls"] and section["recipes"] and document["negatives"]
 
 
-def test_so_is_one_of_failed_runs_only(tmp_path: Path, schema: jsonschema.Draft202012Validator) -> None:
+def test_a_report_of_failed_runs_follows_the_schema(tmp_path: Path, schema: jsonschema.Draft202012Validator) -> None:
     write_failure(tmp_path, run_record(), message="out of memory")
     ingest(tmp_path)
     found = json.loads(as_json(read_sweep(tmp_path, "digits")))
@@ -82,7 +82,7 @@ def mutants(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "another topic", changed
 
 
-def test_what_is_not_one_is_refused(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
+def test_any_other_document_is_refused(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
     found = dict(mutants(document))
     assert len(found) > 60
     assert [name for name, each in found.items() if schema.is_valid(each)] == []

@@ -42,7 +42,7 @@ def test_a_hostile_name_is_there_and_does_nothing(hostile: dict[str, bytes]) -> 
     assert "</script><script>alert(1)</script>" in words and "#eval(1)$x$@ref" in words
 
 
-def test_one_run_says_what_is_not_known(hostile: dict[str, bytes]) -> None:
+def test_a_report_of_one_run_lists_unknowns(hostile: dict[str, bytes]) -> None:
     text = hostile["md"].decode()
     assert "### Unknowns" in text
     for words in ("no price for", "there is only one seed", "no search for its settings"):
@@ -60,7 +60,7 @@ def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:
     assert FORMATS["pdf"](content).startswith(b"%PDF-")
 
 
-def test_what_was_asked_for_and_not_run_is_a_negative_result(tmp_path: Path) -> None:
+def test_a_recipe_that_was_not_run_is_a_negative_result(tmp_path: Path) -> None:
     qualities = {"baseline": {1.0: (0.8, 0.81)}, "fast": {1.0: (0.9, 0.91)}}
     planned = write_sweep(tmp_path, qualities, step_seconds={"fast": 0.02})
     write_plan(tmp_path, planned, not_run=[{"name": "blurpool+x", "reason": "blurpool found nothing to replace"}])

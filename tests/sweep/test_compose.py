@@ -37,7 +37,7 @@ def test_a_powerset_is_every_subset_but_the_empty_one():
     ]
 
 
-def test_what_cannot_be_combined_is_left_out_and_told(tmp_path):
+def test_impossible_combinations_are_left_out_and_reported(tmp_path):
     found = composed(powerset=["cutmix", "ema", "mixup"])
     assert names(found.recipes) == ["cutmix", "ema", "mixup", "cutmix-ema", "ema-mixup"]
     assert [each.name for each in found.not_run] == ["cutmix-mixup", "cutmix-ema-mixup"]
@@ -50,7 +50,7 @@ def test_what_cannot_be_combined_is_left_out_and_told(tmp_path):
     assert {run.record.recipe for run in planned.runs} == {"baseline", "cutmix", "mixup", "cutmix-ema", "ema-mixup"}
 
 
-def test_a_conflict_that_somebody_wrote_down_is_an_error():
+def test_a_conflict_in_a_written_recipe_is_an_error():
     with pytest.raises(SpecError, match=rf"recipes\.both: {CONFLICT}"):
         composed({"baseline": [], "both": ["mixup", "cutmix"]}, powerset=["ema", "sam"])
 

@@ -1,4 +1,4 @@
-"""The sweep that confirms a recipe: the same recipe to the last setting, on seeds that nobody has seen."""
+"""The sweep that confirms a recipe: the same recipe to the last setting, on fresh seeds."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ RICH: dict[str, Any] = spec(
 
 
 def start(runs: Path, content: dict[str, Any] = RICH, *, seeds: tuple[int, ...] | None = None) -> Path:
-    """Leave what a started sweep leaves, without running it; the digests are made up from recipe and name alone."""
+    """Leave what a started sweep leaves, without running it; the digests are made up from recipe and name only."""
     known = load_spec(content)
     entries = [
         {"run_id": f"{recipe.name}-s{seed}-{0:08x}", "recipe": recipe.name, "ssr": 1.0, "seed": seed}
@@ -47,7 +47,7 @@ def read(content: dict[str, Any], path: Path) -> SweepSpec:
 
 
 @pytest.mark.parametrize("name", ["fast", "ema", "choosy"])
-def test_it_is_the_same_recipe_beside_the_same_baseline(tmp_path: Path, name: str) -> None:
+def test_it_is_the_same_recipe_with_the_same_baseline(tmp_path: Path, name: str) -> None:
     start(tmp_path)
     found = read(confirmation(tmp_path, "tiny", name), tmp_path / "x.yaml")
     before = load_spec(RICH)
@@ -70,7 +70,7 @@ def test_its_seeds_are_fresh(tmp_path: Path) -> None:
     assert confirmation(tmp_path, "tiny", "fast", seeds=2)["seeds"] == [2, 7]
 
 
-def test_it_goes_on_with_the_seeds_that_it_began_with(tmp_path: Path) -> None:
+def test_it_continues_with_the_seeds_that_it_began_with(tmp_path: Path) -> None:
     start(tmp_path)
     content = confirmation(tmp_path, "tiny", "fast", seeds=2)
     start(tmp_path, content)
@@ -110,7 +110,7 @@ def test_documents_are_seen_from_where_the_file_lies(tmp_path: Path) -> None:
     assert found.governance.resolve() == (tmp_path / "governed").resolve()
 
 
-def test_what_cannot_be_confirmed(tmp_path: Path) -> None:
+def test_a_baseline_or_a_control_cannot_be_confirmed(tmp_path: Path) -> None:
     start(tmp_path)
     for sweep, recipe, words in (
         ("tiny", "fest", "did you mean 'fast'"),

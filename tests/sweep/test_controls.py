@@ -92,7 +92,7 @@ def test_a_control_is_the_same_run_as_any_other(tmp_path):
     assert controls(plan(tmp_path, rescaled(budgets=[0.5, 1.0, 2.0]))) == [(4.0, ("slow",))]
 
 
-def test_a_cheap_recipe_has_a_small_control_and_one_too_cheap_is_told(tmp_path):
+def test_a_cheap_recipe_has_a_small_control_and_one_too_cheap_is_reported(tmp_path):
     write_profiles(plan(tmp_path, rescaled()), baseline=0.1, slow=0.04, even=0.0001)
     planned = plan(tmp_path, rescaled())
     assert controls(planned) == [(0.2, ("slow",)), (0.4, ("slow",))]
@@ -146,7 +146,7 @@ def test_a_recipe_that_is_the_twin_already_is_the_control(tmp_path):
     assert found.twins == {"random": ("one", "two")}
 
 
-def test_a_twin_that_cannot_be_is_told(monkeypatch):
+def test_an_impossible_twin_is_reported(monkeypatch):
     monkeypatch.setattr(MixUp, "twin", lambda self: LabelSmoothing(smoothing=0.1))
     recipes = {"baseline": [], "one": ["mixup", {"label_smoothing": {"smoothing": 0.3}}], "two": ["mixup", "ema"]}
     found = load_spec(spec(controls="all", recipes=recipes | {"two-random": ["sam"]}))
@@ -310,7 +310,7 @@ def test_the_command_line_tells_controls_apart(tmp_path):
 
 @pytest.mark.slow  # two sweeps
 @pytest.mark.notebook
-def test_killed_among_its_controls_it_goes_on_to_the_same_bits(tmp_path):
+def test_killed_among_its_controls_it_continues_to_the_same_bits(tmp_path):
     """The profiles are on the disk, so the budgets are the same and the checkpoint is gone on from."""
     short = {**TRAIN, "epochs": 0.25}  # 7 steps, and 42 of the control
     content = rescaled(train=short, recipes={"baseline": [], "slow": ["sam"]}, budgets=[1.0])

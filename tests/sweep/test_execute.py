@@ -74,7 +74,7 @@ DIVERGES = spec(recipes={"baseline": [], "wild": WILD}, budgets=[2.0, 3.0])
 
 
 @pytest.mark.slow
-def test_a_run_that_raises_is_recorded_and_the_others_go_on(tmp_path):
+def test_a_run_that_raises_is_recorded_and_the_others_continue(tmp_path):
     listener = Listener()
     summary = execute(tmp_path, DIVERGES, on_event=listener)
     assert (summary.done, summary.complete, summary.interrupted) == (2, False, False)
@@ -107,7 +107,7 @@ def outcomes_of_undisturbed(runs):
 
 
 @pytest.mark.parametrize("fault", ["dead kernel", "lost worker", "timeout"])
-def test_faults_of_the_surroundings_are_tried_again_twice(tmp_path, monkeypatch, fault):
+def test_faults_of_the_machine_are_retried_twice(tmp_path, monkeypatch, fault):
     calls = []
 
     def perform(job):
@@ -162,7 +162,7 @@ def test_a_second_start_on_the_same_directory_is_refused(tmp_path):
 
 
 @pytest.mark.slow  # a run waits ten seconds for its lock
-def test_a_run_that_somebody_else_trains_fails_alone(tmp_path):
+def test_a_run_that_another_process_trains_is_the_only_failure(tmp_path):
     first = plan(tmp_path).runs[0]
     with rundir.locked(first.directory, what="run"):
         summary = execute(tmp_path)
@@ -192,7 +192,7 @@ def kill_once_it_trains(directory, number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_leaves_everything_resumable(tmp_path, undisturbed, number):
-    """The sweep stops in the middle of its first run, and goes on from the checkpoint to the same bits."""
+    """The sweep stops in the middle of its first run, and continues from the checkpoint to the same bits."""
     listener = Listener()
     first = plan(tmp_path, LONG).runs[0]
     threading.Thread(target=kill_once_it_trains, args=(first.directory, number)).start()
@@ -243,7 +243,7 @@ def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path, monkeypatch):
     assert whole.items() <= outcomes(tmp_path).items()
 
 
-def test_a_place_that_is_no_directory(tmp_path):
+def test_a_path_that_is_no_directory_is_refused(tmp_path):
     (tmp_path / "tiny").write_text("in the way")
     with pytest.raises(RunError, match="cannot lock"):
         execute(tmp_path)
@@ -263,7 +263,7 @@ def test_every_recipe_is_profiled_once(tmp_path):
     summary = execute(tmp_path, spec(budgets=[0.5]), profile=True, on_event=listener)
     assert summary.complete
     assert summary.warnings == ()
-    kinds = [kind for kind in listener.kinds() if kind != "busy"]  # whatever runs beside the tests
+    kinds = [kind for kind in listener.kinds() if kind != "busy"]  # other programs may run during the tests
     assert kinds[:5] == ["start", "profile", "done", "done", "profile"] and kinds[-1] == "end"
     profiles = read_profiles(tmp_path / "tiny")
     planned = plan(tmp_path, spec(budgets=[0.5]))

@@ -96,7 +96,7 @@ def test_governed_runs_have_the_same_bits_in_every_engine(made: Path, tmp_path: 
 
 @pytest.mark.notebook
 @pytest.mark.slow
-def test_steps_that_are_timed_leave_the_ledgers_alone(made: Path, tmp_path: Path) -> None:
+def test_timing_steps_does_not_touch_the_ledgers(made: Path, tmp_path: Path) -> None:
     execute(tmp_path, str(made), "inline")
     whole = plan(tmp_path, str(made))
     (routed,) = (run.directory for run in whole.runs if run.record.recipe == "routed")
@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Any, Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_before_anything_starts(made: Path, tmp_path: Path, name: str) -> None:
+def test_faulty_documents_are_refused_before_anything_starts(made: Path, tmp_path: Path, name: str) -> None:
     governance, recipes, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
         plan(tmp_path, str(made) if governance == "documents" else governance, **recipes)

@@ -146,7 +146,7 @@ def test_killed_again_and_again_at_random_moments(tmp_path, plenty, engine):
 
 
 @pytest.mark.slow
-def test_a_sweep_of_cold_kernels_is_killed_and_goes_on(tmp_path, undisturbed):
+def test_a_killed_sweep_of_cold_kernels_continues(tmp_path, undisturbed):
     process = start(tmp_path, WORK, engine="cold", workers=2)
     wait_until(lambda: trains(tmp_path))
     family = psutil.Process(process.pid).children(recursive=True)

@@ -288,7 +288,7 @@ def test_the_run_notebook_shows_and_reproduces_its_run(engines, tmp_path):
     assert not [line for line in text.splitlines() if '"output_type": "error"' in line]
 
 
-def test_signals_still_reach_whoever_listened_before(engines, tmp_path):
+def test_signals_still_reach_earlier_handlers(engines, tmp_path):
     heard = []
     before = signal.signal(signal.SIGINT, lambda *_: heard.append("sweep"))
     try:

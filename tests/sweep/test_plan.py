@@ -54,7 +54,7 @@ def test_a_method_that_finds_nothing_to_change_is_refused_before_anything_runs(t
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_done_is_not_missing(tmp_path):
+def test_finished_runs_are_not_missing(tmp_path):
     execute(tmp_path)
     wide = plan(tmp_path, spec(seeds=[0, 1]))
     assert [run.state for run in wide.runs] == ["done", "done", "planned", "planned"] * 2
@@ -100,7 +100,7 @@ def test_time_and_money_come_from_profiles(tmp_path):
     assert estimate.usd == pytest.approx(2.0 * steps)
 
 
-def test_a_damaged_profile_is_as_good_as_none(tmp_path):
+def test_a_damaged_profile_counts_as_missing(tmp_path):
     profiles = tmp_path / "tiny" / rundir.PROFILES
     profiles.mkdir(parents=True)
     (profiles / "x.json").write_text("{")
@@ -149,7 +149,7 @@ def test_a_recipe_that_was_renamed_is_not_trained_again(tmp_path):
     assert (len(changed.missing), len(changed.left_out)) == (2, 2)  # the control: another recipe is another run
 
 
-def test_names_of_other_directories_are_no_names_of_sweeps():
+def test_names_of_other_directories_are_refused_for_sweeps():
     for name in ("single", "deletions"):
         with pytest.raises(SpecError, match="is the directory of runs"):
             load_spec(spec(name=name))

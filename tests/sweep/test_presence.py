@@ -37,7 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def held(tmp_path: Path, what: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that trains, or times, until it is told to end."""
+    """Another process that trains, or measures, until the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", HELD, str(tmp_path), what, *arguments],
         cwd=ROOT,
@@ -56,7 +56,7 @@ def held(tmp_path: Path, what: str, *arguments: str) -> Iterator[subprocess.Pope
             process.wait()
 
 
-def test_alone_nothing_waits(place: Path) -> None:
+def test_without_other_processes_nothing_waits(place: Path) -> None:
     heard: list[str] = []
     with presence.timing(on_wait=heard.append) as reasons:
         assert (reasons, presence.others()) == ([], [])
@@ -67,7 +67,7 @@ def test_alone_nothing_waits(place: Path) -> None:
     assert place.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_profile_says_which_sweep_went_on_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_names_the_sweep_that_kept_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "FOR_TRAINING", 0.2)
     heard: list[str] = []
     with held(tmp_path, "training", "theirs"):
@@ -104,8 +104,8 @@ def test_training_begins_when_the_profile_ends(tmp_path: Path) -> None:
             assert other.poll() is not None or presence.others() == []
 
 
-def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profile that hangs holds nobody up for ever; what was timed beside it says so."""
+def test_waiting_ends_after_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile that hangs blocks others only for a while; what they measure meanwhile says so."""
     monkeypatch.setattr(presence, "FOR_TIMING", 0.2)
     with held(tmp_path, "timing"):
         with presence.training("mine"):
@@ -114,14 +114,14 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert reasons == ["another process measured step times at the same time"]
 
 
-def test_who_is_told_to_stop_waits_no_longer(tmp_path: Path) -> None:
+def test_a_stopped_sweep_waits_no_longer(tmp_path: Path) -> None:
     begun = time.monotonic()
     with held(tmp_path, "training", "theirs"), presence.timing(stop=lambda: True) as reasons:
         assert reasons == ["sweep 'theirs' trained at the same time"]
     assert time.monotonic() - begun < presence.FOR_TRAINING
 
 
-def test_a_killed_process_is_in_nobodys_way(tmp_path: Path, place: Path) -> None:
+def test_the_lock_of_a_killed_process_blocks_no_other(tmp_path: Path, place: Path) -> None:
     with held(tmp_path, "training", "theirs") as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
@@ -138,7 +138,7 @@ def test_a_name_is_shown_as_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open to others"])
-def test_a_directory_that_another_could_write_is_refused(place: Path, tmp_path: Path, kind: str) -> None:
+def test_a_directory_that_others_could_write_is_refused(place: Path, tmp_path: Path, kind: str) -> None:
     """Anybody may make a name in a directory of temporary files before its owner does."""
     if kind == "link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)

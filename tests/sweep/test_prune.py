@@ -48,7 +48,7 @@ def reasons(runs: Path, *named: str) -> list[str]:
     return [each.reason for each in found.kept]
 
 
-def test_it_lists_first_and_removes_when_told(runs: Path) -> None:
+def test_it_lists_first_and_removes_on_request(runs: Path) -> None:
     ingest(runs)
     listed = explorer("sweep", "prune", "digits", "--runs", runs)
     assert OLD.run_id in listed.stdout and "--yes removes them" in listed.stdout
@@ -111,14 +111,14 @@ def test_a_run_with_an_attested_model_is_kept_even_where_it_is_named(runs: Path)
 STATE = LedgerState(origin=f"example.com/trainer/{OLD.run_id}", size=3, root="0" * 64)
 
 
-def test_what_a_deletion_went_on_from_is_kept(runs: Path) -> None:
+def test_a_run_that_a_deletion_continued_from_is_kept(runs: Path) -> None:
     made = write_run(runs, dataclasses.replace(run_record(seed=3), sweep="deletions"))
     target = Target(classes=("personal",))
     write_origin(made, Origin(level="G3", run=OLD.run_id, ledger=STATE, target=target, begins=0, state=None))
     assert reasons(runs, OLD.run_id) == [f"the deletion deletions/{made.name} continued from it"]
 
 
-def test_what_the_ledger_of_the_project_speaks_of_is_kept(runs: Path) -> None:
+def test_runs_in_the_project_ledger_are_kept(runs: Path) -> None:
     seen = Observation(ledger=STATE, model="0" * 64, role="evaluator", admitted={}, statement="0" * 64, blobs={})
     with Project.open(runs, key=Ed25519PrivateKey.generate(), name="example.com/trainer") as project:
         project.append(dataclasses.replace(seen, ledger=dataclasses.replace(STATE, origin="example.com/trainer/other")))
@@ -159,7 +159,7 @@ def test_a_confirmed_recipe_keeps_the_runs_that_found_it(runs: Path) -> None:
     assert len(plan_pruning(runs, "digits").removable) == 2
     write_plan(runs, fresh)
     assert set(reasons(runs)) == {"the sweep digits-confirm-fast confirmed its recipe"}
-    write_plan(runs, fresh[:1])  # the control: one recipe alone confirms nothing
+    write_plan(runs, fresh[:1])  # the control: a single recipe confirms nothing
     assert len(plan_pruning(runs, "digits").removable) == 2
 
 
@@ -195,7 +195,7 @@ def test_a_planted_trash_directory_leads_nowhere(runs: Path) -> None:
     assert (outside / "file").exists() and place(runs).exists()
 
 
-def test_what_a_crash_left_is_deleted_the_next_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_crash_are_deleted_the_next_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(trash: Path) -> None:
         if any(trash.glob("*")):
             raise KeyboardInterrupt

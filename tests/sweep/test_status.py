@@ -45,7 +45,7 @@ def test_every_state(tmp_path):
     directories = [run.directory for run in plan(tmp_path).runs]
     for directory in directories[:3]:
         (directory / rundir.RESULT).unlink()
-    assert states(tmp_path) == ["interrupted"] * 3 + ["done"]  # started, without a result, nobody at work
+    assert states(tmp_path) == ["interrupted"] * 3 + ["done"]  # started, without a result, and no process at work
     (directories[0] / rundir.ENVIRONMENT).unlink()
     rundir.write_json(directories[1] / rundir.FAILURE, {"kind": "exception", "message": "ValueError: no"})
     (directories[3] / rundir.RESULT).write_text("[]")

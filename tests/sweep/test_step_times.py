@@ -32,7 +32,7 @@ BUSY = replace(QUIET, others=0.6, reasons=("other processes took 60% of its 2 co
 
 
 class Machine:
-    """Stands for what measures: writes profiles as a machine gives them that is as the test says."""
+    """A stand-in for the measurement: it writes the profiles of a machine that the test describes."""
 
     def __init__(self):
         self.passes, self.checks = [], 0
@@ -216,7 +216,7 @@ def test_recipes_of_which_nothing_runs_are_not_waited_for(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_measures_for_real_and_says_both_times(tmp_path):
-    """Nothing is trained, before or after; a second time, the first times stand beside the new ones."""
+    """Nothing is trained, before or after; the second time, the earlier times are shown with the new ones."""
     (tmp_path / "tiny.yaml").write_text(json.dumps(SMALL))
     arguments = ["sweep", "profile", str(tmp_path / "tiny.yaml"), "--runs", str(tmp_path / "runs")]
     first = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
