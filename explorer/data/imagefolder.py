@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from explorer import canonical
-from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
+from explorer.data.dataset import DataFile
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, Side, decoded, labelled
+from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
 from explorer.errors import DataError
 
@@ -28,7 +28,7 @@ SIDES: tuple[Side, Side] = ("train", "test")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageFolder(DataSource):
+class ImageFolder(LabelledImages):
     """Images in a directory for each class, below `path`.
 
     Each is cut to the square in its middle and brought to `size`. `test` divides what has no `train` and `test`
@@ -39,11 +39,6 @@ class ImageFolder(DataSource):
     name: ClassVar[str] = "imagefolder"
     summary: ClassVar[str] = "images of your own, in a directory for each class"
     source: ClassVar[str] = "a directory of yours"
-    licence: ClassVar[str] = "whatever holds for the images"
-    modality: ClassVar[Modality] = "image"
-    task: ClassVar[TaskName] = "classification"
-    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     path: Annotated[str, Field(min_length=1, max_length=1000, description="directory below --data")]
     size: Annotated[int, Field(ge=8, le=512, description="side of the square that images are brought to")] = 32

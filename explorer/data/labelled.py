@@ -11,9 +11,10 @@ Shapes: N images, C channels, S rows and columns.
 import hashlib
 import io
 import warnings
+from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import Provenance, Split
+from explorer.data.dataset import DataSource, Fitted, Modality, Provenance, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.local import Fault, first_of_each, skipped
 from explorer.errors import DataError
@@ -39,6 +40,17 @@ class Entry:
     label: str
     side: Side | None  # None: not divided yet
     tag: str | None = None  # path of its provenance class
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledImages(DataSource, ABC):
+    """Labelled images of the user's own, for classification."""
+
+    licence: ClassVar[str] = "whatever holds for the images"
+    modality: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
+    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
+    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
 
 def labelled(

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from explorer import canonical
-from explorer.data.dataset import DataFile, DataSource, Fitted, Modality, TaskName
+from explorer.data.dataset import DataFile
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_CLASSES, Entry, Side, decoded, labelled
+from explorer.data.labelled import MAX_CLASSES, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import Fault, LocalFile, below, check_class, data_files, listed, shown
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
@@ -42,7 +42,7 @@ ERRORS = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that p
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parquet(DataSource):
+class Parquet(LabelledImages):
     """Images in the Parquet files of the directory `path`; `image`, `label` and `tag` are the names of columns.
 
     Each image is cut to the square in its middle and brought to `size`. `test` divides what has no `train` and `test`
@@ -52,11 +52,6 @@ class Parquet(DataSource):
     name: ClassVar[str] = "parquet"
     summary: ClassVar[str] = "images of your own, in Parquet files"
     source: ClassVar[str] = "files of yours"
-    licence: ClassVar[str] = "whatever holds for the images"
-    modality: ClassVar[Modality] = "image"
-    task: ClassVar[TaskName] = "classification"
-    fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     path: Annotated[str, Field(min_length=1, max_length=1000, description="directory below --data")]
     image: Annotated[str, Field(min_length=1, max_length=200, description="column of the images")] = "image"
