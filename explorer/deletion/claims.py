@@ -87,15 +87,15 @@ def unseen(claim: Claim[Subject], why: str) -> Check:
     return Check(name=claim.name, says=claim.says, outcome=Outcome.UNSEEN, why=why)
 
 
-def differ(error: type[ExplorerError], what: str, *, found: object, expected: object) -> None:
+def check_equal(error: type[ExplorerError], what: str, *, actual: object, expected: object) -> None:
     """Raise `error` unless both are equal; for two records of one kind, name the first field that differs."""
-    if found == expected:
+    if actual == expected:
         return
-    if type(found) is type(expected) and is_dataclass(found) and is_dataclass(expected):
-        names = (field.name for field in fields(found))
-        name = next(name for name in names if getattr(found, name) != getattr(expected, name))
-        what, found, expected = f"{what}: {name}", getattr(found, name), getattr(expected, name)
-    raise error(f"{what}: found {found!s:.200}, expected {expected!s:.200}")
+    if type(actual) is type(expected) and is_dataclass(actual) and is_dataclass(expected):
+        names = (field.name for field in fields(actual))
+        name = next(name for name in names if getattr(actual, name) != getattr(expected, name))
+        what, actual, expected = f"{what}: {name}", getattr(actual, name), getattr(expected, name)
+    raise error(f"{what}: found {actual!s:.200}, expected {expected!s:.200}")
 
 
 # --- claims of both levels ---
@@ -122,7 +122,7 @@ def documents(case: Case) -> str | None:
     genesis, certificate = case.old.genesis, case.certificate
     # `plan` compares the same digests between the two ledgers, so comparing with one ledger is enough here.
     for name in ("taxonomy", "policy", "trust"):
-        differ(ProvenanceError, name, found=getattr(certificate, name), expected=getattr(genesis, name))
+        check_equal(ProvenanceError, name, actual=getattr(certificate, name), expected=getattr(genesis, name))
     basis = read_basis(case.new.run, genesis, trust=case.trust)
     if read_rules(case.new.run, genesis, basis) is None:
         raise LedgerError("the old run had no policy")
@@ -151,12 +151,12 @@ def parent(case: Case) -> str | None:
     made = [parent for parent in parents if parent.kind == "deletion"]
     if len(made) != 1:
         raise LedgerError(f"the new ledger names {len(made)} runs that it was made from by a deletion; expected one")
-    differ(LedgerError, "its parent", found=made[0].ledger, expected=state_of(name_of(case.old)))
+    check_equal(LedgerError, "its parent", actual=made[0].ledger, expected=state_of(name_of(case.old)))
     # A new run that began with another model could have brought the target back with it.
     models, expected = (
         [parent for parent in those if parent.kind == "model"] for those in (parents, case.old.genesis.parents)
     )
-    differ(LedgerError, "models that the new run begins with", found=models, expected=expected)
+    check_equal(LedgerError, "models that the new run begins with", actual=models, expected=expected)
     return None
 
 
@@ -165,7 +165,7 @@ def plan(case: Case) -> str | None:
     # First everything outside the recipe, which both ledgers state themselves.
     for name in SAME:
         stated, expected = getattr(case.new.genesis, name), getattr(case.old.genesis, name)
-        differ(LedgerError, f"{name} in the new ledger's first entry", found=stated, expected=expected)
+        check_equal(LedgerError, f"{name} in the new ledger's first entry", actual=stated, expected=expected)
     # An early stop is a decision that may have depended on the target, and no plan would repeat it.
     if stopped := stopped_early(case.old):
         raise LedgerError(stopped)
@@ -181,7 +181,7 @@ def plan(case: Case) -> str | None:
     if digest(before.identity) != case.old.genesis.recipe:
         raise LedgerError("the new plan with the target put back is not the one that the old ledger names")
     expected = counterfactual(before, case.target)
-    differ(LedgerError, "the new run", found=case.new.genesis.run, expected=expected.run_id)
+    check_equal(LedgerError, "the new run", actual=case.new.genesis.run, expected=expected.run_id)
     if after.identity != expected.identity:
         raise LedgerError(f"the new plan is not the old one without {case.target.words}")
     return None
@@ -193,7 +193,7 @@ def model(case: Case) -> str | None:
     if not path.exists():
         return f"the model: there is no {path}"
     file = ModelFile(path)
-    differ(RunError, f"SHA-256 of {path}", found=file.sha256, expected=case.model)
+    check_equal(RunError, f"SHA-256 of {path}", actual=file.sha256, expected=case.model)
     _, new = case.ended
     expected = {**new.tensors.parameters, **new.tensors.buffers}
     if fault := next(differences(file.leaves(), expected), None):
@@ -287,7 +287,7 @@ def kept(case: Case) -> str | None:
     if fault := _difference(new.tensors, expected):
         raise LedgerError(f"the new run's end: {fault}")
     certified = _certified_structure(case).kept
-    differ(LedgerError, "the certified roots of what was kept", found=certified, expected=structure.kept)
+    check_equal(LedgerError, "the certified roots of what was kept", actual=certified, expected=structure.kept)
     return None
 
 
@@ -296,14 +296,14 @@ def nothing_trained(case: Case) -> str | None:
     with."""
     old, new = case.ended
     genesis = case.new.genesis
-    differ(LedgerError, "steps that the new ledger takes over", found=genesis.begins, expected=case.old.steps)
-    differ(LedgerError, "steps that it ends after", found=case.new.steps, expected=case.old.steps)
+    check_equal(LedgerError, "steps that the new ledger takes over", actual=genesis.begins, expected=case.old.steps)
+    check_equal(LedgerError, "steps that it ends after", actual=case.new.steps, expected=case.old.steps)
     if len(case.new.outline.states) or case.new.outline.decisions or case.new.outline.profiles:
         raise LedgerError("the new ledger has entries between its beginning and its end; expected none")
-    differ(LedgerError, "the state that it begins with", found=genesis.start, expected=new.end.entry.state)
+    check_equal(LedgerError, "the state that it begins with", actual=genesis.start, expected=new.end.entry.state)
     # The new state's tensors differ from the old one's by what was dropped; its random streams must not differ at all.
     random, expected = new.end.entry.state.random, old.end.entry.state.random
-    differ(LedgerError, "its streams of random numbers", found=random, expected=expected)
+    check_equal(LedgerError, "its streams of random numbers", actual=random, expected=expected)
     return None
 
 
@@ -322,10 +322,10 @@ def _certified_structure(case: Case) -> Structure:
     return case.certificate.structure
 
 
-def _difference(found: Tensors, expected: Tensors) -> str | None:
+def _difference(actual: Tensors, expected: Tensors) -> str | None:
     """Return the first tensor that differs, in words; None: all are the same, name by name."""
     for group in ("parameters", "buffers", "optimizer"):
-        fault = next(differences(getattr(found, group), getattr(expected, group)), None)
+        fault = next(differences(getattr(actual, group), getattr(expected, group)), None)
         if fault:
             return f"{group}: {fault}"
     return None
@@ -372,7 +372,7 @@ def influence(case: Case) -> str | None:
     if case.unseen:
         return case.unseen
     certified = _certified_replay(case).influence
-    differ(LedgerError, "the certified first step of influence", found=certified, expected=_first(case))
+    check_equal(LedgerError, "the certified first step of influence", actual=certified, expected=_first(case))
     return None
 
 
@@ -389,10 +389,10 @@ def start(case: Case) -> str | None:
         )
     # One state under three names: the old ledger recorded it, the new ledger begins with it, the certificate names it.
     replay = replay_of(case)
-    differ(LedgerError, "the certified beginning", found=certified.begins, expected=replay.begins)
+    check_equal(LedgerError, "the certified beginning", actual=certified.begins, expected=replay.begins)
     given = None if case.new.genesis.start is None else _start(case.new.genesis.start)
-    differ(LedgerError, "the state that the new ledger begins with", found=given, expected=replay.start)
-    differ(LedgerError, "the certified state", found=certified.start, expected=replay.start)
+    check_equal(LedgerError, "the state that the new ledger begins with", actual=given, expected=replay.start)
+    check_equal(LedgerError, "the certified state", actual=certified.start, expected=replay.start)
     return None
 
 
@@ -400,16 +400,16 @@ def batches(case: Case) -> str | None:
     """Check that every step which both ledgers have had the same batch: the same rows in the same slots, as many of
     each class."""
     certified = _certified_replay(case)
-    differ(LedgerError, "steps that the new ledger ends after", found=case.new.steps, expected=case.old.steps)
+    check_equal(LedgerError, "steps that the new ledger ends after", actual=case.new.steps, expected=case.old.steps)
     expected = case.new.steps - case.new.begins
-    differ(LedgerError, "the certified number of steps", found=certified.steps, expected=expected)
+    check_equal(LedgerError, "the certified number of steps", actual=certified.steps, expected=expected)
     # `slots` is a root over the rows of every slot, those of the target included: they stay in the new batches, empty.
     # So the counts are equal too, and no batch was filled up with other examples.
     steps = range(max(case.new.begins, case.old.begins), case.new.steps)
     for new, old in zip(case.new.read_steps(steps), case.old.read_steps(steps), strict=True):
         for name in ("slots", "examples", "quarantined"):
             now, before = getattr(new.entry, name), getattr(old.entry, name)
-            differ(LedgerError, f"entry {new.index}: step {new.entry.step}: {name}", found=now, expected=before)
+            check_equal(LedgerError, f"entry {new.index}: step {new.entry.step}: {name}", actual=now, expected=before)
     return None
 
 

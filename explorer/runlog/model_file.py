@@ -138,15 +138,15 @@ class ModelFile:
             raise
 
 
-def differences(found: Leaves, expected: Leaves) -> Iterator[str]:
+def differences(actual: Leaves, expected: Leaves) -> Iterator[str]:
     """Yield the differences between a model's tensors and the expected ones, in words, by name."""
-    for name in sorted(found.keys() | expected.keys()):
-        if name not in found:
+    for name in sorted(actual.keys() | expected.keys()):
+        if name not in actual:
             yield f"{name}: missing"
         elif name not in expected:
             yield f"{name}: not one of the model's"
-        elif found[name] != expected[name]:
-            yield f"{name}: found {found[name]}, expected {expected[name]}"
+        elif actual[name] != expected[name]:
+            yield f"{name}: found {actual[name]}, expected {expected[name]}"
 
 
 def read_card(path: Path) -> ModelCard:
