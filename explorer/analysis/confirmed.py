@@ -146,7 +146,7 @@ def _itself(here: Iterable[Ladder], elsewhere: Iterable[Ladder], base: Ladder, m
         if wanted < {ladder.recipe_digest for ladder in recipes}
         and not any(taken & {*ladder.seeds_S.tolist()} for ladder in recipes)
     ]
-    # Which of the two is the confirmation is told by size: the sweep with more recipes is the one that chose.
+    # Size shows which of the two is the confirmation: the sweep with more recipes is the one that chose.
     if not confirmed:
         return []
     return [

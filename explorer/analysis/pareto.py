@@ -199,7 +199,7 @@ def hypervolumes(frame: pd.DataFrame, *, x: str = "train_seconds", baseline: str
 def hypervolume_answer(result: Hypervolume) -> str:
     """Return the hypervolume in a sentence.
 
-    "hypervolume 1.34x the baseline's, without fast 1.12x (accuracy above 0.952, log time up to 150 s)"
+    "hypervolume 1.34x the baseline's (accuracy above 0.952, log time up to 150 s), without fast 1.12x"
     """
     whose = "the baseline" if result.baseline == "baseline" else result.baseline
     if result.value is None or result.gain is None or result.baseline_value is None or result.worst_x is None:
@@ -212,7 +212,7 @@ def hypervolume_answer(result: Hypervolume) -> str:
         for label, lost in result.lost_without[:NAMED]
         if lost > 0 and label != result.baseline
     ]
-    return f"hypervolume {result.gain:.2f}x {whose}'s{''.join(without)} ({height}, {width})"
+    return f"hypervolume {result.gain:.2f}x {whose}'s ({height}, {width}){''.join(without)}"
 
 
 def _of(lines: list[Ladder], name: str, x: str) -> Hypervolume:

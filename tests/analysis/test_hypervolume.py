@@ -109,8 +109,8 @@ def test_the_sentence():
     found = only(frame)
     assert dict(found.lost_without)["fast"] == pytest.approx((found.value or 0.0) - (found.baseline_value or 0.0))
     assert hypervolume_answer(found) == (
-        f"hypervolume {found.gain:.2f}x the baseline's, without fast 1.00x"
-        " (accuracy above 0.6052, log time up to 279.2 s)"
+        f"hypervolume {found.gain:.2f}x the baseline's (accuracy above 0.6052, log time up to 279.2 s)"
+        ", without fast 1.00x"
     )
     assert "up to $0.07755)" in hypervolume_answer(only(table(BASE), x="cost_usd"))
     assert "up to 2792 steps)" in hypervolume_answer(only(table(BASE), x="steps"))
