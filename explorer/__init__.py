@@ -6,7 +6,7 @@ Data flows one way through the package:
 
 The run directory is the seam. Left of it there is torch and never a database; right of it there is DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
-(`from explorer.methods.mixup import mix`); importing the package alone loads nothing heavy. `explorer.train` trains a
+(`from explorer.methods.mixup import mix`); importing only the package loads nothing heavy. `explorer.train` trains a
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
 with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` lists the layers that a policy for a model
 can name; `explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` returns
