@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import warnings
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -152,8 +153,12 @@ def test_the_report_says_what_it_said(project: Path, tmp_path: Path, subject: st
     out = tmp_path / f"{subject}_report.{kind}"
     done = explorer(*asked, "--format", kind, "--out", out, cwd=project)
     assert done.returncode == 0, done.stderr
-    compared = {"json": content, "md": numbers, "html": anchors}[kind]
-    assert compared(out.read_text()) == compared((project / out.name).read_text())
+    new, old = out.read_text(), (project / out.name).read_text()
+    if kind == "md":
+        assert numbers(old) and numbers(old) <= numbers(new)  # new wording may add a number, and loses none
+    else:
+        compared = {"json": content, "html": anchors}[kind]
+        assert compared(new) == compared(old)
 
 
 def content(text: str) -> Any:
@@ -161,9 +166,10 @@ def content(text: str) -> Any:
     return facts(json.loads(text)) | {"made": None, "database_sha256": None}
 
 
-def numbers(text: str) -> list[str]:
-    """Return the numbers of a page, without times and digests; wording decides their order and names the confidence."""
-    return sorted(re.findall(r"\d+(?:[.,:]\d+)*", re.sub(r"\d{4}-\d\d-\d\dT\S+Z|[0-9a-f]{64}|95% interval", "", text)))
+def numbers(text: str) -> Counter[str]:
+    """Count the numbers of a page, without times and digests; wording decides their order and names the confidence."""
+    kept = re.sub(r"\d{4}-\d\d-\d\dT\S+Z|[0-9a-f]{64}|95% interval", "", text)
+    return Counter(re.findall(r"\d+(?:[.,:]\d+)*", kept))
 
 
 def anchors(text: str) -> list[str]:
