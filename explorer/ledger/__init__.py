@@ -7,15 +7,15 @@ or stays behind, it says so. All numbers in binary are big-endian, hashes are SH
 Layout
 ------
 
-    checkpoint                              what the log says about itself, signed; replaced at every commit
+    checkpoint                              size and root of the tree, signed; replaced at every commit
     tile/<level>/<number>                   256 hashes of the tree; never changed
     tile/<level>/<number>.p/<width>         the same at the right edge, fewer; removed once the full tile is there
     tile/entries/<number>                   256 entries; never changed
     tile/entries/<number>.p/<width>         the same at the right edge, fewer
     blobs/sha256/<xx>/<digest>              content too large for an entry; xx are the first two digits of the digest
     witness/<name>+<key id>.note            the checkpoint that a witness has cosigned last, with its cosignature
-    policy.tlog-policy                      a proposal whom to trust; a verifier asks its caller instead
-    unsigned/<n>/...                        what a writer found beyond the checkpoint when it opened the ledger
+    policy.tlog-policy                      a proposal of keys to trust; a verifier asks its caller instead
+    unsigned/<n>/...                        files beyond the checkpoint that a writer met when it opened the ledger
     .lock                                   held by the process that writes
     .<name>.<process>.tmp                   a file that is being written
 
@@ -61,20 +61,20 @@ no time in a checkpoint, and the writer asks no clock: time comes from cosignatu
 Cosignatures
 ------------
 
-Of type 04: Ed25519 over "cosignature/v1\\n", "time <decimal>\\n" and the checkpoint's text. One says that this was the
+Of type 04: Ed25519 over "cosignature/v1\\n", "time <decimal>\\n" and the checkpoint's text. It states that this was the
 largest tree of the log that its key had seen at that time, and that it extended all it had seen before. Cosignatures
-stand in the notes below `witness/`, since the writer alone replaces `checkpoint`; those under the same text count as if
-they stood there. A note of a smaller size says what its witness saw then, and the tree has to agree with that too. The
-<name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens: a file with
-the name of a witness that the verifier knows has to be that witness's note. Any other file counts if it is in order. If
-it is not, or if there are more than 100, the verifier lists it and continues. Of several cosignatures of one key any that
-counts is enough.
+are in the notes below `witness/`, since only the writer replaces `checkpoint`; those of the same text count as if they
+were in `checkpoint`. A note of a smaller size shows what its witness saw then, and the tree has to agree with that too.
+The <name> of a note is that of the key, with _ for every character but letters, digits, full stops and hyphens. A file
+with the name of a witness that the verifier knows has to be that witness's note. Any other file counts if it is valid;
+if it is not, or if there are more than 100, the verifier lists it and continues. Of several cosignatures of one key, any
+that counts is enough.
 
 Blobs
 -----
 
-Whatever an entry names by its SHA-256. A blob is on the disk before the entry that names it is appended, is at most
-1 GiB, and is hashed each time it is read. Which entries name which blobs is not known here.
+Content that an entry names by its SHA-256. A blob is on the disk before the entry that names it is appended, is at most
+1 GiB, and is hashed each time it is read. Which entries name which blobs is unknown to the ledger.
 
 Writing, and what a crash leaves
 --------------------------------

@@ -1,18 +1,17 @@
-"""Cosigning: an authority verifies a ledger, remembers what it saw, and signs that.
+"""Cosigning: an authority verifies a ledger, remembers its checkpoint, and signs it.
 
-A cosigner never signs a tree that does not extend the one it signed before. It remembers what it has cosigned out of
-reach of the writers of ledgers:
+A cosigner never signs a tree that does not extend the one it signed before. It keeps a memory of what it has cosigned,
+out of reach of the writers of ledgers:
 
     <state>/begun                                               this memory was begun, and is not merely missing
     <state>/<its name>+<key id>/<SHA-256 of the origin>.note    the last checkpoint of this log that it cosigned
     <state>/<its name>+<key id>/latest.note                     of any log; its time is the clock of the key
 
-The notes are the very ones that are handed out, so that the key's own signature covers them. One is on the disk before
-it is handed out: a crash in between costs a cosignature, which the next call hands out, and never a memory.
+The notes are the very ones that are handed out, so that the key's own signature covers them. A note is on the disk
+before it is handed out: a crash in between delays a cosignature until the next call, and loses no memory.
 
-A missing memory looks like one that was never begun, unless beginning it is an act of its own:
-`begin_memory`, when the key is made or when its owner says that it is new. What cannot be seen is that a memory was
-replaced by an older copy of itself.
+A missing memory would look like one that was never begun. So a memory is begun explicitly, by `begin_memory`: when the
+key is made, or when its owner declares it new. Replacing a memory by an older copy of itself cannot be detected.
 """
 
 import hashlib
@@ -44,17 +43,23 @@ class Cosigning:
 def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now: int, first: bool = True) -> Cosigning:
     """Verify a ledger, also against what this key has cosigned, and put the cosignature into `witness/`.
 
-    `now` is the cosigner's own clock, in seconds since 1970. The anchor says which logs are believed; its quorum is not
-    asked for, since this is how one comes about. A checkpoint that was cosigned before keeps its time. `first`: a
-    memory that was never begun may begin now; the command line has its user say so. Raises `LedgerError` if the
-    memory is not there or cannot be used, or if the clock is before the time of the key's last cosignature.
+    A checkpoint that was cosigned before keeps its time. Raises `LedgerError` if the memory is missing or cannot be
+    used, or if the clock is before the time of the key's last cosignature.
+
+    Args:
+        directory: the ledger.
+        signer: the cosigner's key.
+        state: the directory of the key's memory.
+        anchor: the logs that are trusted; its quorum is ignored, since cosigning is how one comes about.
+        now: the cosigner's own clock, in seconds since 1970.
+        first: begin a memory that was never begun; on the command line its user has to ask for that.
     """
     if signer.algorithm is not Algorithm.COSIGNATURE:
         raise LedgerError(f"the key of {signer.name!r} is for plain signatures; cosigning needs a cosignature key (04)")
     memory = Memory(state, signer)
     if not first:
         memory.check_begun()
-    with memory.alone():
+    with memory.exclusive():
         # The tree has to extend what the key signed last, which is why verification gets it as the held checkpoint.
         memory.check_clock(now)
         held = memory.last(read_checkpoint(directory)[1].origin)
@@ -70,7 +75,7 @@ def cosign(directory: Path, *, signer: Signer, state: Path, anchor: Anchor, now:
 
 
 def _believing(anchor: Anchor, signer: Signer) -> Anchor:
-    """Return the anchor without its quorum, and with the cosigner itself, who believes what it remembers."""
+    """Return the anchor without its quorum, and with the cosigner itself, which trusts its own memory."""
     own = TrustedKey(verifier=signer.verifier)
     if all(witness.key.verifier.public_key != own.verifier.public_key for witness in anchor.witnesses):
         anchor = anchor.with_witness(signer.verifier.vkey, own)
@@ -81,7 +86,7 @@ def _believing(anchor: Anchor, signer: Signer) -> Anchor:
 
 BEGUN = "begun"
 LATEST = "latest.note"
-PATIENCE = 10.0  # seconds that a cosigner waits for itself, at work on another log
+PATIENCE = 10.0  # seconds to wait for another process of this cosigner
 
 _WORDS = """\
 This directory remembers what a key has cosigned. Keep it as long as the key: without it, or with an older copy of it,
@@ -95,17 +100,17 @@ def memory_of(key: Path) -> Path:
 
 
 def begin_memory(state: Path) -> None:
-    """Say that a key has cosigned nothing yet. What is remembered already stays."""
+    """Declare that a key has cosigned nothing yet. An existing memory is kept."""
     write_file(state / BEGUN, _WORDS.encode())
 
 
 def checkpoint_name(origin: str) -> str:
-    """Return the name of a log where its origin cannot be one: as files and as URLs (c2sp.org/tlog-witness) have it."""
+    """Return the name of a log in file names and URLs, where its origin may not fit (c2sp.org/tlog-witness)."""
     return hashlib.sha256(origin.encode()).hexdigest()
 
 
 class Memory:
-    """The memory of one key. Everything is asked and changed inside `alone`."""
+    """The memory of one key. It is read and changed inside `exclusive`."""
 
     def __init__(self, state: Path, signer: Signer) -> None:
         self.signer = signer
@@ -123,8 +128,11 @@ class Memory:
             )
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the memory, so that nothing is signed between looking into it and writing it."""
+    def exclusive(self) -> Iterator[None]:
+        """Lock the memory, so that nothing is signed between reading and writing it.
+
+        Threads of one process wait for each other by a lock of their own; the lock file is for other processes.
+        """
         with self._lock:
             try:
                 with locked(self._place, what=f"the memory of cosigner {self.signer.name!r}", patience=PATIENCE):
@@ -135,7 +143,8 @@ class Memory:
     def last(self, origin: str) -> Note | None:
         """Return the largest checkpoint of this log that the key has cosigned, with its cosignature."""
         own_note = self._read(f"{checkpoint_name(origin)}.note")
-        latest = self._read(LATEST)  # written first: after a crash it may know more
+        # The latest note is written first: after a crash between the two it is ahead of the log's own.
+        latest = self._read(LATEST)
         if latest is None or _checkpoint(latest).origin != origin:
             return own_note
         return latest if own_note is None or _checkpoint(own_note).size < _checkpoint(latest).size else own_note
@@ -149,14 +158,15 @@ class Memory:
         latest = self._read(LATEST)
         if latest is not None and now < (last := self.time(latest)):
             raise LedgerError(
-                f"the clock was set back: it says {utc(now)}, and {self.signer.name!r} cosigned at {utc(last)} before; "
-                "set the clock right first"
+                f"the clock was set back: it is {utc(now)}, but {self.signer.name!r} cosigned at {utc(last)} before; "
+                "correct the clock first"
             )
 
     def cosign(self, checkpoint_note: Note, now: int) -> Note:
-        """Cosign a checkpoint that was found to extend what is remembered, and remember it; the note with the line.
+        """Cosign a checkpoint and remember it; return the note with the cosignature.
 
-        It has to leave room for that line (`note.of_keys`): what is remembered has to be read again.
+        The caller has checked that the checkpoint extends the last one. The note needs room for another line
+        (`note.of_keys`), or the memory could not be read again.
         """
         cosigned = note.with_signatures(checkpoint_note, [self.signer.sign(checkpoint_note.text, time=now)])
         write_file(self._place / LATEST, cosigned.content)
@@ -167,7 +177,7 @@ class Memory:
         """Return the latest line of this key under a note that it has cosigned."""
         key = self.signer.verifier
         lines = [line for line in cosigned.signatures if (line.name, line.key_id) == (key.name, key.key_id)]
-        return max(lines, key=lambda line: line.blob[:8])
+        return max(lines, key=lambda line: line.blob[:8])  # the time, big-endian
 
     def time(self, cosigned: Note) -> int:
         """Return the time of this key's cosignature under a note."""

@@ -1,4 +1,4 @@
-"""The right edge of a growing tree: the hashes that stand in no full tile yet, which is all that appending needs."""
+"""The right edge of a growing tree: the hashes that are in no full tile yet, which is all that appending needs."""
 
 from collections.abc import Callable, Sequence
 from typing import Self
@@ -17,7 +17,7 @@ class Edge:
 
     @classmethod
     def load(cls, size: int, read_tile: Callable[[Tile], bytes]) -> Self:
-        """Return the edge of a tree that is stored; the tiles are as trustworthy as where they come from."""
+        """Return the edge of a stored tree. The tiles are not checked: compare `root` with a signed one."""
         made = cls()
         made.size = size
         for level in range(level_count(size)):
@@ -30,6 +30,7 @@ class Edge:
         self.size += len(leaves) // HASH_BYTES
         full: list[tuple[Tile, bytes]] = []
         hashes = leaves
+        # A tile that becomes full gives one hash to the level above, which may fill the tile there in turn.
         while hashes:
             level = len(full)
             if level == len(self._rows):
@@ -46,7 +47,7 @@ class Edge:
         return full
 
     def partial(self) -> list[tuple[Tile, bytes]]:
-        """Return the partial tiles, one a level at most."""
+        """Return the partial tiles, at most one for each level."""
         return [
             (Tile(level, (self.size >> HEIGHT * level) // TILE, len(row) // HASH_BYTES), bytes(row))
             for level, row in enumerate(self._rows)
@@ -54,7 +55,7 @@ class Edge:
         ]
 
     def leaves(self) -> bytes:
-        """Return the hashes of the leaves that stand in no full tile, in one string."""
+        """Return the hashes of the leaves that are in no full tile, in one string."""
         return bytes(self._rows[0]) if self._rows else b""
 
     def root(self) -> bytes:
@@ -62,6 +63,7 @@ class Edge:
         return merkle.root(self.size, self._read)
 
     def _read(self, places: Sequence[Place]) -> list[bytes]:
-        """Return hashes of complete subtrees: those that a root is made of all lie in the partial tiles."""
+        """Return hashes of complete subtrees."""
+        # A root is made of the largest complete subtrees, and all of these end in partial tiles.
         wanted = [tile_of(place, self.size) for place in places]
         return [merkle.subtree(slots(bytes(self._rows[tile.level]), first, last)) for tile, first, last in wanted]

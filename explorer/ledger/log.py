@@ -29,15 +29,15 @@ PATIENCE = 1.0  # seconds to wait for another process
 
 
 class Log:
-    """A ledger that this process appends to, and no other until it is closed.
+    """A ledger that only this process appends to, until it is closed.
 
     An entry is acknowledged when the `commit` after it has returned: by then its bundle, the tiles and the signed
     checkpoint are on the disk. `append` commits by itself after every `interval` entries, and leaving the `with` block
-    commits the rest; leaving it by an exception does not, since what was under way is not known to be wanted.
+    commits the rest; leaving it by an exception does not, since the entries may be incomplete.
 
-    Nothing that fails is tried again: after an error from the disk the object refuses further use, the directory is
-    at its last checkpoint, and the next opening continues from there. It is for one thread at a time, and of no use in
-    a forked child.
+    A failure is never retried: after an error from the disk the object refuses further use, the directory is at its
+    last checkpoint, and the next opening continues from there. Use it in one thread at a time, and not in a forked
+    child.
 
         with Log.create(directory, origin="example.com/run", signer=signer) as log:
             log.append([b"first", b"second"])
@@ -49,7 +49,7 @@ class Log:
     ) -> Self:
         """Begin a ledger with a signed checkpoint of size 0. Raises `LedgerError` if there is one already."""
         if origin != signer.name:
-            raise LedgerError(f"a ledger bears the name of its key: origin {origin!r}, the key is of {signer.name!r}")
+            raise LedgerError(f"a ledger has the name of its key: found origin {origin!r}, expected {signer.name!r}")
         directory = directory.absolute()
         with _lock(directory, signer=signer, interval=interval, patience=patience) as held:
             if present := {CHECKPOINT, "tile"} & set(list_names(directory, ".")):
@@ -61,7 +61,7 @@ class Log:
 
     @classmethod
     def open(cls, directory: Path, *, signer: Signer, interval: int = INTERVAL, patience: float = PATIENCE) -> Self:
-        """Go on with a ledger of this key.
+        """Open an existing ledger of this key for appending.
 
         Raises `LedgerError` if it is of another key, damaged at its edge, rolled back, or still in use by another
         process after `patience` seconds.
@@ -89,7 +89,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """How many entries there are, committed or not."""
+        """Return the number of entries, committed or not."""
         return self._edge.size
 
     @property
@@ -128,7 +128,7 @@ class Log:
         return storage.write_blob(self._directory, content)
 
     def close(self) -> None:
-        """Let others have the ledger. What was not committed is left out of it."""
+        """Release the ledger for other processes. Entries that were not committed are dropped."""
         self._fault = self._fault or "it is closed"
         try:
             self._files.close()
@@ -152,7 +152,7 @@ class Log:
         return self.size - self.checkpoint.size
 
     def _write_full(self, tiles: list[tuple[Tile, bytes]]) -> None:
-        """Write what became full: the bundle first, then its tile and those above."""
+        """Write the files that became full: the bundle first, then its tile and those above."""
         if tiles:
             self._files.create(Bundle(self.size // TILE - 1, TILE).path, bytes(self._bundle))
             self._bundle.clear()
@@ -173,7 +173,7 @@ class Log:
         # Tiles before the checkpoint over them, and the checkpoint before partials that older ones needed go.
         self._files.flush()
         if read_file(self._directory, CHECKPOINT, max_bytes=note.MAX_BYTES) != self._signed.content:
-            raise LedgerError(f"{self._directory / CHECKPOINT}: changed by somebody else while the ledger was in use")
+            raise LedgerError(f"{self._directory / CHECKPOINT}: changed from outside while the ledger was in use")
         checkpoint = Checkpoint(origin=self._signer.name, size=self.size, root=self._edge.root())
         content = _publish(self._directory, checkpoint, self._signer)
         for full in [full for full in self._partials if belongs(full, self._signed.checkpoint.size)]:
@@ -192,24 +192,24 @@ class Log:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """After an error in here, an interruption too, memory and disk may differ: the object is of no more use."""
+        """Make the object unusable after an error in the block: memory and disk may differ."""
         self._check_usable()
         try:
             yield
-        except BaseException as error:
+        except BaseException as error:  # an interruption may come between any two writes, too
             self._fault = f"{type(error).__name__}: {error}"
             raise
 
     def _check_usable(self) -> None:
         if self._fault:
-            raise LedgerError(f"{self._directory}: this log is of no more use ({self._fault}); open the ledger anew")
+            raise LedgerError(f"{self._directory}: this log cannot be used any more ({self._fault}); open it again")
         if os.getpid() != self._owner:
             raise LedgerError(f"{self._directory}: opened by process {self._owner}, used by process {os.getpid()}")
 
 
 @contextmanager
 def _lock(directory: Path, *, signer: Signer, interval: int, patience: float) -> Iterator[ExitStack]:
-    """Hold the lock until the end of the block, unless `pop_all` has taken it over."""
+    """Hold the lock until the end of the block, unless `pop_all` has moved it to another owner."""
     if interval < 1:
         raise LedgerError(f"an interval of {interval} entries; at least 1 is needed")
     if signer.algorithm is not Algorithm.ED25519:
@@ -258,10 +258,9 @@ def recover(directory: Path, verifier: Verifier) -> Recovered:
     """Bring the directory to its checkpoint, which has to be signed by this key. The caller holds the lock.
 
     A checkpoint that was signed and not yet in place is put in place. Tiles and bundles beyond the checkpoint were
-    never signed and never acknowledged: they are moved to `unsigned/<n>/`, since they may also be what is left of a
-    ledger whose checkpoint was rolled back. Nothing is replaced or moved before the tree that is to stay has
-    been compared with its signed root. Raises `LedgerError` if it does not agree, and if this key has signed another
-    history, as a witness's note or a checkpoint that was not yet in place shows.
+    never signed and never acknowledged. They are moved to `unsigned/<n>/`, not deleted, since they may also be the rest
+    of a ledger whose checkpoint was rolled back. Raises `LedgerError` if the tree does not have its signed root, and if
+    this key has signed another history, as a witness's note or a checkpoint that was not yet in place shows.
     """
     # A signed checkpoint first: it decides which files are beyond the tree.
     _finish_signing(directory, verifier)
@@ -302,9 +301,9 @@ def load_edge(directory: Path, checkpoint: Checkpoint) -> tuple[Edge, bytearray]
 def _finish_signing(directory: Path, verifier: Verifier) -> None:
     """Put a later checkpoint in place whose writer died between signing it and renaming it.
 
-    Its tree is on the disk, as nothing is signed before that: where it is not, or does not extend the checkpoint in
-    place, this key has signed two histories, or the directory is an older copy. Nothing is replaced then, and no other
-    tree is signed in its stead. The name is the one that `rundir.write_bytes` gives a file before it renames it.
+    Its tree is on the disk, since nothing is signed before. If it is not, or does not extend the checkpoint in place,
+    this key has signed two histories, or the directory is an older copy: then nothing is replaced, and no other tree
+    is signed. The name is the one that `rundir.write_bytes` gives a file before it renames it.
     """
     for name in list_names(directory, "."):
         if not (name.startswith(f".{CHECKPOINT}.") and name.endswith(".tmp")):
@@ -336,7 +335,7 @@ def _finish_signing(directory: Path, verifier: Verifier) -> None:
 
 
 def _signed(content: bytes | None, verifier: Verifier) -> Checkpoint | None:
-    """Return the checkpoint if this key signed it, or None: a file that was written in part bears no signature."""
+    """Return the checkpoint if this key signed it; None for one that was written in part and so has no signature."""
     try:
         return None if content is None else _own_checkpoint(content, verifier, where="")
     except LedgerError:
@@ -351,7 +350,7 @@ def _own_checkpoint(content: bytes, verifier: Verifier, *, where: str) -> Checkp
     except (NoteError, LedgerError) as error:
         raise LedgerError(f"{where}: {error}") from error
     if checkpoint.origin != verifier.name:
-        raise LedgerError(f"{where}: a ledger of {checkpoint.origin!r}, the key is of {verifier.name!r}")
+        raise LedgerError(f"{where}: a ledger of {checkpoint.origin!r}, but the key is of {verifier.name!r}")
     return checkpoint
 
 
@@ -381,10 +380,9 @@ def _two_histories(directory: Path, path: str, other: Checkpoint, checkpoint: Ch
 
 
 def _stored(directory: Path) -> Iterator[tuple[str, Tile | Bundle]]:
-    """Yield every tile and bundle in the directory; files with other names are not ours and stay where they are.
+    """Yield every tile and bundle in the directory; files with other names are ignored.
 
-    On the way every directory is flushed, those that blobs stand in too: one that a killed writer made may not be on
-    the disk yet.
+    On the way every directory is flushed, those of blobs too: one that a killed writer made may not be on the disk yet.
     """
     for place in (directory, directory / "blobs", directory / "blobs/sha256"):
         if place.is_dir():
@@ -430,10 +428,10 @@ AT_ONCE = 8  # files that are flushed at the same time: the disk then writes its
 
 
 class NewFiles:
-    """Creates files below a directory. After `flush` they survive a power failure, directories and all.
+    """New files below a directory. After `flush` they survive a power failure, with their directories.
 
-    Files stay open until they are flushed, so that the kernel reports to this process, and not to an earlier one, what
-    went wrong with writing them.
+    Files stay open until they are flushed: the kernel reports a failed write only through a descriptor that was open
+    when it failed.
     """
 
     def __init__(self, root: Path) -> None:
@@ -442,7 +440,7 @@ class NewFiles:
         self._touched: set[Path] = set()
 
     def create(self, relative: str, content: bytes) -> None:
-        """Create a file. Raises `LedgerError` if it exists or the disk refuses. A crash leaves a part of it."""
+        """Create a file. Raises `LedgerError` if it exists or the disk refuses. A crash may leave it incomplete."""
         path = self._root / relative
         try:
             self._make(path.parent)
@@ -456,13 +454,14 @@ class NewFiles:
 
     def flush(self) -> None:
         """Bring everything created so far to the disk. Raises `LedgerError` if it refuses."""
+        # Contents before names: no directory may name a file whose content could still be lost.
         self._flush_content()
         for directory in sorted(self._touched):
             flush(directory)
         self._touched.clear()
 
     def close(self) -> None:
-        """Close what is open; of what was not flushed nothing is known."""
+        """Close all files. Those that were not flushed may be incomplete."""
         for file in self._open:
             file.close()
         self._open.clear()
@@ -508,7 +507,7 @@ def _flush_file(file: IO[bytes]) -> None:
 
 
 def _write(file: IO[bytes], content: bytes) -> None:
-    """All of it: an unbuffered write may take a part, as on a disk that fills up."""
+    """Write all of it: an unbuffered write may take only a part, as on a disk that fills up."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]

@@ -1,4 +1,4 @@
-"""Proof files as C2SP tlog-proof writes them (c2sp.org/tlog-proof): that one entry is in a log, checked far from it.
+"""Proof files (c2sp.org/tlog-proof): evidence that one entry is in a log, for readers without the log.
 
     c2sp.org/tlog-proof@v1
     extra <base64>              optional; here: the entry itself, so that the file is complete
@@ -8,7 +8,7 @@
                                 an empty line
     <the checkpoint, a signed note, as in the log>
 
-The extra data is covered by no signature. Where it is the entry, it is believed because its hash leads to the root.
+No signature covers the extra data. Where it is the entry, its hash has to lead to the root.
 """
 
 import base64
@@ -38,7 +38,7 @@ _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """Content of a proof file; nothing of it is checked."""
+    """The content of a proof file, nothing of it checked."""
 
     index: int
     hashes: tuple[bytes, ...]  # 32 bytes each
@@ -47,7 +47,7 @@ class Proof:
 
     @property
     def content(self) -> bytes:
-        """The file."""
+        """Return the file."""
         extra = [] if self.extra is None else [f"extra {_encode(self.extra)}"]
         lines = [HEADER, *extra, f"index {self.index}", *map(_encode, self.hashes), ""]
         return "".join(f"{line}\n" for line in lines).encode() + self.checkpoint.content
@@ -69,9 +69,9 @@ def make_proof(ledger: LedgerDirectory, index: int) -> Proof:
     checkpoint = ledger.checkpoint()
     hashes = prove_inclusion(checkpoint.size, index, ledger.read_hashes)
     (entry,) = ledger.entries(index, index + 1)
-    made = Proof(index=index, hashes=hashes, checkpoint=ledger.note(), extra=entry)
-    _check_hashes(made, entry)
-    return made
+    proof = Proof(index=index, hashes=hashes, checkpoint=ledger.note(), extra=entry)
+    _check_hashes(proof, entry)  # a damaged tile or entry shows here, and not at the reader's
+    return proof
 
 
 def write_proof(path: Path, proof: Proof) -> None:
@@ -85,15 +85,15 @@ def write_proof(path: Path, proof: Proof) -> None:
 
 
 def check_proof(proof: Proof, entry: bytes | None = None, *, anchor: Anchor, now: int) -> Judgement:
-    """Check that the entry, or else the one in the file, is in a log that the anchor believes; say why it does.
+    """Check that an entry, by default the one in the file, is in a log that the anchor trusts.
 
-    `now` is in seconds since 1970. Raises `LedgerError`.
+    Returns the judgement over the checkpoint. `now` is in seconds since 1970. Raises `LedgerError`.
     """
-    meant = proof.extra if entry is None else entry
-    if meant is None:
-        raise LedgerError("the proof does not hold its entry: give the entry too")
+    leaf = proof.extra if entry is None else entry
+    if leaf is None:
+        raise LedgerError("the proof does not contain its entry: give the entry too")
     judgement = judge(proof.checkpoint, anchor=anchor, now=now)
-    _check_hashes(proof, meant)
+    _check_hashes(proof, leaf)
     return judgement
 
 
@@ -134,7 +134,7 @@ def _encode(content: bytes) -> str:
 
 
 def _decode(text: str, what: str, length: int | None = None) -> bytes:
-    """Base64 in its one canonical form."""
+    """Decode base64. Only the canonical form is accepted, so that a proof has one spelling."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

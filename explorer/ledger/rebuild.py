@@ -1,9 +1,9 @@
 """The files of a ledger, compared with what they have to be: the part of verification that reads every file.
 
-`rebuild` derives the tree from the entries alone and compares every stored hash with it. The entries pass by once, a
-bundle at a time; of the tree only its right edge is kept, so that memory does not grow with the log. `take_inventory`
-looks at every other file: whether it may be there, and whether a blob is what its name says. Both write what is wrong
-to `Findings`: where, what was expected, what was found.
+`rebuild` derives the tree from the entries and compares every stored hash with it. The entries are read once, a bundle
+at a time, and only the right edge of the tree is kept, so that memory does not grow with the log. `take_inventory`
+examines every other file: whether it may be there, and whether a blob has the digest in its name. Both add faults to
+`Findings`: where, what was expected, what was found.
 """
 
 import hashlib
@@ -47,38 +47,38 @@ class Finding:
 
 
 class Findings:
-    """The first faults that were found, and how many more there were."""
+    """The first faults, and the number of the others."""
 
     def __init__(self) -> None:
         self.kept: list[Finding] = []
         self.more = 0
 
     def add(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
-        """Keep a fault, or count it where enough are kept."""
+        """Keep a fault, or only count it if enough are kept."""
         if len(self.kept) < MAX_FINDINGS:
             self.conclude(path, message, expected=expected, found=found)
         else:
             self.more += 1
 
     def conclude(self, path: str, message: str, *, expected: str | None = None, found: str | None = None) -> None:
-        """Keep a fault however many there are: what is wrong with the whole, not with one of many files."""
+        """Keep a fault of the ledger as a whole, however many there are of single files."""
         self.kept.append(Finding(path=printable(path), message=message, expected=expected, found=found))
 
 
 def printable(path: str) -> str:
-    """Return a path as it can be shown: file names come from outside."""
+    """Return a path that is safe to show: file names come from outside."""
     return path if path.isprintable() else ascii(path)
 
 
-# ------------------------------------------------------------------ tiles and bundles: the tree, from the entries alone
+# ---------------------------------------------------------------- tiles and bundles: the tree, derived from the entries
 
-MAX_HOLES = 5  # unreadable bundles after which no more is looked for: a forged size costs nothing
+MAX_HOLES = 5  # unreadable bundles after which the search ends: a checkpoint with a forged size is cheap to make
 
 Content = TypeVar("Content")
 
 
 class _Difference(NamedTuple):
-    """A tile that is not what the entries give: its first slot that differs, and how many more do."""
+    """A tile that differs from the one that the entries give: the first slot that does, and how many more do."""
 
     tile: Tile
     slot: int
@@ -90,8 +90,8 @@ class _Difference(NamedTuple):
 def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], findings: Findings) -> dict[int, bytes]:
     """Return the roots that the entries give at the checkpoint's size and at `sizes`, none of which is larger.
 
-    Every tile and bundle of the tree, and every partial one that a wider one has superseded, is compared on the way;
-    what is wrong is added to `findings`. From a bundle on that cannot be read there are no roots.
+    Every tile and bundle of the tree is compared on the way, and every partial one that a wider one has superseded;
+    faults are added to `findings`. Sizes beyond a bundle that cannot be read get no root.
     """
     tree = _Tree(directory, checkpoint, sizes={*sizes, checkpoint.size}, findings=findings)
     for bundle in bundles(checkpoint.size):
@@ -106,7 +106,7 @@ def rebuild(directory: Path, checkpoint: Checkpoint, *, sizes: Collection[int], 
 
 
 class _Tree:
-    """The right edge of the tree over the entries that have passed by."""
+    """The right edge of the tree over the entries that were read so far."""
 
     def __init__(self, directory: Path, checkpoint: Checkpoint, *, sizes: set[int], findings: Findings) -> None:
         self.roots: dict[int, bytes] = {0: EMPTY_ROOT}
@@ -116,15 +116,16 @@ class _Tree:
         self._checkpoint = checkpoint
         self._sizes = sizes
         self._findings = findings
-        self._rows: list[bytearray] = []  # of each level, the hashes that stand in no full tile yet
-        self._doubtful: list[set[int]] = []  # slots in these rows that rest on something found wrong already
+        self._rows: list[bytearray] = []  # by level: the hashes that are in no full tile yet
+        self._doubtful: list[set[int]] = []  # by level: slots in these rows that depend on something known to be wrong
         self._differences: list[_Difference] = []
 
     def add(self, bundle: Bundle) -> None:
-        """Take the next bundle."""
+        """Add the next bundle."""
         tile = Tile(0, bundle.number, bundle.width)
         stored = self._stored_tile(tile)
         entries = self._read(bundle.path, lambda: self._ledger.bundle(bundle))
+        # Without the entries the stored hashes take their place, so that later faults are still located.
         if entries is None:
             self.holes += 1
             leaves = stored or bytes(bundle.width * HASH_BYTES)
@@ -145,7 +146,8 @@ class _Tree:
                 self._compare(tile, row, self._stored_tile(tile), self._doubtful[level])
 
     def explain(self) -> None:
-        """Say of each difference which side was altered, as far as the checkpoint tells."""
+        """Report for each difference which side was altered, as far as the checkpoint shows it."""
+        # If the entries lead to the signed root, they are right and the tile is wrong.
         sound = self.roots.get(self._checkpoint.size) == self._checkpoint.root
         for difference in self._differences:
             more = f" (and {difference.more} more in this file)" if difference.more else ""
@@ -157,7 +159,8 @@ class _Tree:
             self._findings.add(difference.tile.path, f"hash {difference.slot}{more} {why}", **hashes)
 
     def _explain_entry(self, difference: _Difference, more: str) -> None:
-        """Either an entry or its hash in the tile was altered: the one that the checkpoint's root does not cover."""
+        """Report whether an entry or its hash in the tile was altered: the one that does not lead to the signed
+        root."""
         index = difference.tile.number * TILE + difference.slot
         bundle = Bundle(difference.tile.number, difference.tile.width)
         why = f"does not agree with {difference.tile.path}, and neither fits the checkpoint"
@@ -167,7 +170,9 @@ class _Tree:
         self._findings.add(bundle.path, f"entry {index}{more} {why}", **hashes)
 
     def _rise_from_leaves(self, start: int, width: int) -> None:
-        """Let full tiles rise, and keep the roots that are asked for among those of the last `width` sizes."""
+        """Propagate full tiles upwards, and keep the requested roots among those of the last `width` sizes."""
+        # Roots of smaller sizes need the row of leaves as it is now. The root of the full size is kept last, when the
+        # rows above have what they get from this bundle.
         size = start + width
         self._keep_roots(start + 1, size)
         level = 0
@@ -198,8 +203,8 @@ class _Tree:
         self._set(level, b"", set())
 
     def _keep_roots(self, start: int, stop: int) -> None:
-        """Keep the roots at those of the sizes in [start, stop) that are asked for; the edge holds what they need."""
-        if not self.holes:
+        """Keep the roots at the requested sizes in [start, stop), which the edge determines."""
+        if not self.holes:  # after a hole, any root would only seem to contradict a checkpoint
             for size in self._sizes.intersection(range(start, stop)):
                 self.roots[size] = merkle.root(size, lambda places, size=size: self._edge(places, size))
 
@@ -210,7 +215,8 @@ class _Tree:
         ]
 
     def _compare(self, tile: Tile, rebuilt: bytes, stored: bytes | None, doubtful: set[int]) -> None:
-        """Compare a stored tile with what the entries give; slots that are doubtful already are not reported again."""
+        """Compare a stored tile with the rebuilt one; a doubtful slot is not reported again, nor what follows from
+        it."""
         self._check_superseded(tile, lambda width: rebuilt[: width * HASH_BYTES], max_bytes=TILE * HASH_BYTES)
         if stored is None or stored == rebuilt:
             return
@@ -230,7 +236,7 @@ class _Tree:
         self._differences.append(_Difference(tile, slot, *hashes, more=len(different) - 1))
 
     def _check_superseded(self, file: Tile | Bundle, prefix: Callable[[int], bytes], *, max_bytes: int) -> None:
-        """Compare the narrower partials of earlier checkpoints with the beginning of what replaced them."""
+        """Compare the narrower partials of earlier checkpoints with the beginning of the file that replaced them."""
         parent = file._replace(width=1).path.rpartition("/")[0]
         if not os.path.lexists(self._directory / parent):
             return
@@ -257,7 +263,7 @@ class _Tree:
         return self._read(tile.path, lambda: self._ledger.tile(tile))
 
     def _read(self, path: str, reading: Callable[[], Content]) -> Content | None:
-        """Return what the reading gives; None, and a finding, where it fails."""
+        """Return the result of the reading; None, and a finding, where it fails."""
         try:
             return reading()
         except LedgerError as error:
@@ -265,9 +271,9 @@ class _Tree:
             return None
 
 
-# --------------------------------------------- every other file: of tiles and bundles only the names are looked at here
+# ------------------------------------------------- every other file: of tiles and bundles, only the names matter here
 
-DEEPEST = 10  # directories; a tile has at most six groups of digits, and its .p directory
+DEEPEST = 10  # nested directories: tile, level, six groups of digits and .p make nine
 CHUNK = 2**20
 
 _KNOWN = re.compile(r"checkpoint|policy\.tlog-policy|witness/[^/]+\.note|\.lock|witness/\.lock")
@@ -276,16 +282,16 @@ _TEMPORARY = re.compile(r"\..+\.tmp")
 
 @dataclass(kw_only=True, slots=True)
 class Inventory:
-    """Counts of the files besides the tree of the checkpoint."""
+    """Counts of the files outside the tree of the checkpoint."""
 
     blobs: int = 0  # that were hashed
     beyond: int = 0  # tiles and bundles beyond the checkpoint
     unfinished: int = 0  # temporary files of a writer
-    set_aside: bool = False  # whether a writer has found such files after a crash and kept them in `unsigned/`
+    set_aside: bool = False  # whether `unsigned/` has files beyond the checkpoint, which a writer moved there
 
 
 def take_inventory(directory: Path, *, size: int, findings: Findings) -> Inventory:
-    """Look at every file below the directory; what may not be there and blobs that are damaged are findings."""
+    """Examine every file below the directory; unexpected files and damaged blobs are findings."""
     inventory = Inventory()
     for path in _files(directory, findings):
         if file := parse_path(path):
@@ -303,7 +309,7 @@ def take_inventory(directory: Path, *, size: int, findings: Findings) -> Invento
 
 
 def _files(directory: Path, findings: Findings) -> Iterator[str]:
-    """Yield the paths of all regular files, and `unsigned` for what is in there; links and the like are findings."""
+    """Yield the paths of all regular files, and `unsigned` for its whole content; links and the like are findings."""
     # A stack in place of recursion: directories may be nested to any depth.
     levels = [("", os.scandir(directory))]
     while levels:

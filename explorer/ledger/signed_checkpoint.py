@@ -1,7 +1,7 @@
-"""A checkpoint: what a log signs about itself, as C2SP tlog-checkpoint writes it.
+"""Checkpoints: the size and root that a log signs (C2SP tlog-checkpoint).
 
-    example.com/ledger                              the origin: the log's name; a log of ours has it from its key
-    8                                               how many entries, decimal
+    example.com/ledger                              the origin: the log's name, which is also its key's
+    8                                               the number of entries, decimal
     XcnaeacGWamtVZy3Ad7ZoqudgjqtL0lgz+Nw7/RgQyg=    the root over them, base64
     ...                                             lines that other software may add; opaque here
 
@@ -23,7 +23,7 @@ _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A log at a size. Raises `LedgerError` on construction for what no checkpoint can say."""
+    """A log at a size. Raises `LedgerError` on construction for values that no checkpoint can have."""
 
     origin: str
     size: int
@@ -48,7 +48,7 @@ class Checkpoint:
 
     @property
     def text(self) -> str:
-        """The text that is signed."""
+        """Return the text that is signed."""
         lines = (self.origin, str(self.size), base64.b64encode(self.root).decode(), *self.extensions)
         return "".join(f"{line}\n" for line in lines)
 

@@ -1,8 +1,8 @@
-"""A ledger as other people's clients fetch it (c2sp.org/tlog-tiles): written as static files, served, and read so.
+"""The public form of a ledger (c2sp.org/tlog-tiles): written as static files, served, and read over HTTP.
 
-What is handed out is derived from the entries, which have to lead to the signed root: a damaged ledger is not exported.
-The checkpoint carries the cosignatures that `witness/` holds for it. Blobs, notes of witnesses and everything else that
-tlog-tiles does not know stay where they are.
+All files are derived from the entries, which have to lead to the signed root: a damaged ledger is not exported. The
+checkpoint carries the cosignatures that `witness/` holds for it. Blobs, notes of witnesses and all other files that
+tlog-tiles does not define are left out.
 """
 
 import gzip
@@ -22,16 +22,16 @@ from explorer.merkle import HASH_BYTES
 from explorer.note import Note
 from explorer.rundir import write_bytes
 
-FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
-BRIEFLY = {"Cache-Control": "no-cache"}
+FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # tiles never change
+BRIEFLY = {"Cache-Control": "no-cache"}  # the checkpoint does, at every commit
 
 
 def export(directory: Path, target: Path) -> int:
-    """Write what tlog-tiles asks for to `target`, the checkpoint last; return how many files were new.
+    """Write the files of tlog-tiles to `target`, the checkpoint last; return how many files were new.
 
-    A directory that holds an earlier state of the same log is brought up to date: full tiles are never written again,
-    partial ones stay until the full one is there. Raises `LedgerError` for a ledger whose entries do not lead to its
-    checkpoint, and for a target that holds anything else, or a later state.
+    A target with an earlier state of the same log is brought up to date: full tiles are never written again, partial
+    ones stay until the full one is there. Raises `LedgerError` for a ledger whose entries do not lead to its
+    checkpoint, and for a target with anything else, or with a later state.
     """
     ledger = LedgerDirectory(directory)
     checkpoint = ledger.checkpoint()
@@ -61,11 +61,11 @@ def export(directory: Path, target: Path) -> int:
 
 
 class Site:
-    """A ledger's directory as it is asked for over HTTP; a writer may go on meanwhile."""
+    """A ledger's directory, served over HTTP while a writer may append to it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        read_checkpoint(directory)  # there is one
+        read_checkpoint(directory)  # refuses a directory without a ledger now, and not at the first request
 
     def respond(self, method: str, path: str, body: bytes) -> Answer:
         """Return the answer to any request."""
@@ -74,6 +74,7 @@ class Site:
         ledger = LedgerDirectory(self._directory)
         if path == f"/{CHECKPOINT}":
             return Answer(status=200, body=ledger.note().content, headers=BRIEFLY)
+        # Files beyond the checkpoint are withheld: they are not signed yet, and may never be.
         file = parse_path(path.removeprefix("/"))
         if file is None or not belongs(file, read_checkpoint(self._directory)[1].size):
             return Answer(status=404, body=b"no such file of this log\n")
@@ -85,15 +86,15 @@ class Site:
 
 
 def serve(directory: Path, port: int) -> ThreadingHTTPServer:
-    """Return the ledger as a server on 127.0.0.1.
+    """Return a server of the ledger on 127.0.0.1.
 
-    Raises `LedgerError` if there is no ledger, or the port cannot be had.
+    Raises `LedgerError` if there is no ledger, or the port is not available.
     """
     return web.serve(port, Site(directory).respond)
 
 
 class RemoteLedger(LedgerDirectory):
-    """A log served as tlog-tiles asks. It has no blobs and no notes of witnesses."""
+    """A log that is served as tlog-tiles requires. It has no blobs and no notes of witnesses."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(Path(client.url.partition("://")[2]))  # for messages
@@ -112,23 +113,24 @@ class RemoteLedger(LedgerDirectory):
         return {}
 
     def _wider(self, file: Tile | Bundle) -> list[Tile | Bundle]:
-        return []
+        return []  # a server lists no names
 
 
 def _before(target: Path, ledger: LedgerDirectory) -> int:
-    """Return the size of what was exported there before; an earlier state of this log, or nothing."""
+    """Return the size of the state that was exported there before, 0 for none. It has to be an earlier state of this
+    log."""
     checkpoint = ledger.checkpoint()
     content = read_file(target, CHECKPOINT, max_bytes=2**20) if target.exists() else None
     if content is None:
         if target.exists() and any(target.iterdir()):
-            raise LedgerError(f"{target}: not empty, and no log was exported there; say another directory")
+            raise LedgerError(f"{target}: not empty, and no log was exported there; name another directory")
         return 0
     _, exported = read_checkpoint(target)
     if exported.origin != checkpoint.origin:
         raise LedgerError(f"{target}: holds another log, {exported.origin!r}; this one is {checkpoint.origin!r}")
     if exported.size > checkpoint.size or merkle.root(exported.size, ledger.read_hashes) != exported.root:
         raise LedgerError(
-            f"{target}: what was exported there, {exported.size} entries with root {exported.root.hex()}, is no "
+            f"{target}: the log exported there, {exported.size} entries with root {exported.root.hex()}, is no "
             f"earlier state of this ledger of {checkpoint.size}: one of them was rolled back or rewritten"
         )
     return exported.size
@@ -146,7 +148,7 @@ def _write_new(target: Path, file: Tile | Bundle, content: bytes) -> bool:
     try:
         if path.exists():
             if path.read_bytes() != content:
-                raise LedgerError(f"{path}: there is another file already; it is not what the entries give")
+                raise LedgerError(f"{path}: exists with another content than the entries give")
             return False
         write_bytes(path, content)
     except (RunError, OSError) as error:
@@ -155,7 +157,7 @@ def _write_new(target: Path, file: Tile | Bundle, content: bytes) -> bool:
 
 
 def _needless(target: Path, size: int) -> Iterator[Path]:
-    """Partials whose full file was there at this size, which was published before."""
+    """Yield partials whose full file was published before, at this size: no reader needs them any more."""
     for parent, _, names in os.walk(target / "tile"):
         for path in (Path(parent) / name for name in names):
             file = parse_path(path.relative_to(target).as_posix())

@@ -1,4 +1,4 @@
-"""A ledger's directory as others may have filled it: reading is bounded, follows no link, and verifies nothing.
+"""Reading of a ledger's directory, which others may have filled: bounded, following no link, verifying nothing.
 
 files       `read_file`, `list_names`
 blobs       content too large for an entry, at blobs/sha256/<first two digits>/<digest>; an entry that names the
@@ -24,8 +24,8 @@ from explorer.note import MAX_BYTES as MAX_NOTE
 from explorer.note import MAX_SIGNATURES, Note, Verifier, parse, with_signatures
 from explorer.rundir import flush_directory, write_bytes
 
-UNSIGNED = "unsigned"  # what a writer found beyond the checkpoint when it opened the ledger
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not keep us waiting
+UNSIGNED = "unsigned"  # files beyond the checkpoint that a writer met when it opened the ledger
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # non-blocking: a pipe must not block the open
 _DIRECTORY = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -64,7 +64,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def list_names(directory: Path, relative: str) -> list[str]:
-    """Return the names in a directory below the directory, sorted; none if it does not exist.
+    """Return the sorted names in a directory below `directory`; none if it does not exist.
 
     Raises `LedgerError` if it cannot be listed, or is a link or reached through one.
     """
@@ -83,7 +83,7 @@ def list_names(directory: Path, relative: str) -> list[str]:
 
 
 def _open(directory: Path, relative: str, flags: int) -> int:
-    """Open step by step: of the whole path only `directory` itself may lead through links."""
+    """Open a path step by step, so that only `directory` itself may lead through links."""
     *parents, name = relative.split("/")
     at = os.open(directory, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
@@ -98,7 +98,7 @@ def _open(directory: Path, relative: str, flags: int) -> int:
 
 def _unreadable(path: Path, error: OSError) -> LedgerError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return LedgerError(f"cannot read {path}: a link, or below something that is no directory; none is followed")
+        return LedgerError(f"cannot read {path}: a link, or below something that is no directory; links are refused")
     return LedgerError(f"cannot read {path}: {error.strerror or error}")
 
 
@@ -127,7 +127,8 @@ def write_blob(directory: Path, content: bytes) -> str:
     try:
         if _read(directory, digest) is None:
             write_bytes(path, content)
-        else:  # perhaps of a writer that died before the names on the way were on the disk
+        else:
+            # Stored before, perhaps by a writer that died before the names on the way were on the disk.
             for parent in list(path.parents)[:4]:
                 flush_directory(parent)
     except RunError as error:
@@ -138,7 +139,7 @@ def write_blob(directory: Path, content: bytes) -> str:
 
 
 def read_blob(directory: Path, digest: str) -> bytes:
-    """Return the content with this digest. Raises `LedgerError` if it is not there or is not what the digest says."""
+    """Return the content with this digest. Raises `LedgerError` if it is missing or damaged."""
     content = _read(directory, digest)
     if content is None:
         raise LedgerError(f"{directory / blob_path(digest)}: the blob is missing")
@@ -156,8 +157,8 @@ def _read(directory: Path, digest: str) -> bytes | None:
 
 CHECKPOINT = "checkpoint"
 WITNESS = "witness"
-MAX_WITNESSES = 100  # notes that are read; anybody may put more there
-_OWN_NAME = re.compile(r".+\+[0-9a-f]{8}\.note")  # as our own cosigners name their notes
+MAX_WITNESSES = 100  # notes that are read; anyone may put more there
+_OWN_NAME = re.compile(r".+\+[0-9a-f]{8}\.note")  # as `note_name` gives it
 
 
 def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
@@ -173,14 +174,14 @@ def read_checkpoint(directory: Path) -> tuple[Note, Checkpoint]:
 
 
 def note_name(verifier: Verifier) -> str:
-    """Return the name of a cosigner's note; the key id tells two names apart that become the same in a file's name."""
+    """Return the file name of a cosigner's note; the key id distinguishes names that become the same here."""
     return f"{re.sub(r'^[.]|[^A-Za-z0-9.-]', '_', verifier.name)}+{verifier.key_id.hex()}.note"
 
 
 def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str], int]:
     """Return the paths of the notes in `witness/` that are read, 100 of them at most, and how many more there are.
 
-    Those named in `first` come first, then those with names as our own cosigners give them. Raises `LedgerError` if the
+    Those named in `first` come first, then those with names as `note_name` gives them. Raises `LedgerError` if the
     directory cannot be listed.
     """
     names = [name for name in list_names(directory, WITNESS) if name.endswith(".note") and name[0] != "."]
@@ -189,10 +190,10 @@ def list_notes(directory: Path, first: Collection[str] = ()) -> tuple[list[str],
 
 
 class LedgerDirectory:
-    """A ledger as it was when its checkpoint was first asked for; a writer at work does not disturb the reader.
+    """A ledger in the state in which its checkpoint was first read; a concurrent writer does not disturb the reader.
 
-    Where the file of a partial tile or bundle is gone because the log has grown, the wider one gives what it held.
-    Every method raises `LedgerError` that names the file when it is missing, too large or not of its form.
+    Where a partial tile or bundle is gone because the log has grown, its content is read from the wider one. Every
+    method raises `LedgerError` that names the file when it is missing, too large or not of its form.
     """
 
     def __init__(self, path: Path) -> None:
@@ -201,10 +202,7 @@ class LedgerDirectory:
         self._checkpoint: Checkpoint | None = None
 
     def note(self) -> Note:
-        """Return the signed checkpoint, with the cosignatures that `witness/` holds for the same text.
-
-        None is checked.
-        """
+        """Return the signed checkpoint, with the cosignatures in `witness/` of the same text, unchecked."""
         if self._note is None:
             own = self._read_note(CHECKPOINT)
             same = [other for other in self.witness_notes().values() if other.text == own.text]
@@ -223,9 +221,9 @@ class LedgerDirectory:
         return self._checkpoint
 
     def witness_notes(self) -> dict[str, Note]:
-        """Return the notes that witnesses left, by path below the directory; each is of the checkpoint its witness saw.
+        """Return the notes of witnesses by path, each with the checkpoint that its witness saw.
 
-        What is no note is left out, and so is what `list_notes` does not read: `verify` says so.
+        Files that are no notes are left out, and those that `list_notes` does not read: `verify` reports both.
         """
         notes: dict[str, Note] = {}
         for path in list_notes(self.path)[0]:
@@ -234,7 +232,7 @@ class LedgerDirectory:
         return notes
 
     def entries(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """Entries [start, stop) in order, a bundle in memory at a time; `stop` defaults to the checkpoint's size."""
+        """Yield entries [start, stop), one bundle in memory at a time; `stop` defaults to the checkpoint's size."""
         size = self.checkpoint().size
         stop = size if stop is None else stop
         if not 0 <= start <= stop <= size:
@@ -245,7 +243,7 @@ class LedgerDirectory:
             yield from entries[max(start - first, 0) : stop - first]
 
     def hashes(self, size: int) -> merkle.ReadHashes:
-        """Return a reader of the hashes that the tiles have for a tree of this size; it reads each tile once a call."""
+        """Return a reader of the hashes of a tree of this size; in each call it reads a tile once."""
 
         def read(places: Sequence[Place]) -> list[bytes]:
             wanted = [tile_of(place, size) for place in places]
@@ -289,10 +287,9 @@ class LedgerDirectory:
         return read_file(self.path, relative, max_bytes=max_bytes)
 
     def _candidates(self, file: Tile | Bundle) -> Iterator[Tile | Bundle]:
-        """Narrow ones first: the widest may be in the making, but not while no other is there.
-
-        Twice, since a writer may remove one and write another between our looking and reading.
-        """
+        """Yield the file and wider ones that begin with it, narrowest first."""
+        # The full file may still be incomplete while narrower ones exist, so it comes last. All are tried twice: a
+        # writer may remove one and write another between the listing and the reading.
         for _ in range(2):
             yield file
             if file.width < TILE:

@@ -1,4 +1,4 @@
-"""Tiles and bundles: how hashes and entries are spread over files, as C2SP tlog-tiles lays them out.
+"""Tiles and bundles: the layout of hashes and entries in files (C2SP tlog-tiles).
 
     tile/<level>/<number>             256 hashes of a level, 32 bytes each
     tile/<level>/<number>.p/<width>   the same at the right edge, with fewer hashes
@@ -39,7 +39,7 @@ class Tile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path below the ledger's directory."""
+        """Return the path below the ledger's directory."""
         return f"tile/{self.level}/{_spell(self.number, self.width)}"
 
 
@@ -51,7 +51,7 @@ class Bundle(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path below the ledger's directory."""
+        """Return the path below the ledger's directory."""
         return f"tile/entries/{_spell(self.number, self.width)}"
 
 
@@ -68,7 +68,7 @@ def tiles(size: int) -> Iterator[Tile]:
 
 
 def level_count(size: int) -> int:
-    """Return how many levels of tiles a tree of `size` leaves has: a level exists once it holds one hash."""
+    """Return the number of levels of tiles in a tree of `size` leaves: a level exists once it has a hash."""
     return -(-size.bit_length() // HEIGHT)
 
 
@@ -79,7 +79,7 @@ def belongs(file: Tile | Bundle, size: int) -> bool:
 
 
 def parse_path(path: str) -> Tile | Bundle | None:
-    """Return the tile or bundle that stands at this path, or None where the path is not one's own spelling."""
+    """Return the tile or bundle of a path; None for any other path, or one that spells it in another way."""
     match = _PATH.fullmatch(path)
     if not match:
         return None
@@ -105,17 +105,17 @@ def tile_of(place: Place, size: int) -> tuple[Tile, int, int]:
 
 
 def slots(tile: bytes, first: int, last: int) -> bytes:
-    """Hashes [first, last) of a tile's content, in one string."""
+    """Return hashes [first, last) of a tile's content, in one string."""
     return tile[first * HASH_BYTES : last * HASH_BYTES]
 
 
 def encode_bundle(entries: Iterable[bytes]) -> bytes:
-    """Entries as they stand in a bundle. Raises `LedgerError` for one that is longer than 65,535 bytes."""
+    """Return a bundle of entries. Raises `LedgerError` for one that is longer than 65,535 bytes."""
     return b"".join([encode_entry(entry) for entry in entries])
 
 
 def encode_entry(entry: bytes) -> bytes:
-    """Return one entry in the form that it has in a bundle. Raises `LedgerError` if it is longer than 65,535 bytes."""
+    """Return an entry as written in a bundle. Raises `LedgerError` if it is longer than 65,535 bytes."""
     if len(entry) > MAX_ENTRY:
         raise LedgerError(f"an entry of {len(entry)} bytes; at most {MAX_ENTRY} fit, larger content goes into a blob")
     return struct.pack(">H", len(entry)) + entry
@@ -125,12 +125,12 @@ def decode_bundle(content: bytes, *, width: int, where: str) -> list[bytes]:
     """Return the `width` entries of a bundle. Raises `LedgerError` that names `where` unless it holds exactly these."""
     entries, at = split_bundle(content, width=width, where=where)
     if at != len(content):
-        raise LedgerError(f"{where}: {len(content) - at} bytes behind entry {width - 1}, the last one")
+        raise LedgerError(f"{where}: {len(content) - at} bytes after entry {width - 1}, the last one")
     return entries
 
 
 def split_bundle(content: bytes, *, width: int, where: str) -> tuple[list[bytes], int]:
-    """Return the first `width` entries of a bundle that may hold more, and where they end.
+    """Return the first `width` entries of a bundle that may hold more, and the offset of their end.
 
     Raises `LedgerError` that names `where` if it holds fewer.
     """
@@ -146,7 +146,7 @@ def split_bundle(content: bytes, *, width: int, where: str) -> tuple[list[bytes]
 
 
 def _row(held: int) -> Iterator[tuple[int, int]]:
-    """Yield numbers and widths of the files that hold this many things, 256 a file."""
+    """Yield the numbers and widths of the files for this many hashes or entries, 256 in each."""
     if not 0 <= held <= MAX_SIZE:
         raise LedgerError(f"no tree has {held} entries; at most {MAX_SIZE} are possible")
     full, rest = divmod(held, TILE)

@@ -1,25 +1,25 @@
 """Trust in a ledger: the caller's anchor, the file that states one, and the judgement of a checkpoint by it.
 
 A trust anchor names the keys that may sign a log, the witnesses that may cosign it, and how many of them are enough.
-The caller of a check brings it along. `Anchor()` trusts nothing; it grows by one definition at a time, and no
-definition can refer to one that does not exist yet, so that there are no circles. Each name is a member of at most one
-group, and each public key occurs once, so that no signer counts twice.
+The caller of a check provides it. `Anchor()` trusts nothing. It grows by one definition at a time, and no definition
+can refer to a later one, so that there are no circles. Each name is a member of at most one group, and each public key
+occurs once, so that no signer counts twice.
 
-A plain signature carries no time, so that the validity of a log's key needs witnesses: its signature counts as made,
+A plain signature has no time of its own, so the validity of a log's key needs witnesses: the signature counts as made,
 at the latest, when the quorum had cosigned it (with `quorum none`: when the first known witness had), or else now. A
-cosignature counts if its key was valid at the time that it carries. Of several by one key any that counts is enough,
-and the earliest of these is the one that is named: the order of the lines decides nothing.
+cosignature counts if its key was valid at its time. Of several by one key any that counts is enough, and the earliest
+of these is named: the order of the lines decides nothing.
 
 A policy file is an anchor as C2SP tlog-policy writes it (c2sp.org/tlog-policy), one definition a line:
 
     log <verifier key> [<url>]                  a log that may sign; the key's name is the checkpoint's origin
     witness <name> <verifier key> [<url>]       a witness that may cosign, with a cosignature key (type 04)
-    group <name> all|any|<k> <member> ...       that many of its members, witnesses or groups, have cosigned
-    quorum <name>|none                          what has to have cosigned
+    group <name> all|any|<k> <member> ...       met if that many of its members, witnesses or groups, have cosigned
+    quorum <name>|none                          the witness or group that must have cosigned
 
-A log or a witness whose key is of a type that is not known here cannot be checked: such a log is left out, and such a
-witness never counts. The policy is refused where that leaves no log, or no way to meet the quorum. Empty lines and
-lines that begin with # are skipped. Names are opaque bytes: no two spellings of one are equal.
+Keys of unknown types cannot be checked: such a log is left out, and such a witness never counts. The policy is refused
+where that leaves no log, or no way to meet the quorum. Empty lines and lines that begin with # are skipped. Names are
+compared byte by byte.
 """
 
 import re
@@ -39,14 +39,14 @@ MAX_KEYS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrustedKey:
-    """A key and when it is believed: seconds since 1970, `valid_until` exclusive, None for no limit."""
+    """A key and the time in which it is trusted."""
 
     verifier: Verifier
-    valid_from: int | None = None
-    valid_until: int | None = None
+    valid_from: int | None = None  # seconds since 1970; None: no limit
+    valid_until: int | None = None  # exclusive
 
     def fault(self, time: int) -> str | None:
-        """Return the reason to reject what was signed at this time, or None."""
+        """Return the reason to reject a signature of this time, or None."""
         if self.valid_from is not None and time < self.valid_from:
             return f"its key is valid from {utc(self.valid_from)} on, not at {utc(time)}"
         if self.valid_until is not None and time >= self.valid_until:
@@ -56,7 +56,7 @@ class TrustedKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Witness:
-    """A cosigner, by the name that groups know it under."""
+    """A cosigner, with its name in groups."""
 
     name: str
     key: TrustedKey
@@ -80,19 +80,19 @@ class Anchor:
 
     logs: tuple[TrustedKey, ...] = ()
     witnesses: tuple[Witness, ...] = ()
-    strangers: tuple[str, ...] = ()  # witnesses whose keys are of a type not known here: none of them ever counts
+    strangers: tuple[str, ...] = ()  # witnesses with keys of unknown types: none of them ever counts
     groups: tuple[Group, ...] = ()
-    quorum: str | None = None  # a witness, a group, "none", or None where nothing was said
+    quorum: str | None = None  # a witness, a group, "none"; None: not defined, so that nothing is trusted
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return what is defined so far: witnesses, then groups."""
+        """Return the names that are defined so far: witnesses, then groups."""
         known = (witness.name for witness in self.witnesses)
         return (*known, *self.strangers, *(group.name for group in self.groups))
 
     @property
     def verifiers(self) -> tuple[Verifier, ...]:
-        """The keys of all logs and witnesses."""
+        """Return the keys of all logs and witnesses."""
         return tuple(key.verifier for key in (*self.logs, *(witness.key for witness in self.witnesses)))
 
     def with_log(self, key: TrustedKey) -> Self:
@@ -134,7 +134,7 @@ class Anchor:
         return replace(self, groups=(*self.groups, Group(name=name, threshold=threshold, members=tuple(members))))
 
     def with_quorum(self, name: str) -> Self:
-        """Return this anchor with what has to have cosigned: a witness, a group, or "none"."""
+        """Return this anchor with a quorum: a witness, a group, or "none"."""
         if self.quorum is not None:
             raise LedgerError(f"a second quorum, {name!r}; {self.quorum!r} was named before")
         if name != NONE and name not in self.names:
@@ -145,15 +145,16 @@ class Anchor:
         """Return whether the witnesses with these names are a quorum."""
         if self.quorum is None:
             return False
-        having = cosigned | {NONE}
-        for group in self.groups:  # in the order of definition: members come before their group
-            if sum(member in having for member in group.members) >= group.threshold:
-                having.add(group.name)
-        return self.quorum in having
+        # One pass in the order of definition is enough: members are defined before their group.
+        satisfied = cosigned | {NONE}
+        for group in self.groups:
+            if sum(member in satisfied for member in group.members) >= group.threshold:
+                satisfied.add(group.name)
+        return self.quorum in satisfied
 
     @property
     def asked(self) -> str:
-        """Return what the quorum asks for, in words."""
+        """Return the demand of the quorum, in words."""
         words: dict[str, str] = {}
         for group in self.groups:
             members = [words.get(member, member) for member in group.members]
@@ -174,7 +175,7 @@ class Anchor:
             raise LedgerError(f"more than {MAX_KEYS} keys")
         for other in known:
             if other.public_key == key.verifier.public_key:
-                raise LedgerError(f"the public key of {key.verifier.name!r} stands here twice ({other.name!r})")
+                raise LedgerError(f"the public key of {key.verifier.name!r} is listed twice ({other.name!r})")
 
 
 def anchor_of(vkeys: Sequence[str]) -> Anchor:
@@ -191,8 +192,8 @@ def anchor_of(vkeys: Sequence[str]) -> Anchor:
         raise LedgerError("none of the keys given is a log's; a cosignature proves nothing without the log's signature")
     if not anchor.witnesses:
         return anchor.with_quorum(NONE)
-    everybody = "every key given"
-    return anchor.with_group(everybody, len(anchor.names), anchor.names).with_quorum(everybody)
+    name = "every key given"
+    return anchor.with_group(name, len(anchor.names), anchor.names).with_quorum(name)
 
 
 def utc(seconds: int) -> str:
@@ -209,12 +210,12 @@ def utc(seconds: int) -> str:
 
 # ---------------------------------------------------------------------------------------- the judgement of a checkpoint
 
-SKEW = 300  # seconds that the clocks of two machines may differ
+SKEW = 300  # seconds by which the clocks of two machines may differ
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cosignature:
-    """A witness's signature that was checked, and whether it counts."""
+    """A valid signature of a witness, and whether it counts."""
 
     verifier: Verifier
     time: int  # seconds since 1970
@@ -223,22 +224,22 @@ class Cosignature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """A checkpoint that is to be believed, and why."""
+    """A checkpoint that an anchor trusts, and the reasons."""
 
     checkpoint: Checkpoint
     signed_by: tuple[Verifier, ...]  # keys of the log
     cosignatures: tuple[Cosignature, ...]
-    ignored: tuple[str, ...]  # whose signature lines were not looked at: their keys are unknown, they prove nothing
+    ignored: tuple[str, ...]  # unknown keys, whose signature lines were not checked and prove nothing
 
 
 def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
-    """Check every known signature of a checkpoint, and whether the anchor believes it; `now` is in seconds since 1970.
+    """Check every signature of a known key, and that the anchor trusts the checkpoint; `now` is in seconds since 1970.
 
-    Raises `LedgerError` that says what is missing.
+    Raises `LedgerError` that names what is missing.
     """
     checkpoint = parse_checkpoint(checkpoint_note.text)
     if not anchor.logs or anchor.quorum is None:
-        raise LedgerError("nobody is trusted: whoever checks a ledger has to say whose signatures count")
+        raise LedgerError("no key is trusted: name the keys whose signatures count")
     # All times of a key are kept: of several cosignatures by one key, any that counts is enough.
     verified: dict[Verifier, list[int | None]] = {}
     for line in _verified(checkpoint_note, anchor):
@@ -248,7 +249,7 @@ def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
         for witness in anchor.witnesses
         if (times := [time for time in verified.get(witness.key.verifier, ()) if time is not None])
     }
-    # The quorum before the log's keys: its times say when a log's signature was there at the latest.
+    # The quorum comes before the log's keys: its times are the latest at which the log can have signed.
     counted = {name: cosignature.time for name, cosignature in cosignatures.items() if cosignature.fault is None}
     if not anchor.met(set(counted)):
         raise LedgerError(_no_quorum(anchor, cosignatures))
@@ -289,7 +290,8 @@ def _ahead(time: int, now: int) -> str | None:
 
 
 def _latest_time(anchor: Anchor, counted: dict[str, int], now: int) -> int:
-    """When the log's signature was there at the latest, as far as the witnesses show it."""
+    """Return the latest time at which the log can have signed, by the cosignatures."""
+    # The first moment at which the quorum was met. Later cosignatures of further witnesses change nothing.
     if anchor.quorum == NONE:
         return min([*counted.values(), now])
     for time in sorted(counted.values()):
@@ -303,12 +305,13 @@ def _signed_by(
 ) -> tuple[Verifier, ...]:
     """Return the keys of the log whose signature counts.
 
-    Raises `LedgerError` that says for each why not, if none does.
+    Raises `LedgerError` with the fault of each key, if none does.
     """
     faults: dict[Verifier, str | None] = {}
     for key in anchor.logs:
         if times := verified.get(key.verifier):
             fault = key.fault(min(latest if time is None else min(time, latest) for time in times))
+            # A key signs only the log of its name. An origin that cannot be a key's name has no such key.
             other = key.verifier.name != origin and note.is_name(origin)
             faults[key.verifier] = f"it is the key of another log, this one is {origin!r}" if other else fault
     signed_by = tuple(verifier for verifier, fault in faults.items() if fault is None)
@@ -323,7 +326,7 @@ def _no_quorum(anchor: Anchor, cosignatures: Mapping[str, Cosignature]) -> str:
     cosigned = [
         f"{name} ({cosignature.fault})" if cosignature.fault else name for name, cosignature in cosignatures.items()
     ]
-    return f"the quorum is not met: it asks for {anchor.asked}; cosigned: {', '.join(cosigned) or 'nobody'}"
+    return f"the quorum is not met: it asks for {anchor.asked}; cosigned: {', '.join(cosigned) or 'none'}"
 
 
 def _name(verifier: Verifier) -> str:
@@ -361,7 +364,7 @@ def parse_policy(content: bytes, *, where: str) -> Anchor:
             raise LedgerError(f"{where}, line {number}: {error}") from error
     for fault, missing in (("no log", not anchor.logs), ("no quorum", anchor.quorum is None)):
         if missing:
-            raise LedgerError(f"{where}: names {fault}; such a policy would believe nothing")
+            raise LedgerError(f"{where}: names {fault}; such a policy would trust nothing")
     if not anchor.met({witness.name for witness in anchor.witnesses}):
         names = ", ".join(anchor.strangers)
         raise LedgerError(f"{where}: the quorum needs witnesses whose keys are of a type not known here: {names}")

@@ -2,13 +2,13 @@
 
 Everything is derived again from the entries and compared: every hash of every tile, the root, the signatures against
 the caller's trust anchor, the cosignatures of earlier checkpoints, the checkpoint that the caller holds, every blob.
-None of the writer's code takes part.
+None of the writer's code is used.
 
-Witnesses leave notes in `witness/<name>.note`, each the checkpoint that one cosigned. A note stays when the log grows;
-it then says what its witness saw at a smaller size, and the tree has to agree. Our own cosigners name their notes
-`<name>+<key id>.note`: a file with the name of a witness that the anchor knows has to be that witness's note. Any other
-file counts if it is in order, and is otherwise listed as of no use, however many there are: writing into `witness/`
-cannot stop a verification.
+Witnesses leave notes in `witness/<name>.note`, each with the checkpoint that one cosigned. A note remains when the log
+grows; it then shows what its witness saw at a smaller size, and the tree has to agree. The cosigners of this package
+name their notes `<name>+<key id>.note`: a file with the name of a witness that the anchor knows has to be that
+witness's note. Any other file counts if it is valid, and is otherwise listed and ignored, however many there are, so
+that writing into `witness/` cannot stop a verification.
 
 Two signed checkpoints of one log that cannot both be true are `Evidence`: both notes together show anyone that the
 log's key signed two histories, and need no trust.
@@ -45,15 +45,15 @@ class Evidence:
 
     held: Note
     found: Note
-    holder: str  # "you hold", or whose file it is
-    held_signers: tuple[str, ...]  # keys of the log that have signed the one and the other
-    found_signers: tuple[str, ...]
-    root_then: bytes | None  # of the entries that the ledger has now, at the held size; None where there are fewer
+    holder: str  # "you hold", or "in <file>"
+    held_signers: tuple[str, ...]  # keys of the log that have signed `held`
+    found_signers: tuple[str, ...]  # and `found`
+    root_then: bytes | None  # over the entries that the ledger has now, at the held size; None: there are fewer
     proof: tuple[bytes, ...] = ()  # of consistency, from `root_then` to the root of `found`
 
     @property
     def statement(self) -> str:
-        """Return what happened, for people."""
+        """Return the contradiction in words."""
         held, present = parse_checkpoint(self.held.text), parse_checkpoint(self.found.text)
         done = "rolled back" if held.size > present.size else "rewritten"
         return "\n".join(
@@ -68,7 +68,7 @@ class Evidence:
 
     @property
     def name(self) -> str:
-        """A name for the directory that keeps it; the same evidence has the same name."""
+        """Return a name for the directory that keeps it; the same evidence has the same name."""
         return f"ledger-evidence-{hashlib.sha256(self.held.content + self.found.content).hexdigest()[:8]}"
 
     def keep(self, directory: Path) -> None:
@@ -94,7 +94,7 @@ class Evidence:
         )
 
     def _consistency(self) -> bytes:
-        """Return the proof in the form in which witnesses are asked (c2sp.org/tlog-witness): old size, hashes,
+        """Return the proof in the form of a request to a witness (c2sp.org/tlog-witness): old size, hashes,
         checkpoint."""
         hashes = "".join(f"{base64.b64encode(hash_).decode()}\n" for hash_ in self.proof)
         return f"old {parse_checkpoint(self.held.text).size}\n{hashes}\n".encode() + self.found.content
@@ -115,14 +115,14 @@ class Seen:
     path: str  # below the ledger's directory, for messages
     note: Note
     checkpoint: Checkpoint
-    cosigners: tuple[Verified, ...]  # those that the anchor knows; there may be none
+    cosigners: tuple[Verified, ...]  # those that the anchor knows, perhaps none
 
 
 def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Findings) -> tuple[list[Seen], list[str]]:
-    """Return the notes that a known key has signed, and in words those files that vouch for nothing, with the reason.
+    """Return the notes that a known key has signed, and a line for each file that vouches for nothing.
 
-    A file with the name of a known witness that is damaged, of another log or without the signatures that it has to
-    have is a finding.
+    A file with the name of a known witness that is damaged, of another log or without the required signatures is a
+    finding.
     """
     seen: list[Seen] = []
     idle: list[str] = []
@@ -146,7 +146,7 @@ def read_witnesses(directory: Path, *, anchor: Anchor, origin: str, findings: Fi
         if witnessed is not None:
             seen.append(witnessed)
         if witnessed is None or not witnessed.cosigners:
-            idle.append(f"{printable(path)}: cosigned by nobody who is trusted")
+            idle.append(f"{printable(path)}: not cosigned by any trusted key")
     if more:
         idle.append(f"{WITNESS}/: {more} more notes, which were not read; at most {MAX_WITNESSES} are")
     return seen, idle
@@ -158,17 +158,19 @@ def _read(directory: Path, path: str, owner: Verifier | None, anchor: Anchor, or
     logs = {key.verifier for key in anchor.logs}
     witnesses = {witness.key.verifier for witness in anchor.witnesses}
     keys = {(verifier.name, verifier.key_id) for verifier in anchor.verifiers}
+    # Without any known key there is nothing to verify, and only the owner of the file's name could object.
     known = any((signature.name, signature.key_id) in keys for signature in left.signatures)
     verified = note.verify(left, anchor.verifiers) if known else ()
     cosigners = tuple(line for line in verified if line.verifier in witnesses)
     if owner is not None and owner not in [line.verifier for line in cosigners]:
-        raise LedgerError(f"does not hold the cosignature of {owner.name}")
+        raise LedgerError(f"has no cosignature of {owner.name}")
     if not known:
         return None
     if checkpoint.origin != origin:
         raise LedgerError(f"is of another log, {checkpoint.origin!r}")
+    # A cosignature proves that its witness saw the text, and only the log's signature that the log had this tree.
     if not any(line.verifier in logs for line in verified):
-        raise LedgerError("no trusted log has signed what it cosigns")
+        raise LedgerError("no trusted log has signed its checkpoint")
     return Seen(path=printable(path), note=left, checkpoint=checkpoint, cosigners=cosigners)
 
 
@@ -177,17 +179,17 @@ def _read(directory: Path, path: str, owner: Verifier | None, anchor: Anchor, or
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """Result of a verification. It holds if the anchor believes the checkpoint and nothing contradicts it."""
+    """The result of a verification. It is good if the anchor trusts the checkpoint and nothing contradicts it."""
 
     note: Note  # the file `checkpoint`
     checkpoint: Checkpoint
-    judgement: Judgement | None  # who signed; None where the anchor does not believe the checkpoint
-    held: Checkpoint | None  # what the caller holds
+    judgement: Judgement | None  # None: the anchor does not trust the checkpoint
+    held: Checkpoint | None  # the one that the caller holds
     older: tuple[Seen, ...]  # earlier checkpoints that witnesses have cosigned
-    blobs: int  # how many were hashed
+    blobs: int  # that were hashed
     findings: tuple[Finding, ...]
     more: int  # findings beyond these
-    uncovered: tuple[str, ...]  # what no signature and no hash covers, in words
+    uncovered: tuple[str, ...]  # in words: parts that no signature and no hash covers
     evidence: Evidence | None  # of the first contradiction between two signed checkpoints
 
     @property
@@ -198,8 +200,8 @@ class Verification:
 def verify(directory: Path, *, anchor: Anchor, held: Note | None = None, now: int) -> Verification:
     """Verify the ledger in `directory` against the anchor, and against a checkpoint that the caller holds.
 
-    `now` is in seconds since 1970. Memory does not grow with the log. Raises `LedgerError` where there is no checkpoint
-    that could be read, and where `held` is not a checkpoint of this log.
+    `now` is in seconds since 1970. Memory does not grow with the log. Raises `LedgerError` if the checkpoint cannot be
+    read, and if `held` is not a checkpoint of this log.
     """
     # Earlier checkpoints that the tree has to extend: the caller's first, so that it is the evidence of a fork.
     own_note, checkpoint = read_checkpoint(directory)
@@ -235,12 +237,12 @@ class _Claim:
 
     note: Note
     checkpoint: Checkpoint
-    holder: str  # "you hold", or whose file it is
+    holder: str  # "you hold", or "in <file>"
     path: str  # where a contradiction is reported
 
 
 def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
-    """Return the caller's checkpoint, which needs a signature of a key in the anchor, of any time."""
+    """Return the caller's checkpoint, which needs a signature of a key in the anchor; its time does not matter."""
     try:
         checkpoint = parse_checkpoint(held.text)
         if anchor.logs:
@@ -255,12 +257,11 @@ def _held(held: Note, anchor: Anchor, origin: str) -> _Claim:
 def _judge(
     own_note: Note, seen: Sequence[Seen], idle: Sequence[str], *, anchor: Anchor, now: int, findings: Findings
 ) -> Judgement | None:
-    """Return the judgement over the checkpoint with all its cosignatures; None, and a finding, where it is not
-    believed.
+    """Return the judgement over the checkpoint with all its cosignatures; None, and a finding, if it is not trusted.
 
-    Of the witnesses' notes only cosignatures are taken: the log has to have signed the file `checkpoint` itself.
+    Only cosignatures are taken from the witnesses' notes: the log has to have signed the file `checkpoint` itself.
     """
-    cosigners = {(one.key.verifier.name, one.key.verifier.key_id) for one in anchor.witnesses}
+    cosigners = {(witness.key.verifier.name, witness.key.verifier.key_id) for witness in anchor.witnesses}
     same = [
         signature
         for witnessed in seen
@@ -271,7 +272,7 @@ def _judge(
     try:
         return judge(note.with_signatures(own_note, cosignatures), anchor=anchor, now=now)
     except LedgerError as error:
-        others = f"; of no use: {'; '.join(idle[:MAX_NAMED])}" if idle else ""
+        others = f"; ignored: {'; '.join(idle[:MAX_NAMED])}" if idle else ""
         findings.conclude(CHECKPOINT, f"{error}{others}")
         return None
 
@@ -296,10 +297,21 @@ def _contradictions(
     anchor: Anchor,
     findings: Findings,
 ) -> Evidence | None:
-    """Compare the tree with every earlier checkpoint; the first one that it contradicts is the evidence of a fork."""
+    """Compare the tree with every earlier checkpoint; return the evidence of the first contradiction.
+
+    Args:
+        directory: the ledger.
+        own_note: its signed checkpoint.
+        checkpoint: the same, parsed.
+        claims: the earlier checkpoints.
+        roots: the roots that the entries give, by size.
+        anchor: the logs whose signatures make a contradiction evidence.
+        findings: gets a fault for each contradiction.
+    """
     evidence = None
     for claim in claims:
         size, root = claim.checkpoint.size, claim.checkpoint.root
+        # In this order: fewer entries than were seen, two trees of one size, agreement, damaged entries, other entries.
         if size > checkpoint.size:
             message = f"rolled back: the checkpoint {claim.holder} is of size {size}, this one of {checkpoint.size}"
             findings.conclude(claim.path, message)
@@ -310,7 +322,7 @@ def _contradictions(
             continue
         elif roots.get(checkpoint.size) != checkpoint.root:
             _check_by_tiles(directory, claim, checkpoint, findings)
-            continue  # entries that are not those of either checkpoint prove nothing about who signed what
+            continue  # entries that belong to neither checkpoint are damage, not evidence against the signer
         else:
             message = f"rewritten: the first {size} entries do not have the root in the checkpoint {claim.holder}"
             findings.conclude(claim.path, message, expected=root.hex(), found=roots[size].hex())
@@ -320,7 +332,7 @@ def _contradictions(
 
 
 def _check_by_tiles(directory: Path, claim: _Claim, checkpoint: Checkpoint, findings: Findings) -> None:
-    """Where the entries are damaged, the tiles may still prove that one checkpoint extends the other."""
+    """Add a finding unless the tiles prove that the checkpoint extends the claim; the entries are damaged."""
     old, new = claim.checkpoint, checkpoint
     try:
         proof = merkle.prove_consistency(old.size, new.size, LedgerDirectory(directory).hashes(new.size))
@@ -333,9 +345,9 @@ def _check_by_tiles(directory: Path, claim: _Claim, checkpoint: Checkpoint, find
 def _evidence(
     directory: Path, claim: _Claim, own_note: Note, checkpoint: Checkpoint, *, root_then: bytes | None, anchor: Anchor
 ) -> Evidence | None:
-    """Both notes, and the proof that the tree on disk extends another one at the earlier size, if it can be made.
+    """Return both notes, with a proof that the tree on disk extends another one at the earlier size, if there is one.
 
-    None unless a log that the anchor knows has signed both: otherwise one of them may be a forgery.
+    Returns None unless a log that the anchor knows has signed both: otherwise one of them may be a forgery.
     """
     signers = [_signers(signed, anchor) for signed in (claim.note, own_note)]
     if not all(signers):
@@ -347,7 +359,7 @@ def _evidence(
             proof = merkle.prove_consistency(old, new, LedgerDirectory(directory).hashes(new))
             merkle.check_consistency(proof, old_size=old, old_root=root_then, new_size=new, new_root=checkpoint.root)
         except LedgerError:
-            proof = ()  # the tiles are damaged too, which the findings say
+            proof = ()  # the tiles are damaged too, which is among the findings
     return Evidence(
         held=claim.note,
         found=own_note,
@@ -360,7 +372,7 @@ def _evidence(
 
 
 def _signers(signed: Note, anchor: Anchor) -> tuple[str, ...]:
-    """Return the names of the logs that have signed, whenever that was."""
+    """Return the names of the logs that have signed, at any time."""
     try:
         return tuple(line.verifier.name for line in note.verify(signed, [key.verifier for key in anchor.logs]))
     except NoteError:
@@ -379,7 +391,7 @@ def _uncovered(judgement: Judgement | None, idle: Sequence[str], inventory: Inve
             "or left over from a ledger that was rolled back"
         )
     if inventory.set_aside:
-        words.append("unsigned/: what a writer found beyond the checkpoint after it had been killed")
+        words.append("unsigned/: files beyond the checkpoint, which a writer set aside when it opened the ledger")
     if inventory.unfinished:
-        words.append(f"{inventory.unfinished} temporary files of writes that were not finished")
+        words.append(f"{inventory.unfinished} temporary files of unfinished writes")
     return words

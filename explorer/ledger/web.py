@@ -1,10 +1,10 @@
-"""HTTP as ledgers need it, from the standard library: a client that is bounded, and a server for loopback.
+"""HTTP for ledgers, from the standard library: a bounded client, and a server on loopback.
 
-The client takes https, with certificates verified, and http only for this machine unless `plain`. It follows
-no redirect, reads no more than it is asked to, and gives up when its time is over, however slow the answer is.
+The client uses https, with verified certificates; http only for this machine unless `plain`. It follows no redirect,
+reads no more than a given number of bytes, and gives up after its timeout, however slowly the answer arrives.
 
-The server listens on 127.0.0.1 only: a reverse proxy in front of it does TLS, and limits who may ask how often. It
-reads bodies of a known and bounded length, answers every request, and shows no traceback to anybody.
+The server listens on 127.0.0.1 only: a reverse proxy in front of it does TLS and limits rates. It reads bodies of a
+known and bounded length, answers every request, and never sends a traceback.
 """
 
 import http.client
@@ -34,7 +34,7 @@ BYTES = "application/octet-stream"
 
 
 class UnreachableError(LedgerError):
-    """Nothing that could be used came back; another attempt may do better."""
+    """A request without a usable answer; another attempt may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,13 +48,13 @@ class Answer:
 
 
 class Client:
-    """A place below one URL, with one connection that is kept open between requests.
+    """A client for the paths below one URL, with one connection that is kept open between requests.
 
     Raises `LedgerError` on construction for a URL that cannot be used.
     """
 
     def __init__(self, url: str, *, plain: bool = False, timeout: float = TIMEOUT) -> None:
-        """`plain`: take http for other machines too."""
+        """`plain`: allow http for other machines too."""
         self.url = url.rstrip("/")
         self._parts = _split(self.url, plain)
         self._timeout = timeout
@@ -89,7 +89,8 @@ class Client:
         read = bytearray()
         while chunk := response.read1(CHUNK):
             read += chunk
-            if len(read) > max_bytes + len(read) // 100 + 100:  # content that does not compress grows a little
+            # Gzip enlarges content that does not compress, by less than 1% and 100 bytes.
+            if len(read) > max_bytes + len(read) // 100 + 100:
                 self.close()
                 raise self._too_long(path, max_bytes)
             if time.monotonic() > deadline:
@@ -106,15 +107,14 @@ class Client:
         return Answer(status=response.status, body=content, content_type=content_type)
 
     def _too_long(self, path: str, max_bytes: int) -> LedgerError:
-        return LedgerError(f"{self.url}/{path}: more than {max_bytes} bytes came back; no more are read")
+        return LedgerError(f"{self.url}/{path}: the answer is too long: expected at most {max_bytes} bytes")
 
 
 def serve(port: int, respond: Callable[[str, str, bytes], Answer], *, max_body: int = 0) -> ThreadingHTTPServer:
-    """Return a server on 127.0.0.1 that answers each request with `respond(method, path, body)`; port 0 takes a free
-    one.
+    """Return a server on 127.0.0.1 that answers each request with `respond(method, path, body)`.
 
-    Call its `serve_forever`. Requests are answered side by side, each in a thread of its own. Raises `LedgerError` if
-    the port cannot be had.
+    Call its `serve_forever`. Requests are answered concurrently, each in a thread of its own. Port 0 takes a free port.
+    Raises `LedgerError` if the port is not available.
     """
 
     class Handler(_Handler):
@@ -140,7 +140,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler, ABC):
-    """Reads one request, bounded; what is answered is `respond`'s."""
+    """A handler that reads one bounded request and leaves the answer to `respond`."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "explorer", ""
@@ -158,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler, ABC):
         self._get(body=False)
 
     def _get(self, *, body: bool) -> None:
-        """Answer a GET or HEAD; an unread body would be taken for the next request on this connection."""
+        """Answer a GET or HEAD."""
+        # A body is refused: unread, it would be taken for the next request on this connection.
         if self.headers.get("Transfer-Encoding") is not None or self.headers.get("Content-Length", "0") != "0":
             self.close_connection = True
             self._send(Answer(status=400, body=b"a body was not expected\n"), body=body)
@@ -181,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler, ABC):
             self._send(self._answer("POST", body))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the proxy in front keeps the log of requests."""
+        """Log nothing: the proxy in front keeps the log of requests."""
 
     def _answer(self, method: str, body: bytes) -> Answer:
         try:
@@ -204,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler, ABC):
 
 
 def _unpacked(content: bytes, encoding: str, max_bytes: int) -> bytes:
-    """At most one byte more than that. Raises `OSError` for what cannot be unpacked."""
+    """Unpack at most `max_bytes` + 1 bytes, enough to notice more. Raises `OSError` for content that is not gzip."""
     if encoding.lower() not in ("identity", "gzip"):
         raise OSError(f"an answer in the encoding {encoding[:40]!r}; expected gzip or none")
     if encoding.lower() == "identity":
@@ -229,7 +230,7 @@ def _split(url: str, plain: bool) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname or odd or " " in url:
         raise LedgerError(f"not a URL: {url[:200]!r}; expected https://host[:port][/path]")
     if parts.scheme == "http" and not plain and not _is_loopback(parts.hostname):
-        raise LedgerError(f"{url}: http, and not of this machine; expected https (--http takes it all the same)")
+        raise LedgerError(f"{url}: http to another machine; expected https (--http allows it)")
     return parts
 
 

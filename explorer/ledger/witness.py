@@ -1,4 +1,4 @@
-"""Witnesses over HTTP (c2sp.org/tlog-witness): one cosigns checkpoints of logs that it knows, each extending the last.
+"""Witnesses over HTTP (c2sp.org/tlog-witness): a server that cosigns the checkpoints of logs, and its client.
 
     POST /add-checkpoint                        old <size>, hashes of the consistency proof, an empty line, a checkpoint
     GET  /<SHA-256 of the origin>/checkpoint    the last checkpoint of that log, with the cosignature
@@ -6,15 +6,15 @@
     200  the cosignature, a signature line          409  the old size is another; the body says which one it is
     400  no such request, or old > new size         413  too large
     403  no key that is trusted for the log signed  422  the proof does not hold, or two roots of one size
-    404  a log that is not known here               500  the memory cannot be used, or the clock was set back
+    404  an unknown log                             500  the memory cannot be used, or the clock was set back
 
-Looking into the memory, signing and remembering are one step, and what is remembered is on the disk before it is
-answered: of two requests at a time one waits, and after a crash the memory knows at least what was answered. The answer
-of a crash is lost, and the client that asks again learns the size (409) and gets its cosignature at that size.
+Reading the memory, signing and remembering are one step, and the memory is on the disk before the answer is sent: of
+two concurrent requests one waits, and after a crash the memory has at least what was answered. An answer that a crash
+loses can be repeated: the client that asks again learns the size (409) and gets its cosignature at that size.
 
-The client (`submit`) puts the cosignature into `witness/`. It needs to know what the witness saw last: from the note
-that it left here, else it says 0 and learns it. What may pass is tried again, with longer and longer waits: a witness
-that cannot be reached, that fails, or that cosigned for another client in between.
+The client (`submit`) puts the cosignature into `witness/`. It has to name the size that the witness saw last: it takes
+it from the witness's note in the directory, or begins with 0 and learns it. Temporary failures are retried with growing
+waits: a witness that cannot be reached, that fails, or that cosigned for another client in between.
 """
 
 import base64
@@ -51,7 +51,7 @@ _PATH = re.compile(r"/([0-9a-f]{64})/checkpoint")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """Checkpoint that a client asks to have cosigned, with its proof."""
+    """A request to cosign a checkpoint, with a proof that it extends the last one."""
 
     old: int
     hashes: tuple[bytes, ...]
@@ -60,13 +60,13 @@ class Request:
 
     @property
     def content(self) -> bytes:
-        """The body of the request."""
+        """Return the body of the request."""
         lines = "".join(f"{base64.b64encode(hash_).decode()}\n" for hash_ in self.hashes)
         return f"old {self.old}\n{lines}\n".encode() + self.note.content
 
 
 def parse_request(content: bytes) -> Request:
-    """Read the body of a request. Raises `LedgerError` for what is none."""
+    """Read the body of a request. Raises `LedgerError` for any other content."""
     head, gap, rest = content.partition(b"\n\n")
     if not gap or not head.isascii():
         raise LedgerError("expected a line 'old <size>', hashes in base64, an empty line, and a checkpoint")
@@ -85,7 +85,7 @@ def parse_request(content: bytes) -> Request:
 
 
 class Witness:
-    """A cosigner that answers requests. `known` gives the logs that it believes under an origin."""
+    """A cosigner that answers requests. `known` returns the logs that it trusts under an origin."""
 
     def __init__(self, memory: Memory, known: Callable[[str], Anchor], clock: Callable[[], int]) -> None:
         self._memory, self._known, self._clock = memory, known, clock
@@ -103,7 +103,7 @@ class Witness:
         return Answer(status=200, body=remembered.content, headers={"Cache-Control": "no-cache"})
 
     def add(self, body: bytes) -> Answer:
-        """Cosign a checkpoint, or say why not."""
+        """Cosign a checkpoint, or refuse with the reason."""
         try:
             asked = parse_request(body)
         except LedgerError as error:
@@ -119,8 +119,8 @@ class Witness:
             return _refusal(403, str(error))
         if asked.old > asked.checkpoint.size:
             return _refusal(400, f"old size {asked.old} is larger than the checkpoint's, {asked.checkpoint.size}")
-        # From here on one request at a time: looking, signing and remembering are one step.
-        with self._memory.alone():
+        # From here on one request at a time: reading the memory, signing and remembering are one step.
+        with self._memory.exclusive():
             self._memory.check_clock(now)
             held = self._memory.last(asked.checkpoint.origin)
             last = None if held is None else parse_checkpoint(held.text)
@@ -143,13 +143,14 @@ class Witness:
 
 
 def start(witness: Witness, port: int) -> ThreadingHTTPServer:
-    """Return the witness as a server on 127.0.0.1."""
+    """Return a server of the witness on 127.0.0.1."""
     return web.serve(port, witness.respond, max_body=MAX_BODY)
 
 
 def _check_extends(asked: Request, last: Checkpoint | None) -> None:
-    """Raise `LedgerError` unless the checkpoint extends the last one, by the proof."""
+    """Raise `LedgerError` unless the proof shows that the checkpoint extends the last one."""
     new = asked.checkpoint
+    # The empty tree and the same tree are extended without a proof.
     if last is None or last.size in (0, new.size):
         if asked.hashes:
             raise LedgerError(
@@ -194,10 +195,10 @@ class Submitted:
 def submit(
     directory: Path, client: Client, *, anchor: Anchor, sleep: Callable[[float], None] = time.sleep
 ) -> tuple[Submitted, ...]:
-    """Have the checkpoint in `directory` cosigned. The anchor knows the log and the witnesses that may answer.
+    """Have the checkpoint in `directory` cosigned. The anchor names the log and the witnesses that may answer.
 
-    Raises `LedgerError` if the tiles do not lead to the checkpoint, if no known log has signed it, and for what the
-    witness refuses: in particular where it has seen more entries, or another history.
+    Raises `LedgerError` if the tiles do not lead to the checkpoint, if no known log has signed it, and if the witness
+    refuses, in particular because it has seen more entries or another history.
     """
     own_note, checkpoint = read_checkpoint(directory)
     try:
@@ -205,7 +206,7 @@ def submit(
     except NoteError as error:
         raise LedgerError(f"{directory}: {error}") from error
     if not anchor.witnesses:
-        raise LedgerError("no witness is known whose cosignature could be taken: name its key")
+        raise LedgerError("no witness is trusted, so no cosignature could be checked: name its key")
     # A damaged tree is noticed here, before the witness remembers a checkpoint that no proof can extend.
     root = merkle.root(checkpoint.size, LedgerDirectory(directory).hashes(checkpoint.size))
     if root != checkpoint.root:
@@ -227,7 +228,7 @@ def submit(
         if answer.status == 200:
             return _take(directory, own_note, checkpoint, answer, client, anchor)
         if answer.status == 409:
-            old = _told(answer, client, checkpoint)
+            old = _size_in(answer, client, checkpoint)
             if old in tried:
                 sleep(_wait(turn))
             tried.add(old)
@@ -246,25 +247,25 @@ def _request(directory: Path, own_note: Note, checkpoint: Checkpoint, old: int) 
 
 
 def _seen_here(directory: Path, anchor: Anchor, checkpoint: Checkpoint) -> int:
-    """Return the size that a witness cosigned last by its note here: a guess, which the witness corrects."""
+    """Return the size that a witness cosigned last, by its note in the directory; it may have cosigned more since."""
     notes = LedgerDirectory(directory).witness_notes()
     sizes = [0]
     for witness in anchor.witnesses:
         left = notes.get(f"{WITNESS}/{note_name(witness.key.verifier)}")
         if left is not None:
-            with suppress(LedgerError):  # no checkpoint: anybody may have put it there
+            with suppress(LedgerError):  # not a checkpoint: anyone may have put it there
                 sizes.append(parse_checkpoint(left.text).size)
     return max(size for size in sizes if size <= checkpoint.size)
 
 
-def _told(answer: Answer, client: Client, checkpoint: Checkpoint) -> int:
-    """Return the size in the answer to a request with another one."""
+def _size_in(answer: Answer, client: Client, checkpoint: Checkpoint) -> int:
+    """Return the size that the witness names when it refuses another one (409)."""
     text = answer.body.decode("ascii", errors="replace").removesuffix("\n")
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise LedgerError(f"{client.url}: the witness says that the size is another, and not which: {text[:80]!r}")
+        raise LedgerError(f"{client.url}: the witness refused the size: found {text[:80]!r}, expected its own size")
     if int(text) > checkpoint.size:
         raise LedgerError(
-            f"{client.url}: the witness has cosigned {text} entries of {checkpoint.origin}, and {checkpoint.size} are "
+            f"{client.url}: the witness has cosigned {text} entries of {checkpoint.origin}, but {checkpoint.size} are "
             "here: this ledger was rolled back, or is an older copy"
         )
     return int(text)
@@ -280,6 +281,7 @@ def _take(
     except NoteError as error:
         raise LedgerError(f"{client.url}: the answer is not the cosignature of a known witness: {error}") from error
     taken, known = [], note.of_keys(own_note, anchor.verifiers)
+    # Only lines of known keys are kept: a witness cannot fill the note with others.
     for cosignature in verified:
         key = cosignature.verifier
         own = [line for line in lines.signatures if (line.name, line.key_id) == (key.name, key.key_id)]
@@ -294,5 +296,5 @@ def _words(answer: Answer) -> str:
 
 
 def _wait(turn: int) -> float:
-    """Half of it by chance, so that many who were refused at once do not come back at once."""
+    """Return the seconds to wait, with a random part: clients that were refused together should not return together."""
     return WAIT * 2**turn * random.uniform(0.5, 1.0)

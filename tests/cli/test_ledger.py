@@ -143,7 +143,7 @@ def test_entries_of_known_kinds_have_their_fields(tmp_path: Path) -> None:
 
 def test_without_an_anchor_nothing_is_said_to_hold(ledger: Path) -> None:
     said = refused("ledger", "verify", ledger)
-    assert said.startswith(f"explorer: {ledger}: not verified\n  checkpoint: nobody is trusted")
+    assert said.startswith(f"explorer: {ledger}: not verified\n  checkpoint: no key is trusted")
     assert "Not verified: no trust anchor given" in said
     assert "--trust FILE, --policy FILE or --vkey KEY" in said
 

@@ -77,7 +77,7 @@ def test_a_ledger_is_witnessed_over_http_and_then_verifies(lab: Path) -> None:
         assert json.loads(done.stdout)["size"] == 301
         make(lab / "older", 200)
         said = refused("ledger", "submit", lab / "older", "--url", url, *policy)
-        assert "has cosigned 301 entries of example.com/run, and 200 are here" in said
+        assert "has cosigned 301 entries of example.com/run, but 200 are here" in said
     assert explorer("ledger", "verify", lab / "ledger", *policy).returncode == 0
     said = explorer("ledger", "cosign", lab / "older", "--key", lab / "dg.pem", *policy, cwd=lab)
     assert said.returncode == 1 and "rolled back" in said.stderr, "the command shares the server's memory"
@@ -87,7 +87,7 @@ def test_a_witness_that_is_not_there_is_one_clear_error(lab: Path, monkeypatch: 
     monkeypatch.setattr("explorer.ledger.witness.WAIT", 0.0)
     where = ("ledger", "submit", lab / "ledger", "--policy", lab / "policy", "--url")
     assert refused(*where, "http://127.0.0.1:1").startswith("explorer: http://127.0.0.1:1/add-checkpoint: no answer: ")
-    assert "http, and not of this machine; expected https" in refused(*where, "http://witness.example")
+    assert "http to another machine; expected https" in refused(*where, "http://witness.example")
     assert "name trusted keys" in refused("ledger", "submit", lab / "ledger", "--url", "http://127.0.0.1:1")
 
 

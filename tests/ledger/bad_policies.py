@@ -19,8 +19,8 @@ THREE = f"log {LOG}\nwitness a {W1}\nwitness b {W2}\nwitness c {W3}\n"
 POLICIES: dict[str, tuple[bytes, str]] = {
     name: (text if isinstance(text, bytes) else text.encode(), message)
     for name, text, message in [
-        ("empty", "", "names no log; such a policy would believe nothing"),
-        ("comments_only", "# nobody\n\n", "names no log; such a policy would believe nothing"),
+        ("empty", "", "names no log; such a policy would trust nothing"),
+        ("comments_only", "# nobody\n\n", "names no log; such a policy would trust nothing"),
         ("no_log", f"witness a {W1}\nquorum a\n", "names no log"),
         ("no_quorum", THREE, "names no quorum"),
         ("two_quorums", f"{THREE}quorum a\nquorum b\n", "line 6: a second quorum, 'b'; 'a' was named before"),
@@ -48,13 +48,17 @@ POLICIES: dict[str, tuple[bytes, str]] = {
         (
             "key_twice_under_two_names",
             f"{THREE}witness d {W1_RENAMED}\nquorum a\n",
-            "line 5: the public key of 'other.example' stands here twice ('w2.example')",
+            "line 5: the public key of 'other.example' is listed twice ('w2.example')",
         ),
-        ("log_twice", f"log {LOG}\nlog {LOG}\nquorum none\n", "line 2: the public key of 'example.com/run' stands"),
+        (
+            "log_twice",
+            f"log {LOG}\nlog {LOG}\nquorum none\n",
+            "line 2: the public key of 'example.com/run' is listed twice",
+        ),
         (
             "witness_with_the_key_of_the_log",
             f"log {LOG}\nwitness a {LOG_AS_WITNESS}\nquorum a\n",
-            "line 2: the public key of 'w9.example' stands here twice ('example.com/run')",
+            "line 2: the public key of 'w9.example' is listed twice ('example.com/run')",
         ),
         (
             "witness_with_a_plain_key",

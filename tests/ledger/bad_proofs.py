@@ -75,7 +75,7 @@ PROOFS: dict[str, tuple[bytes, str]] = {
         ("hashes_without_end", _with(EXTRA, "index 2", *(LINES[:1] * 64)), "a proof of 64 hashes; at most 63 are"),
         ("extra_not_base64", GOOD.replace(EXTRA, "extra ?"), "extra of the proof is not base64"),
         ("entry_altered", GOOD.replace(EXTRA, "extra EQ=="), "the inclusion proof of entry 2 fails"),
-        ("entry_left_out", _with("index 2", *LINES), "the proof does not hold its entry: give the entry too"),
+        ("entry_left_out", _with("index 2", *LINES), "the proof does not contain its entry: give the entry too"),
         ("no_checkpoint", _with(EXTRA, "index 2", *LINES, note=""), "not a signed note"),
         ("checkpoint_altered", GOOD.replace("kat\n8\n", "kat\n9\n"), "does not match the text"),
         ("checkpoint_unsigned", GOOD[: GOOD.index("\u2014")], "not a signed note"),

@@ -182,7 +182,7 @@ def test_a_clock_that_was_set_back_is_an_error(tmp_path: Path) -> None:
     directory = make(tmp_path / "ledger", 5)
     attempt(directory, tmp_path / "state")
     before = remembered(tmp_path / "state")
-    with pytest.raises(LedgerError, match="the clock was set back: it says 2023-11-14T22:13:19Z, and 'dg"):
+    with pytest.raises(LedgerError, match="the clock was set back: it is 2023-11-14T22:13:19Z, but 'dg"):
         attempt(directory, tmp_path / "state", now=NOW - 1)
     fresh = make(tmp_path / "fresh", 2)
     with pytest.raises(LedgerError, match="the clock was set back"):
@@ -280,7 +280,7 @@ def test_nothing_is_signed_between_looking_and_remembering(
             attempt(directory, tmp_path / "state")
         assert not (other / "witness").exists()
     else:
-        monkeypatch.setattr(Memory, "alone", lambda memory: nullcontext())
+        monkeypatch.setattr(Memory, "exclusive", lambda memory: nullcontext())
         assert attempt(directory, tmp_path / "state").path
         assert asked[1]
 

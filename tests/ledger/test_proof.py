@@ -63,7 +63,7 @@ def test_a_proof_carries_the_cosignatures(tmp_path: Path) -> None:
 
 
 def test_a_proof_is_not_believed_without_an_anchor() -> None:
-    with pytest.raises(LedgerError, match="nobody is trusted"):
+    with pytest.raises(LedgerError, match="no key is trusted"):
         check_proof(parse_proof(GOOD.encode(), where="proof"), anchor=Anchor(), now=NOW)
 
 

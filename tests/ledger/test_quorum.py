@@ -152,10 +152,10 @@ def test_no_other_exception_comes_out_of_a_policy(content: bytes) -> None:
 
 def test_nobody_is_believed_where_nothing_was_said() -> None:
     everybody = signed((DG, NOW), (MR, NOW))
-    assert "nobody is trusted" in refusal(everybody, Anchor())
-    assert "nobody is trusted" in refusal(everybody, Anchor().with_log(log_key()))
+    assert "no key is trusted" in refusal(everybody, Anchor())
+    assert "no key is trusted" in refusal(everybody, Anchor().with_log(log_key()))
     witnesses_only = Anchor().with_witness("dg", TrustedKey(verifier=DG.verifier)).with_quorum("dg")
-    assert "nobody is trusted" in refusal(everybody, witnesses_only)
+    assert "no key is trusted" in refusal(everybody, witnesses_only)
     assert believed(everybody, Anchor().with_log(log_key()).with_quorum("none"))
 
 

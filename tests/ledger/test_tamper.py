@@ -205,7 +205,7 @@ def test_what_could_be_noticed_and_is_not_covered_is_named(tmp_path: Path) -> No
     placed(".checkpoint.1.tmp", b"")(directory)
     beginnings = [
         "signature lines of",
-        "witness/stranger.note: cos",
+        "witness/stranger.note: not",
         "1 tiles and bundles",
         "unsigned/: ",
         "1 temporary",

@@ -112,9 +112,9 @@ def test_a_damaged_bundle_is_refused() -> None:
     for cut in range(len(content)):
         with pytest.raises(LedgerError, match=r"here: ends inside entry [01], expected 2 entries"):
             decode_bundle(content[:cut], width=2, where="here")
-    with pytest.raises(LedgerError, match="here: 1 bytes behind entry 1, the last one"):
+    with pytest.raises(LedgerError, match="here: 1 bytes after entry 1, the last one"):
         decode_bundle(content + b"x", width=2, where="here")
-    with pytest.raises(LedgerError, match="here: 5 bytes behind entry 0"):
+    with pytest.raises(LedgerError, match="here: 5 bytes after entry 0"):
         decode_bundle(content, width=1, where="here")
 
 

@@ -77,9 +77,7 @@ def test_a_tree_of_three_levels_of_tiles(tmp_path: Path) -> None:
 def test_nothing_is_verified_against_nobody(tmp_path: Path) -> None:
     found = check(make(tmp_path, 5), anchor=Anchor())
     assert not found.ok
-    assert messages(found) == [
-        "checkpoint: nobody is trusted: whoever checks a ledger has to say whose signatures count"
-    ]
+    assert messages(found) == ["checkpoint: no key is trusted: name the keys whose signatures count"]
 
 
 def test_a_quorum_is_asked_for(tmp_path: Path) -> None:
@@ -207,11 +205,13 @@ def test_what_a_killed_writer_left_is_named(tmp_path: Path) -> None:
     (tmp_path / ".checkpoint.77.tmp").write_bytes(b"half a no")
     found = check(tmp_path)
     assert found.ok
-    assert found.uncovered[1] == "1 temporary files of writes that were not finished"
+    assert found.uncovered[1] == "1 temporary files of unfinished writes"
     grow(tmp_path, [])
     found = check(tmp_path)
     assert found.ok
-    assert found.uncovered == ("unsigned/: what a writer found beyond the checkpoint after it had been killed",)
+    assert found.uncovered == (
+        "unsigned/: files beyond the checkpoint, which a writer set aside when it opened the ledger",
+    )
 
 
 def test_blobs_are_hashed(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_note_with_a_strange_name_is_shown_as_text(tmp_path: Path) -> None:
     note.rename(note.with_name(os.fsdecode(b"\x1b\xff.note")))
     assert check(directory).ok
     (words,) = check(directory, anchor=policy(witnesses=[MR])).uncovered
-    assert words == r"'witness/\x1b\udcff.note': cosigned by nobody who is trusted"
+    assert words == r"'witness/\x1b\udcff.note': not cosigned by any trusted key"
     grow(directory, [b"more"])
     (directory / "checkpoint").write_bytes(sign(Checkpoint(origin=ORIGIN, size=6, root=bytes(32)).text, LOG).content)
     assert all(message.isprintable() for message in messages(check(directory)))

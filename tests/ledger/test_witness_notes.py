@@ -32,7 +32,7 @@ STRANGE = {
     "a name with a plus": (f"{TEXT}\n\u2014 a+b AAAAAAAA\n".encode(), "signature line 1 is damaged"),
     "too short a signature": (f"{TEXT}\n\u2014 a AAA=\n".encode(), "signature line 1 is damaged: 2 bytes"),
     "no checkpoint": (sign("hello\n", STRANGER_PLAIN := signer(8, name="s")).content, "not a checkpoint"),
-    "of a stranger": (sign(TEXT, STRANGER_PLAIN).content, "cosigned by nobody who is trusted"),
+    "of a stranger": (sign(TEXT, STRANGER_PLAIN).content, "not cosigned by any trusted key"),
     "of another log": (with_signatures(sign(OTHER, LOG), [DG.sign(OTHER, time=NOW)]).content, "is of another log"),
     "without the log's line": (Note(text=TEXT, signatures=(DG.sign(TEXT, time=NOW),)).content, "no trusted log has"),
     "with a forged line of a known witness": (
@@ -68,7 +68,7 @@ def test_a_note_named_after_one_witness_that_holds_anothers_is_a_finding(tmp_pat
     directory = cosigned(make(tmp_path / "ledger", 5), tmp_path / "state", DG)
     own = directory / "witness" / note_name(DG.verifier)
     own.rename(own.with_name(note_name(MR.verifier)))
-    assert "does not hold the cosignature of mr.example" in messages(check(directory))[0]
+    assert "has no cosignature of mr.example" in messages(check(directory))[0]
     assert check(directory, anchor=policy("dg.example", witnesses=[DG])).ok, "MR is nobody there"
 
 

@@ -112,7 +112,7 @@ def test_a_run_that_is_not_finished(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_its_quorum_says_who_is_missing_and_how(run: Path, tmp_path: Path) -> None:
     asking = trust(cosigners={Role.MODEL_RISK: 1})
-    with pytest.raises(LedgerError, match=rf"quorum is not met: it asks for .*{RISK}.*cosigned: nobody.*ledger cosign"):
+    with pytest.raises(LedgerError, match=rf"quorum is not met: it asks for .*{RISK}.*cosigned: none.*ledger cosign"):
         release(run, believed=asking)
     directory = run / rundir.LEDGER
     anchor = anchor_of_trust(asking, origin=RunLedger(run).ledger.checkpoint().origin)

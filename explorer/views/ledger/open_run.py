@@ -153,7 +153,7 @@ TITLES: dict[Verdict, str] = {
 }
 SIGNS: dict[Verdict, str] = {"verified": "\u2713", "unchecked": "?", "broken": "\u2717"}
 
-NOBODY = "checkpoint: nobody is trusted"  # the one finding that is about the caller
+NOBODY = "checkpoint: no key is trusted"  # the one finding that is about the caller
 SIMULATED = "Simulated provenance: this data has no real sources; the classes were cut for demonstration."
 OUTCOMES = {
     "finished": "the run is finished",
