@@ -33,7 +33,7 @@ PLAIN = "1"  # the unit of a number that has none
 class Metric:
     """The meaning and the format of a number: its unit, which way is better, and how it is written.
 
-    A task of one's own declares its metrics with it; `METRICS` has those that every run may report. The unit `fraction`
+    A custom task declares its metrics; `METRICS` has those that every run may report. The unit `fraction`
     means a number from 0 to 1, shown as a percentage unless `format` says otherwise; the unit `1` is not shown.
 
     >>> Metric(name="perplexity", higher_is_better=False).show(23.4567)
@@ -203,7 +203,7 @@ class RunRecord:
     control: Control | None = None  # None: a recipe in its own right; not part of the identity
     control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
     declared: Annotated[tuple[Metric, ...], Field(max_length=100)] = ()  # by its task, not in METRICS nor the identity
-    functions: dict[str, str] = field(default_factory=dict)  # of a task of one's own: digests of their source, by name
+    functions: dict[str, str] = field(default_factory=dict)  # of a custom task: digests of their source, by name
 
     def metric(self, name: str) -> Metric | None:
         """Return a metric of the run from METRICS or as its task declares it; None if it is declared nowhere."""
@@ -217,7 +217,7 @@ class RunRecord:
 
 @record
 class LoopRecord:
-    """`loop.json`: what is on record of a training loop of one's own (`explorer.govern`). Its code is not.
+    """`loop.json`: the record of a custom training loop (`explorer.govern`), without its code.
 
     The ledger's first entry has the digest of `identity`: `recipe` with the model's class, the optimiser, its settings
     as text and the methods, as in a recipe; `steps` and `seed`.
@@ -264,7 +264,7 @@ def read_recipe_run(run: Path, *, what: str) -> RunRecord:
     Raises `RunError` for a damaged one, and for a user's own loop, on which `what` does not work.
     """
     if not (run / rundir.RUN).exists() and (run / rundir.LOOP).exists():
-        raise RunError(f"{run}: the run of a loop of one's own: {what} works on runs of recipes only")
+        raise RunError(f"{run}: the run of a custom loop: {what} works on runs of recipes only")
     return read(RunRecord, run / rundir.RUN)
 
 

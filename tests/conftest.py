@@ -25,6 +25,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # at exit, extension modules report what was not collected as leaks
+
+
 @pytest.fixture(autouse=True)
 def _quiet_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("EXPLORER_DATA", "EXPLORER_RUNS"):

@@ -116,7 +116,7 @@ FROM (
 )
 ORDER BY directory;
 
--- Unit, direction and format are unknown of a metric that neither the run's task nor `records.METRICS` declares.
+-- Unit, direction and format are unknown of a metric that neither the run's task nor `run_files.METRICS` declares.
 CREATE TABLE finals AS
 SELECT s.sweep, r.run_id, f.metric, f.value, f.unit, f.higher_is_better, f.format
 FROM work.present s JOIN work.runs r USING (path, version) JOIN work.finals f USING (path, version)
