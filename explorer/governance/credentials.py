@@ -35,7 +35,7 @@ from explorer.runlog.documents import (
 )
 from explorer.schema import parse_json
 
-# Why an example is in quarantine, next to the reasons of `provenance.vouching.Reason`.
+# Why an example is in quarantine, next to the reasons of `provenance.tag_attestation.Reason`.
 NO_TAG = "no-tag"
 TAGGED = "tagged-quarantine"
 ERASED = "erased"  # the salt of its tag was destroyed

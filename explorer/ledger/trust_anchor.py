@@ -222,6 +222,10 @@ class Cosignature:
     fault: str | None  # why it does not count, or None
 
 
+UNTRUSTED = "no key is trusted"
+"""Beginning of the one message about the reader's anchor, not about the ledger."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
     """A checkpoint that an anchor trusts, and the reasons."""
@@ -239,7 +243,7 @@ def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
     """
     checkpoint = parse_checkpoint(checkpoint_note.text)
     if not anchor.logs or anchor.quorum is None:
-        raise LedgerError("no key is trusted: name the keys whose signatures count")
+        raise LedgerError(f"{UNTRUSTED}: name the keys whose signatures count")
     # All times of a key are kept: of several cosignatures by one key, any that counts is enough.
     verified: dict[Verifier, list[int | None]] = {}
     for line in _verified(checkpoint_note, anchor):

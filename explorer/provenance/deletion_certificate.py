@@ -247,7 +247,7 @@ Opened = Signed[Certificate]
 def sign_certificate(
     value: Certificate, *, model: str, keys: Collection[Ed25519PrivateKey], trust: Trust, now: int
 ) -> Envelope:
-    """Sign a certificate for the model with this SHA-256; its claims are the caller's (`explorer.deletion.certify`).
+    """Sign a certificate for the model with this SHA-256; its claims are the caller's (`explorer.deletion.finish`).
 
     The keys are those of trainers, and of others who vouch for it. Raises `ProvenanceError` for a certificate that
     could not be read again, and for a key that may not sign now.

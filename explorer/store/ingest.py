@@ -21,7 +21,6 @@ import duckdb
 
 from explorer import run_files, rundir
 from explorer.canonical import canonical
-from explorer.costing import Price, load_prices, own_prices
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, decode
 from explorer.errors import ExplorerError, RunError, StoreError
@@ -35,7 +34,7 @@ from explorer.runlog.target import Target, read_origin
 from explorer.store.connect import connect_in_memory
 from explorer.store.examine import Examined, State, examine, read_metrics, version
 from explorer.store.published import VERSION, database
-from explorer.store.run_sources import PROFILE_FILES, candidates, file_digest, sweeps
+from explorer.store.run_sources import PROFILE_FILES, candidates, file_digest, known_prices, sweeps
 from explorer.store.snapshot_tables import STORAGE_VERSION, LiveMetric, insert, publish, put_in_place, quoted, remove
 from explorer.store.snapshot_tables import WORKING as SCHEMA
 from explorer.store.spool_reader import entropy_rows, segment_sums
@@ -116,7 +115,7 @@ def ingest(
     Raises `StoreError` if the database is damaged or the disk refuses, `RunError` if another process ingests for
     longer than `patience` seconds, and `PriceError` if the user's `prices.csv` cannot be used.
     """
-    prices = _prices(runs)
+    prices = known_prices(runs)
     # Prices are read before the lock is taken: a mistake in them must not be found after the work.
     with _working(runs, patience=patience) as work:
         # --- what is there now, compared with the last time ---
@@ -156,16 +155,11 @@ def rebuild(runs: Path, *, live: bool = False, patience: float = PATIENCE) -> In
 
     Raises what `ingest` raises, except for damage to the database.
     """
-    _prices(runs)  # before anything is forgotten
+    known_prices(runs)  # before anything is forgotten
     if runs.is_dir():
         with rundir.locked(_directory(runs), what="the database", patience=patience):
             remove(_directory(runs) / WORKING)
     return ingest(runs, live=live, patience=patience, force=True)
-
-
-def _prices(runs: Path) -> tuple[Price, ...]:
-    """Return the shipped prices, and the user's own."""
-    return (*load_prices(), *own_prices(runs))
 
 
 @contextmanager

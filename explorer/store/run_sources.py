@@ -7,11 +7,14 @@ call an old snapshot current, so where it cannot tell it answers no, and an inge
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from explorer import rundir
-from explorer.errors import RunError
+from explorer.canonical import digest
+from explorer.costing import Price, load_prices, own_prices
+from explorer.errors import PriceError, RunError
 from explorer.store.published import database, opened
 
 PROFILE_FILES = "[!.]*.json"
@@ -22,7 +25,7 @@ class Gap:
     """Differences between the run directories and the snapshot."""
 
     finished: int  # runs with a result that the snapshot lacks, or has as unfinished
-    other: int  # plans and profiles that are new or changed
+    other: int  # plans, profiles and price tables that are new or changed
     gone: int  # finished runs of the snapshot that have no directory any more
     damaged_profiles: tuple[tuple[str, str], ...] = ()  # each with its fault, as the snapshot has it
 
@@ -33,7 +36,7 @@ class Gap:
 
 
 def is_current(runs: Path) -> bool:
-    """Return whether the snapshot has every finished run, plan and profile, and nothing to warn a reader of.
+    """Return whether the snapshot has every finished run, plan, profile and price, and nothing to warn a reader of.
 
     Raises `StoreError` if the snapshot cannot be read.
     """
@@ -49,6 +52,7 @@ def gap_of(runs: Path) -> Gap:
         problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
         profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
         plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
+        priced = connection.execute("SELECT prices FROM schema_version").fetchall()[0][0]
     present, missing, other = set[str](), 0, 0
     for sweep in sweeps(runs):
         for name in _run_names(sweep):
@@ -60,6 +64,7 @@ def gap_of(runs: Path) -> Gap:
         other += _plan_changed(sweep, plans.get(f"{sweep.name}/{rundir.SWEEP}"), made=made)
         other += _profiles_changed(runs, sweep, profiles | problems.keys(), made=made)
     other += _profiles_changed(runs, runs, profiles | problems.keys(), made=made)
+    other += _prices_changed(runs, priced)
     return Gap(
         finished=missing,
         other=other,
@@ -92,6 +97,16 @@ def file_digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def known_prices(runs: Path) -> tuple[Price, ...]:
+    """Return the shipped prices, and the user's own. Raises `PriceError`."""
+    return (*load_prices(), *own_prices(runs))
+
+
+def prices_digest(prices: Iterable[Price]) -> str:
+    """Return the digest of prices that a snapshot is marked with."""
+    return digest([list(astuple(price)) for price in prices])
 
 
 def _directories(parent: Path) -> list[Path]:
@@ -128,3 +143,11 @@ def _profiles_changed(runs: Path, place: Path, known: set[str], *, made: int) ->
         path.relative_to(runs).as_posix() not in known or path.stat().st_mtime_ns >= made
         for path in (place / rundir.PROFILES).glob(PROFILE_FILES)
     )
+
+
+def _prices_changed(runs: Path, priced: str) -> bool:
+    # The table is small, so it is compared whole: a file's time would not show a table that was removed.
+    try:
+        return prices_digest(known_prices(runs)) != priced
+    except PriceError:
+        return True  # the ingest says what is wrong with it

@@ -28,6 +28,7 @@ from explorer.run_files import APART
 from explorer.runlog.forecast import DRIFT
 from explorer.store.connect import connect_to_file, reading
 from explorer.store.published import VERSION, database
+from explorer.store.run_sources import prices_digest
 
 STORAGE_VERSION = "v1.5.0"  # the oldest DuckDB that is supported can read it
 
@@ -484,7 +485,7 @@ def publish(
     remove(fresh)  # a writer that was killed may have left one
     # --- whether the old snapshot will do, as it is or with other prices ---
     made_from = (VERSION, _content(work))
-    mark = (*made_from, digest([list(astuple(price)) for price in prices]), live is not None)
+    mark = (*made_from, prices_digest(prices), live is not None)
     old = None if force or live is not None else _mark(database(runs))
     if old == mark:
         return False

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from explorer import rundir
+from explorer.costing import COLUMNS
 from explorer.errors import StoreError
 from explorer.store import frames, queries
 from explorer.store.ingest import ingest
@@ -55,6 +56,29 @@ def test_a_snapshot_is_current_until_something_is_new_gone_or_damaged(runs: Path
     assert is_current(runs)
     database(runs).unlink()
     assert not is_current(runs)
+
+
+def test_a_price_table_that_was_edited_removed_or_damaged_is_noticed(runs: Path) -> None:
+    table = runs / "prices.csv"
+
+    def cost() -> float:
+        assert bring_up(runs) == ()
+        return frames.results(database(runs))["cost_usd"].sum()
+
+    def write(dollars: float) -> None:
+        table.write_text(f"{','.join(COLUMNS[:-1])}\nown,box,,on demand,{hardware},1,{dollars},,2026-11,invoice\n")
+
+    hardware = run_record().hardware.name
+    write(36)
+    once = cost()
+    write(72)
+    assert not is_current(runs)
+    assert cost() == pytest.approx(2 * once) and once > 0
+    table.unlink()
+    assert not is_current(runs)
+    assert cost() != pytest.approx(2 * once)
+    table.write_text("no table")
+    assert [told.startswith("the database is out of date") for told in bring_up(runs)] == [True]
 
 
 def test_results_of_a_current_snapshot_load_neither_pandas_nor_what_writes(runs: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.audit.history import Badge, Decided, DepthProfile, badge, decisions, depth_profiles
 from explorer.errors import RunError, unknown
+from explorer.ledger.trust_anchor import UNTRUSTED
 from explorer.page import amounts
 from explorer.page.document import sentence
 from explorer.page.html import Markup, element, fragment
@@ -153,7 +154,6 @@ TITLES: dict[Verdict, str] = {
 }
 SIGNS: dict[Verdict, str] = {"verified": "\u2713", "unchecked": "?", "broken": "\u2717"}
 
-NOBODY = "checkpoint: no key is trusted"  # the one finding that is about the caller
 SIMULATED = "Simulated provenance: this data has no real sources; the classes were cut for demonstration."
 OUTCOMES = {
     "finished": "the run is finished",
@@ -178,7 +178,8 @@ class Words:
 def badge_words(badge: Badge) -> Words:
     """Return the words of a badge. A contradiction breaks a ledger, with a trust file or without one."""
     # The lack of a trust file is a finding about the reader, so it must not make a ledger look broken.
-    findings = tuple(fault for fault in badge.faults if badge.anchored or not fault.startswith(NOBODY))
+    about_reader = f"checkpoint: {UNTRUSTED}"
+    findings = tuple(fault for fault in badge.faults if badge.anchored or not fault.startswith(about_reader))
     size = f"{amounts.count(badge.size, 'entry', 'entries')} for {amounts.count(badge.steps, 'step')}; "
     size += OUTCOMES[badge.outcome]
     if badge.blobs.erased:
