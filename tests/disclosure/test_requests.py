@@ -181,7 +181,7 @@ NOT_SIGNED = "not signed by the reader that it names"
         ({"reader": public_text(OTHER_SEED)}, OTHER_SEED, "not the key of example.com/auditor"),
         ({"reader": public_text(OTHER_SEED)}, READER_SEED, NOT_SIGNED),
         ({"issued": "2031-01-01T00:00:00Z", "expires": "2031-01-02T00:00:00Z"}, READER_SEED, "now it is"),
-        ({"expires": "2031-01-01T00:00:00Z"}, READER_SEED, f"holds for {MOST_DAYS} days at most"),
+        ({"expires": "2031-01-01T00:00:00Z"}, READER_SEED, f"expected at most {MOST_DAYS} days"),
         ({"expires": "2020-01-01T00:00:00Z"}, READER_SEED, "the request expired"),
         ({"more": 1}, READER_SEED, "unknown key"),
     ],

@@ -137,6 +137,7 @@ def hostile_pdf() -> tuple[bytes, str]:
     return content, "".join("".join(each.extract_text().split()) for each in found.pages)
 
 
+@pytest.mark.slow
 def test_pdf_shows_every_text_and_evaluates_none(hostile_pdf: tuple[bytes, str]) -> None:
     content, words = hostile_pdf
     assert content.startswith(b"%PDF-")

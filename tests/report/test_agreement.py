@@ -420,6 +420,10 @@ def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SLOW = (
     "two seeds, and another sweep",
+    "one seed",
+    "equivalent",
+    "slower",
+    "not confirmed",
     "past the target, and one less",
     "not reached on fresh seeds",
     "past the target on fresh seeds",

@@ -53,6 +53,7 @@ def test_it_opens_on_the_specification_that_is_there(tmp_path: Path) -> None:
     assert sweep_panel(tmp_path / "mine.yaml", tmp_path).editor.value == "name: other\n"
 
 
+@pytest.mark.slow
 def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path) -> None:
     asyncio.run(panel.plan())
     assert (tmp_path / "mine.yaml").read_text() == TEMPLATE
