@@ -11,7 +11,7 @@ from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass
 from explorer.runlog.documents import keep
 from explorer.training.demonstration import demonstrate
-from explorer.training.run_plan import Planned, plan_single
+from explorer.training.run_plan import PlannedRun, plan_single
 from explorer.yaml_document import Document, document_of
 
 CLASSES = ("simulated", "simulated/class-00", "simulated/class-01", "simulated/class-02")
@@ -67,7 +67,7 @@ def recipe(governance: Path | str | None = None, *, methods: Any = None, **chang
     return content | named | changes
 
 
-def planned(content: dict[str, Any], *, beside: Path = Path(), governance: Path | None = None) -> Planned:
+def planned(content: dict[str, Any], *, beside: Path = Path(), governance: Path | None = None) -> PlannedRun:
     document: Document = document_of(content)
     return plan_single(
         document.value,
@@ -80,7 +80,7 @@ def planned(content: dict[str, Any], *, beside: Path = Path(), governance: Path 
     )
 
 
-def begun(plan: Planned, root: Path) -> Path:
+def begun(plan: PlannedRun, root: Path) -> Path:
     """The directory of a planned run."""
     directory = root / plan.record.run_id
     if plan.documents is not None:
