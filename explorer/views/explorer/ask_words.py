@@ -7,6 +7,7 @@ from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
+from explorer.analysis.equal_quality import Call
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
 from explorer.page import amounts
@@ -153,8 +154,13 @@ def verdict_words(best: Candidate) -> str:
     if verdict is None:
         return ""
     result = verdict.comparison
-    gain = "" if result.ratio is None or result.adjusted_low is None else f", {gain_words(result.x, result.ratio)}"
-    words = f"; at {clipped(result.baseline)}'s own quality: {call_words(verdict)}{gain}"
+    gain = None if result.ratio is None or result.adjusted_low is None else gain_words(result.x, result.ratio)
+    # "1.93x faster than the baseline" holds the call and the gain; other calls do not name a direction.
+    if gain and verdict.call in (Call.LESS, Call.MORE):
+        said = f"{gain} than the baseline"
+    else:
+        said = f"{call_words(verdict)}{f', {gain}' if gain else ''}"
+    words = f"; at {clipped(result.baseline)}'s own quality: {said}"
     if verdict.control is not None:
         words += f"; its gain vanishes against its control {clipped(verdict.control.name)}"
     return f"{words}{fresh_words(verdict)}"
@@ -174,7 +180,7 @@ def name_of(candidate: Candidate) -> str:
 COLUMNS = (
     "recipe",
     "hardware",
-    "time needed",
+    "time to target",
     "95% interval",
     "reach rate",
     "cost",
@@ -183,7 +189,7 @@ COLUMNS = (
     "n",
     "limits",
 )
-NUMBERS = ("time needed", "reach rate", "cost", "inference", "n")
+NUMBERS = ("time to target", "reach rate", "cost", "inference", "n")
 
 
 def evidence(asked: Asked) -> list[tuple[str, ...]]:
