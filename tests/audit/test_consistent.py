@@ -407,7 +407,7 @@ def test_a_run_may_end_with_the_average_in_its_last_state(averaged: Path, tmp_pa
     copy = recorded_runs.copied(averaged, tmp_path)
     (copy / rundir.MODEL / MODEL).unlink()
     found = trained(copy).conditions[3]
-    assert found.outcome is Outcome.UNTOLD and "model.safetensors is not here" in found.untold[0].message
+    assert found.outcome is Outcome.UNTOLD and "model.safetensors is missing" in found.untold[0].message
 
 
 @pytest.mark.slow
