@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from explorer.analysis.axis_words import gain_span
 from explorer.analysis.controls import controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
 from explorer.analysis.ladders import Setting
@@ -16,7 +17,6 @@ from explorer.analysis.sentences import (
     control_sentences,
     control_words,
     fresh_words,
-    ratio_interval,
     summary,
 )
 from explorer.analysis.verdict import Verdict, sweep_verdicts
@@ -34,7 +34,7 @@ from explorer.views.explorer.composition_rows import composed, composition_json,
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 
-COLUMNS = ("time to target", "vs baseline", "interval", "reach rate", "verdict")
+COLUMNS = ("time to target", "speedup", "interval", "reach rate", "verdict")
 
 
 def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list[Block | str]:
@@ -61,8 +61,8 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
     full = rows[rows["ssr"] == 1.0].groupby("recipe")["quality"].mean()
     columns = ("recipe", setting.metric, *COLUMNS)
     known = amounts.quality(full.get(first.baseline), setting.kind)
-    one = "" if first.baseline_x is None else "1"
-    # The baseline is the first row: it is the target, and its ratio to itself is 1.
+    one = "" if first.baseline_x is None else "1.00x"
+    # The baseline is the first row: it is the target, and its speedup over itself is 1.
     shown = [(first.baseline, known, amounts.seconds(first.baseline_x), one, "", "", "baseline")]
     for verdict in verdicts:
         quality = amounts.quality(full.get(verdict.comparison.recipe), setting.kind)
@@ -74,16 +74,16 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
-    """Return a recipe's cells: time to target, ratio, interval, share of resamples that reach it, verdict."""
+    """Return a recipe's cells: time to target, speedup, interval, share of resamples that reach it, verdict."""
     result = verdict.comparison
     reach = "" if result.reach_rate is None else f"{result.reach_rate:.0%}"
     parts = (f"{call_words(verdict)}{fresh_words(verdict)}", control_words(verdict))
     words = "; ".join(filter(None, parts))
-    # Nothing is extrapolated: a recipe that does not reach the target has no time and no ratio.
-    if result.outcome is not Outcome.REACHED or result.ratio is None:
+    # Nothing is extrapolated: a recipe that does not reach the target has no time and no speedup.
+    if result.outcome is not Outcome.REACHED or result.speedup is None:
         return "-", "", "", reach, words
-    interval = "" if result.adjusted_low is None else ratio_interval(result)
-    return amounts.seconds(result.recipe_x), amounts.ratio(result.ratio), interval, reach, words
+    interval = "" if result.adjusted_low is None else gain_span(result.adjusted_low, result.adjusted_high)
+    return amounts.seconds(result.recipe_x), amounts.ratio(result.speedup), interval, reach, words
 
 
 def _note(first: EqualQuality, setting: Setting) -> str:

@@ -6,12 +6,12 @@ from typing import Literal
 
 import pandas as pd
 
+from explorer.analysis.axis_words import gain_number, gain_span
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_quality import Call, EqualQuality
-from explorer.analysis.sentences import control_sentence, decide_words, inference_words, ratio_interval
+from explorer.analysis.sentences import control_sentence, decide_words, inference_words
 from explorer.analysis.verdict import Verdict
-from explorer.page import amounts
 from explorer.page.document import Block, Column, Heading, Paragraph, Row, Table
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import ReportedSweep
@@ -112,7 +112,7 @@ def of_runs(runs: pd.DataFrame, *, where: str) -> Iterator[Negative]:
 def _of(verdict: Verdict) -> Iterator[tuple[Topic, str]]:
     comparison = verdict.comparison
     seeds = f"{comparison.n} seed{'s' * (comparison.n != 1)}"
-    words = f"{amounts.ratio(comparison.ratio or 0)} what the baseline needs{_interval(comparison)}"
+    words = "" if comparison.ratio is None else f"{gain_number(comparison.x, comparison.ratio)}{_interval(comparison)}"
     # A favourable verdict is no negative result, but slower inference and excluded budgets limit any verdict.
     match verdict.call:
         case Call.UNKNOWN:
@@ -140,7 +140,7 @@ def _interval(comparison: EqualQuality) -> str:
     return (
         ""
         if comparison.adjusted_low is None
-        else f" ({comparison.confidence:.0%} interval {ratio_interval(comparison)})"
+        else f" ({comparison.confidence:.0%} interval {gain_span(comparison.adjusted_low, comparison.adjusted_high)})"
     )
 
 
