@@ -2,6 +2,7 @@
 
 import multiprocessing
 import re
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -48,11 +49,17 @@ STATEMENTS = {
 }
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    runs = tmp_path / "runs"
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("ingested") / "runs"
     write_sweep(runs, {"baseline": {1.0: (0.9, 0.91)}, "fast": {1.0: (0.92,)}})
     ingest(runs)
+    return runs
+
+
+@pytest.fixture
+def runs(ingested: Path, tmp_path: Path) -> Path:
+    runs = shutil.copytree(ingested, tmp_path / "runs")
     (tmp_path / "secret").write_text(SECRET)
     pq.write_table(pa.table({"c": [SECRET]}), tmp_path / "secret.parquet")
     return runs

@@ -190,7 +190,8 @@ def kill_once_it_trains(directory, number):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_everything_resumable(tmp_path, undisturbed, number):
     """The sweep stops in the middle of its first run, and continues from the checkpoint to the same bits."""
     listener = Listener()
