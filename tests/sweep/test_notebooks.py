@@ -58,7 +58,8 @@ def engines():
         engine.close()
 
 
-@pytest.fixture(params=ENGINES)
+# A cold kernel starts Python for every test: it takes its turn in the slow run.
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "cold")) for name in ENGINES])
 def engine(request, engines):
     return engines[request.param]
 
@@ -199,6 +200,7 @@ def test_an_interrupted_notebook_says_so(engines, tmp_path):
     assert caught.value.fault == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_died_while_idle_is_replaced(tmp_path):
     engine = KernelEngine(threads=1, runs_per_kernel=10)
     source = write(tmp_path / "in.ipynb", "import os; print(os.getpid())")
@@ -211,6 +213,7 @@ def test_a_kernel_that_died_while_idle_is_replaced(tmp_path):
     engine.close()
 
 
+@pytest.mark.slow
 def test_kernels_are_replaced_after_their_runs_and_when_they_grow(tmp_path):
     def pids(engine, *words):
         source = write(

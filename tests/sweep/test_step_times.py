@@ -139,6 +139,7 @@ def test_a_busy_machine_is_said_and_asked_again_when_the_runs_are_done(tmp_path,
     assert machine.checks == 0
 
 
+@pytest.mark.slow
 def test_a_machine_that_stays_busy_is_measured_twice_and_not_for_ever(tmp_path, machine):
     machine.watches = [BUSY]
     _, kinds, _ = run(tmp_path)
@@ -161,6 +162,7 @@ def test_without_profiles_nothing_is_measured(tmp_path, machine):
     assert (machine.passes, machine.checks) == ([], 0)
 
 
+@pytest.mark.slow
 def test_another_sweep_that_trains_is_named_in_the_profile(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(presence, "others", lambda place=None: ["theirs"])
     monkeypatch.setattr(presence, "FOR_TRAINING", 0.05)
@@ -182,6 +184,7 @@ def test_it_is_measured_again_on_request_and_nothing_is_trained(tmp_path, machin
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == stamps
 
 
+@pytest.mark.slow
 def test_old_profiles_stay_when_measuring_again_fails(tmp_path, machine):
     run(tmp_path)
     before = read_profiles(tmp_path / "tiny")
