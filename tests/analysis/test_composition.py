@@ -171,6 +171,7 @@ def noisy(draws: np.random.Generator, shift: float) -> Bench:
     return bench
 
 
+@pytest.mark.slow
 def test_chance_alone_shows_no_interaction() -> None:
     """The negative control: of ten tables of noise, six pairs each, hardly one has a pair that Holm lets through;
     and one true interaction among them is found nearly always."""

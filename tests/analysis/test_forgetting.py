@@ -65,6 +65,7 @@ def test_the_area_between_gaussians_is_the_one_that_theory_gives() -> None:
     assert found.low < found.auc < found.high and found.high - found.low < 0.1
 
 
+@pytest.mark.slow
 def test_a_held_out_reference_cannot_be_told_from_the_others() -> None:
     found = reference(references(5))
     assert found.auc.mean == pytest.approx(0.5, abs=1e-3)

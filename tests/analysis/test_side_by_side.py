@@ -92,6 +92,7 @@ def test_two_that_differ_by_chance_alone_have_intervals_that_hold_0_and_1() -> N
     assert found.equal_quality.call is Call.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_noise_is_called_a_difference_no_more_often_than_it_may_be() -> None:
     """80 pairs of equal recipes: about one in twenty is called different, which is why a picked pair is no test."""
     draws = np.random.default_rng(3)

@@ -539,6 +539,7 @@ def test_a_decision_may_say_what_it_likes(run: Path) -> None:
     assert broken(run)[0] == []
 
 
+@pytest.mark.slow
 def test_an_average_may_take_the_place_of_the_weights_at_the_end(tmp_path: Path) -> None:
     """`ema` ends a run with its average: other weights than behind the last step, after as many steps."""
     documents = recorded_runs.documents_for_digits(tmp_path)

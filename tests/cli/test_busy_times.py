@@ -93,6 +93,7 @@ FACES = {
 
 
 @pytest.mark.parametrize("face", [pytest.param(face, marks=[pytest.mark.slow] * (face == "html")) for face in FACES])
+@pytest.mark.slow
 def test_every_face_names_the_recipes(busy: Path, other: Path, face: str) -> None:
     assert SENTENCE in FACES[face](busy)
     assert BUSY not in FACES[face](other).lower()

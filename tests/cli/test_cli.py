@@ -119,6 +119,7 @@ def test_results_of_finished_runs(tmp_path: Path) -> None:
     assert "known: test" in refused("results", "nosuch", "--runs", tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = [sys.executable, "-m", "explorer", "methods", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -139,6 +140,7 @@ def process(*arguments: str, encoding: str = "utf-8", stdout: int | None = subpr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.slow
 def test_output_to_a_full_disk_is_one_line_and_not_a_success() -> None:
     with Path("/dev/full").open("wb") as full:
         done = process("methods", "--json", stdout=full.fileno())
@@ -146,6 +148,7 @@ def test_output_to_a_full_disk_is_one_line_and_not_a_success() -> None:
     assert done.stderr == "explorer: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_ascii_alone_is_no_fault() -> None:
     done = process("methods", encoding="ascii:strict")
     assert (done.returncode, done.stderr) == (0, "")

@@ -192,6 +192,7 @@ def test_no_sound_file_is_called_loose(packs: dict[str, Files]) -> None:
     "which",
     [pytest.param("whole", marks=pytest.mark.slow), "own", "deletion", pytest.param("model", marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_every_value_of_every_file_is_bound_or_named(packs: dict[str, Files], which: str) -> None:
     files, tried = packs[which], 0
     blobs = [name for name in files if name.startswith("ledger/blobs/")]

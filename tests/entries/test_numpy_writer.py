@@ -390,6 +390,7 @@ BROKEN: dict[type[Writer], str] = {
 
 
 @pytest.mark.parametrize("writer", BROKEN, ids=lambda writer: writer.__name__)
+@pytest.mark.slow
 def test_a_writer_that_breaks_one_rule_does_not_conform(tmp_path: Path, writer: type[Writer]) -> None:
     try:
         run = recorded(tmp_path, writer)

@@ -34,6 +34,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Foreign]
 
 
 @pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.slow
 def test_what_trains_in_a_plain_loop_trains_and_what_is_denied_stays(name: str, trial) -> None:
     found = trial(BY_NAME[name])
     assert found.holds, found

@@ -203,6 +203,7 @@ class Images:
 
 
 @pytest.mark.parametrize("name", [name for name in STOPPED | PUT_BACK if name != "replaced"])
+@pytest.mark.slow
 def test_without_a_policy_such_a_model_trains_as_it_does_elsewhere(name: str) -> None:
     """`explorer.train` keeps no class out of anything: what the model writes to itself stays written."""
     model = (STOPPED | PUT_BACK)[name]()

@@ -409,6 +409,7 @@ def test_a_blob_is_stored_before_it_is_named(tmp_path: Path) -> None:
     assert LedgerDirectory(tmp_path / "a").blob(digest) == b"large"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         tracemalloc.start()
@@ -574,6 +575,7 @@ class Failing:
         return called
 
 
+@pytest.mark.slow
 def test_whatever_the_disk_refuses_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every single request of a session fails once: opening, full and partial files, signing, removing partials."""
     for after in count():

@@ -74,6 +74,7 @@ def moment(step: int, pace: Pace | None) -> Moment:
 
 
 @pytest.mark.parametrize("ssr", [0.5, 1.0])
+@pytest.mark.slow
 def test_a_run_takes_its_stages_at_every_budget(ssr: float) -> None:
     """Half of the examples in batches of 16 and 40, the others in batches of 64, at rates that fit."""
     recipe = tiny_recipe([{"batch_size_warmup": {"initial": 0.25, "stages": 2, "duration": 0.5}}], schedule="linear")

@@ -182,6 +182,7 @@ def refused(pair: tuple[str, str]) -> str | None:
 
 
 @pytest.mark.parametrize(("name", "task"), ELSEWHERE)
+@pytest.mark.slow
 def test_trains_and_resumes_on_whatever_else_it_says_it_works_on(name: str, task: str) -> None:
     """Text, a class for each pixel, volumes; or the run is refused when it is planned, with the reason."""
     train = {"batch_size": 8}

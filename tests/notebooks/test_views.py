@@ -26,6 +26,7 @@ def test_stored_small_and_without_outputs(name: str) -> None:
     assert [cell.metadata.get("tags", []) for cell in code] == [["parameters"], []]
 
 
+@pytest.mark.slow
 def test_the_reading_notebooks_load_no_torch() -> None:
     check = "import sys, explorer.views.explore, explorer.views.sweep.sweep_panel, explorer.report.sweep_report\n"
     check += "import explorer.views.ledger.ledger_panel\n"

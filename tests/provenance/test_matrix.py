@@ -222,6 +222,7 @@ def test_rules_neither_open_nor_close_a_sealed_region() -> None:
 
 
 @given(found=routings())
+@pytest.mark.slow
 def test_the_phases_cover_the_training_once_and_nothing_changes_in_them(found: Routing) -> None:
     stretches = phases(found.policy)
     asked = {rule.condition for rule in found.policy.rules}

@@ -467,6 +467,7 @@ IGNORED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("function", IGNORED)
+@pytest.mark.slow
 def test_a_face_that_ignores_the_verdict_is_found(
     cases: Callable[[str], Case], monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_sweep_from_start_to_end(tmp_path):
         assert nbformat.read(run.directory / rundir.NOTEBOOK, as_version=4).metadata.explorer["state"] == "complete"
 
 
+@pytest.mark.slow
 def test_only_what_is_missing_runs(tmp_path):
     execute(tmp_path)
     before, stamps = outcomes(tmp_path), {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
@@ -209,6 +210,7 @@ def test_a_signal_leaves_everything_resumable(tmp_path, undisturbed, number):
     assert not (first.directory / rundir.FAILURE).exists()
 
 
+@pytest.mark.slow
 def test_signal_handlers_are_put_back(tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     execute(tmp_path)

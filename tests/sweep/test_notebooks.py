@@ -181,6 +181,7 @@ def test_a_killed_kernel_does_not_look_like_success(engines, tmp_path, name):
     assert "did not finish: the kernel died" in executed.cells[0].source
 
 
+@pytest.mark.slow
 def test_a_timeout_is_one(tmp_path):
     engine = make_engine("warm", threads=1, timeout=1)
     source = write(tmp_path / "in.ipynb", "import time; time.sleep(60)")
@@ -191,6 +192,7 @@ def test_a_timeout_is_one(tmp_path):
         make_engine("inline", threads=1, timeout=1)
 
 
+@pytest.mark.slow
 def test_an_interrupted_notebook_says_so(engines, tmp_path):
     source = write(tmp_path / "in.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(60)")
     engine = engines["warm"]

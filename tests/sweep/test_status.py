@@ -59,6 +59,7 @@ def test_every_state(tmp_path):
     assert states(tmp_path)[1] == "failed"
 
 
+@pytest.mark.slow
 def test_runs_of_an_earlier_specification_are_listed(tmp_path):
     execute(tmp_path)
     execute(tmp_path, spec(budgets=[0.5]))

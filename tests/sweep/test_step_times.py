@@ -115,6 +115,7 @@ def test_a_run_has_its_time_as_soon_as_it_is_finished(tmp_path, machine):
     assert machine.checks == 0  # who was told to stop measures no more
 
 
+@pytest.mark.slow
 def test_a_drift_has_everything_measured_again(tmp_path, machine):
     machine.moved = 0.07
     _, kinds, events = run(tmp_path)
@@ -128,6 +129,7 @@ def test_a_drift_has_everything_measured_again(tmp_path, machine):
     assert {profile.profile_pass for profile in read_profiles(tmp_path / "tiny").values()} == {"pass 1"}
 
 
+@pytest.mark.slow
 def test_a_busy_machine_is_said_and_asked_again_when_the_runs_are_done(tmp_path, machine):
     machine.watches = [BUSY, QUIET]
     summary, kinds, events = run(tmp_path)

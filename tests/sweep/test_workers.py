@@ -101,6 +101,7 @@ def test_workers_end_with_the_pool():
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_workers_do_not_outlive_their_parent(number):
     code = """
 import os, time

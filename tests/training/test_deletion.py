@@ -192,6 +192,7 @@ def who_moved(run: Path) -> set[int]:
     return {number for each in found for number in each.examples}
 
 
+@pytest.mark.slow
 def test_an_authority(tmp_path: Path) -> None:
     second = people.authority(DESK, Role.DATA_GOVERNANCE, branches=("licensed",))
     trust = replace(desk.TRUST, authorities=(*desk.TRUST.authorities, second))
@@ -215,6 +216,7 @@ def test_an_authority(tmp_path: Path) -> None:
         assert same(new, never(old, target, tmp_path / "never"))
 
 
+@pytest.mark.slow
 def test_a_class_of_which_some_were_in_quarantine(tmp_path: Path) -> None:
     """They are not read again, and stay in it: otherwise all slots of the batches would change."""
     directory = author(tmp_path, replace(LATE, quarantine=Quarantine.WEIGHT_ZERO))
@@ -297,6 +299,7 @@ def test_a_later_checkpoint_would_break_it(old: Path, reference: Path, tmp_path:
     assert not same(delete(old, CLASS, route=late, to=tmp_path / "deletions"), reference)
 
 
+@pytest.mark.slow
 def test_a_forward_pass_before_admission_would_break_it(
     desk_of: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +336,7 @@ def test_shifted_slots_would_break_it(old: Path, new: Path, tmp_path: Path, monk
     assert not same(new, never(old, CLASS, tmp_path / "never"))
 
 
+@pytest.mark.slow
 def test_a_decision_by_the_classes_probes_reaches_others(desk_of: Path, tmp_path: Path) -> None:
     """The plan goes back to before it; a start at the class's first step gives another run."""
     old = trained(tmp_path, desk_of, recipe_of("gated", ["contributions", GATE], **TRAIN))

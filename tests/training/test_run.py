@@ -262,6 +262,7 @@ def killed_until_done(context: BaseContext, directory: Path, told: Path, *, kill
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path: Path, processes: BaseContext, kills: int) -> None:
     run = tiny_run(tiny_recipe([{"ema": {"every": 2}}, "mixup", {"sam": {"interval": 3}}], **LONG))
     whole, parts, told = (write_run(tmp_path / name, run) for name in ("whole", "parts", "told"))

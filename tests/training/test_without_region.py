@@ -168,6 +168,7 @@ LEAKS = {
 
 
 @pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.slow
 def test_a_leak_is_noticed(tmp_path: Path, desk_of: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     leak, reached = LEAKS[name]
     leak(monkeypatch)

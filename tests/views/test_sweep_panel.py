@@ -70,6 +70,7 @@ def test_plan_shows_what_is_wrong_with_a_specification(panel: SweepPanel) -> Non
     assert "Traceback" not in panel.output.value
 
 
+@pytest.mark.slow
 def test_a_running_sweep_is_followed_to_its_end(
     panel: SweepPanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
