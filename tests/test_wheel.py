@@ -18,7 +18,7 @@ def test_a_sweep_and_its_report_from_a_wheel(tmp_path: Path) -> None:
     source, site, desk = (tmp_path / name for name in ("source", "site", "desk"))
     for name in ("explorer", "notebooks"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md"):
         shutil.copy(ROOT / name, source)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", tmp_path]
     subprocess.run([*build, source], check=True, capture_output=True, cwd=tmp_path)
@@ -26,7 +26,7 @@ def test_a_sweep_and_its_report_from_a_wheel(tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(site)
     desk.mkdir()
 
-    spec = yaml.safe_load((site / "notebooks" / "sweeps" / "digits.yaml").read_text())
+    spec = yaml.safe_load((site / "explorer" / "notebooks" / "sweeps" / "digits.yaml").read_text())
     spec |= {"budgets": [0.05], "seeds": [0], "recipes": {"baseline": []}}
     (desk / "tiny.yaml").write_text(yaml.safe_dump(spec))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-import explorer
+from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
@@ -21,17 +21,6 @@ class Notebook(StrEnum):
     SWEEP = "sweep"
     LEDGER = "ledger"
     REPORT = "report"
-
-
-def notebook_directory() -> Path:
-    """Return the `notebooks/` next to the package, in a clone or an installed wheel.
-
-    Raises `ExplorerError` for a package without them.
-    """
-    directory = Path(explorer.__file__).parents[1] / "notebooks"
-    if not (directory / "run.ipynb").is_file():
-        raise ExplorerError(f"no notebooks in {directory}: install from a clone with 'pip install -e .'")
-    return directory
 
 
 def open_notebook(

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import explorer
-import explorer.sweep.formats  # before nbformat
+import explorer.sweep.formats  # noqa: F401  # before nbformat
 from explorer import run_files, rundir
+from explorer.bundled import notebook_directory
 from explorer.errors import ExplorerError
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
@@ -35,7 +35,7 @@ from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_en
 from explorer.sweep.workers import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.training.run import on_stop_signals
 
-NOTEBOOK = Path(explorer.__file__).parent.parent / "notebooks" / "run.ipynb"
+NOTEBOOK = notebook_directory() / "run.ipynb"
 BACKOFF = (1.0, 5.0)  # seconds before the first and the second retry
 RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the machine; a run that raises would raise again
 
