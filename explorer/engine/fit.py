@@ -33,6 +33,10 @@ MODEL = "model/"  # prefix of parameters and buffers in `Loop.tensors`
 CHECKPOINT_SECONDS = 10.0  # the most work that can be lost; shorter runs never write a checkpoint
 LOSS_POINTS = 200  # lines of training loss in `metrics.jsonl`, about
 FLUSH_POINTS = 50  # losses kept on the device before they are read: each read makes the program wait for the device
+FLUSH_SECONDS = 2.0  # or so long: whoever watches the run's curve sees it grow
+AUTOMATIC = 1  # evaluations: as many as the time allows, and `EVALUATIONS` at most
+EVALUATIONS = 10
+SHARE = 0.25  # of the wall time of a run: what automatic evaluations take at most
 
 Progress = Callable[[int, int], None]  # (steps done, total steps)
 Stop = Callable[[], bool]
@@ -72,6 +76,11 @@ class MetricsWriter:
         with self._reported():
             self._file.write(line.encode() + b"\n")
 
+    def show(self) -> None:
+        """Hand what was written to the operating system, where other processes can read it."""
+        with self._reported():
+            self._file.flush()
+
     def flush(self) -> int:
         """Sync the file to disk; return its length in bytes."""
         with self._reported():
@@ -107,7 +116,7 @@ class FitOptions:
 
     directory: Path
     run_id: str
-    evaluations: int = 1  # spread evenly over the run; the last is at its end
+    evaluations: int = AUTOMATIC  # spread evenly over the run, the last at its end; 0: only that one
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     on_progress: Progress = lambda done, total: None
     stop: Stop = lambda: False  # asked after each step; true saves a checkpoint if it may, raises KeyboardInterrupt
@@ -128,6 +137,17 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         resumed=before.resumed,
         state_digest=state_digest(loop),
     )
+
+
+def affordable_evaluations(*, training: float, one: float) -> int:
+    """Return how many evaluations of `one` second each fit into `SHARE` of a run with so many seconds of training:
+    1, which is the final one, to `EVALUATIONS`.
+
+    >>> affordable_evaluations(training=60.0, one=1.0), affordable_evaluations(training=60.0, one=5.0)
+    (10, 4)
+    """
+    room = training * SHARE / (1 - SHARE)
+    return max(1, int(min(EVALUATIONS, room / one))) if one > 0 else EVALUATIONS
 
 
 def _method_metrics(loop: Loop) -> dict[str, float]:
@@ -165,6 +185,7 @@ class _Before:
     timings: Timings = field(default_factory=Timings)
     timed_steps: int = 0
     resumed: int = 0  # how often
+    evaluations: int = 0
 
 
 def _resume(loop: Loop, options: FitOptions) -> _Before:
@@ -184,9 +205,13 @@ class _Session:
         self.loop, self.options, self.writer, self.before = loop, options, writer, before
         total = loop.setting.total_steps
         self._every = max(1, total // LOSS_POINTS)
-        self._evaluate_at = {round(total * k / options.evaluations) for k in range(1, options.evaluations)} - {0, total}
+        self._automatic = options.evaluations == AUTOMATIC
+        count = EVALUATIONS if self._automatic else options.evaluations
+        places = {round(total * place / count): place for place in range(1, count)}
+        self._evaluate_at = {step: place for step, place in places.items() if 0 < step < total}
+        self._evaluations = before.evaluations
         self._pending: list[tuple[int, float, Tensor]] = []
-        self._saved_at = time.monotonic()
+        self._saved_at = self._shown_at = time.monotonic()
 
     def train(self) -> None:
         loop, total = self.loop, self.loop.setting.total_steps
@@ -211,9 +236,11 @@ class _Session:
         # Measure.
         if step % self._every == 0 or step == 1:
             self._pending.append((step, lr, loss))
-        if len(self._pending) >= FLUSH_POINTS:
+        if len(self._pending) >= FLUSH_POINTS or time.monotonic() - self._shown_at >= FLUSH_SECONDS:
             self._flush_losses()
-        if step in self._evaluate_at:
+            self.writer.show()
+            self._shown_at = time.monotonic()
+        if step in self._evaluate_at and (not self._automatic or self._affords(self._evaluate_at[step])):
             self._flush_losses()
             self._evaluate()
         # Save. One method that cannot save now forbids it, even while the run is stopping: a ledger's segment is whole
@@ -230,7 +257,25 @@ class _Session:
             raise KeyboardInterrupt
         self.options.on_progress(step, self.loop.setting.total_steps)
 
+    def _affords(self, place: int) -> bool:
+        """Return whether the automatic evaluation number `place` is one of those that `SHARE` of the time allows."""
+        timings = self.loop.clock.timings(self.before.timings)
+        steps = self.before.timed_steps + self.loop.clock.timed_steps
+        if not steps:
+            return False  # nothing but warm-up so far: a run this short has too few steps for a curve
+        step = timings.training() / steps
+        # An unmeasured evaluation counts as training steps on as many examples, which takes longer: it goes forward
+        # and backward.
+        batches = self.loop.setting.batches
+        one = step * len(batches.dataset.test) / batches.pace.largest
+        if self._evaluations:
+            one = timings.evaluation / self._evaluations
+        affordable = affordable_evaluations(training=step * self.loop.setting.total_steps, one=one)
+        # Those that remain are spread evenly over the ten places; the tenth is the end, which is always evaluated.
+        return place * affordable // EVALUATIONS > (place - 1) * affordable // EVALUATIONS
+
     def _evaluate(self) -> dict[str, float]:
+        self._evaluations += 1
         self.loop.clock.restart()
         metrics = self.loop.evaluate()
         self.loop.clock.end("evaluation")
@@ -255,6 +300,7 @@ class _Session:
             timings=self.loop.clock.timings(self.before.timings),
             timed_steps=self.before.timed_steps + self.loop.clock.timed_steps,
             resumed=self.before.resumed,
+            evaluations=self._evaluations,
         )
         checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(before))
         save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from explorer import governance, methods
 from explorer.data.dataset import Modality
+from explorer.engine.fit import AUTOMATIC
 from explorer.engine.method import Method, ordered
 from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
@@ -29,7 +30,9 @@ class Numbers:
     epochs: Annotated[float, Field(gt=0, le=1e6)]
     batch_size: Annotated[int, Field(ge=1, le=2**20)]
     microbatch_size: Annotated[int, Field(ge=1, le=2**20)] | None = None  # rows of one pass; null: the whole batch
-    evaluations: Annotated[int, Field(ge=1, le=1000)] = 1  # spread evenly, the last at the end
+    # Spread evenly, the last at the end. 0: only that one. 1 once meant that and is part of the digest of every recipe
+    # that does not name it, so it stays the written form of "automatic": see `engine.fit.AUTOMATIC`.
+    evaluations: Annotated[int, Field(ge=0, le=1000)] = AUTOMATIC
     precision: Precision = "fp32"
 
 

@@ -30,7 +30,7 @@ import torch
 from explorer import run_files, rundir
 from explorer.costing import Duration, train_seconds
 from explorer.engine.checkpoint import Checkpoint, save_checkpoint
-from explorer.engine.fit import CHECKPOINT_SECONDS
+from explorer.engine.fit import AUTOMATIC, CHECKPOINT_SECONDS, affordable_evaluations
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
 from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
@@ -354,7 +354,9 @@ def extrapolate(run: RunRecord, profile: ProfileRecord) -> Extrapolated:
     if profile.evaluation_seconds is None or profile.checkpoint_seconds is None:
         raise RunError(f"profile {profile.key}: evaluation and checkpoints were not measured; profile the recipe again")
     training = train_seconds(run.phases, profile.phases)
-    evaluations = recipe_of(run).numbers.evaluations
+    evaluations = max(1, chosen := recipe_of(run).numbers.evaluations)
+    if chosen == AUTOMATIC:
+        evaluations = affordable_evaluations(training=training.seconds, one=profile.evaluation_seconds)
     evaluation_seconds = evaluations * profile.evaluation_seconds
     checkpoints = int((training.seconds + evaluation_seconds) / CHECKPOINT_SECONDS)
     return Extrapolated(

@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from explorer import rundir
-from explorer.engine.fit import FitOptions, Fitted, MetricsWriter, fit, state_digest
+from explorer.engine.clock import Clock
+from explorer.engine.fit import AUTOMATIC, SHARE, FitOptions, Fitted, MetricsWriter, fit, state_digest
 from explorer.engine.loop import Loop
 from explorer.engine.optimizer import AdamWSpec, SGDSpec
 from explorer.errors import RunError, TrainingError
 from explorer.methods.ema import EMA
 from explorer.methods.sam import SAM
+from explorer.run_files import Timings
+from tests.data_for_tests import CPU
 from tests.loop_for_tests import noise_loop, small_net
 
 KINDS: dict[str, Any] = {
@@ -76,8 +79,64 @@ def test_metrics_are_written_where_they_belong(tmp_path: Path) -> None:
 
 
 def test_evaluating_more_often_changes_no_bit_of_the_model(tmp_path: Path) -> None:
-    digests = {trained(noise_loop(), tmp_path / str(n), evaluations=n).state_digest for n in (1, 2, 5, 10, 100)}
+    counts = (0, 1, 2, 5, 10, 100)
+    digests = {trained(noise_loop(), tmp_path / str(n), evaluations=n).state_digest for n in counts}
     assert len(digests) == 1
+
+
+class FakeClock(Clock):
+    """A clock that counts a second for a step, and `evaluation` seconds for an evaluation."""
+
+    evaluation = 0.0
+    evaluations = 0
+
+    def timings(self, before: Timings) -> Timings:
+        parts = {"forward": float(self.timed_steps), "evaluation": self.evaluation * self.evaluations}
+        return Timings(**{name: seconds + getattr(before, name) for name, seconds in parts.items()})
+
+    def end(self, part: str) -> None:
+        self.evaluations += part == "evaluation"
+
+
+def evaluated_at(directory: Path, *, seconds: float, **options: Any) -> list[int]:
+    """Return the steps at which a run of 100 seconds is evaluated, where an evaluation takes so many seconds."""
+    loop = noise_loop(total_steps=100)
+    loop.clock = FakeClock(CPU, warmup_steps=0, split=False)
+    loop.clock.evaluation = seconds
+    trained(loop, directory, **options)
+    return [line["step"] for line in lines(directory) if line["metric"] == "accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"),
+    [(0.1, [*range(10, 101, 10)]), (3.3, [*range(10, 101, 10)]), (6.5, [10, 20, 40, 60, 80, 100]), (40, [10, 100])],
+)
+def test_automatic_evaluations_take_at_most_a_quarter_of_the_time(
+    seconds: float, steps: list[int], tmp_path: Path
+) -> None:
+    """The cost of the first one is not known before it, so that very slow ones are taken once too often."""
+    found = evaluated_at(tmp_path / "automatic", seconds=seconds, evaluations=AUTOMATIC)
+    assert found == steps
+    if seconds < 40:
+        assert len(found) * seconds <= 1.01 * SHARE * (100 + len(found) * seconds) + seconds
+    # The control: who asks for ten gets ten, whatever they cost, and 0 is none but the last.
+    assert evaluated_at(tmp_path / "ten", seconds=seconds, evaluations=10) == list(range(10, 101, 10))
+    assert evaluated_at(tmp_path / "none", seconds=seconds, evaluations=0) == [100]
+
+
+def test_losses_can_be_read_while_the_run_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever watches a run sees its losses within `FLUSH_SECONDS`, long before the buffer is full."""
+    seen: dict[float, int] = {}
+    for seconds in (0.0, 1e6):
+        monkeypatch.setattr("explorer.engine.fit.FLUSH_SECONDS", seconds)
+        directory = tmp_path / str(seconds)
+
+        def look(done: int, _: int, directory: Path = directory, seconds: float = seconds) -> None:
+            if done == 5:
+                seen[seconds] = len(lines(directory))
+
+        trained(noise_loop(), directory, evaluations=0, on_progress=look)
+    assert seen == {0.0: 10, 1e6: 0}  # a loss and a learning rate for each of five steps
 
 
 def test_the_digest_knows_names_shapes_and_bits() -> None:

@@ -124,6 +124,9 @@ def test_resumes_from_the_disk_with_the_same_metrics(name: str, tmp_path: Path) 
     assert result.state_digest == expected.state_digest
     assert result.resumed == 1
     assert (tmp_path / "run" / rundir.METRICS).read_bytes() == metrics
+    once = make_loop(name)  # evaluations leave no trace in the training
+    assert run_to_end(once, tmp_path / "once", evaluations=0).state_digest == expected.state_digest
+    assert_same(everything(once), everything(whole))
 
 
 @pytest.mark.parametrize("name", NAMES)

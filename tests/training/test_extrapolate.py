@@ -60,6 +60,17 @@ def test_what_stands_beside_training_is_apart() -> None:
     assert extrapolate(RUN, slow).checkpoints == int((2.0 * RUN.steps + 4.5) / 10)
 
 
+def test_the_automatic_number_of_evaluations_is_forecast() -> None:
+    """The forecast has the evaluations that the time allows, the final one at least."""
+    runs = {count: tiny_run(tiny_recipe(["progressive_resizing"], epochs=2, evaluations=count)) for count in (0, 1)}
+    training = extrapolate(RUN, PROFILE).training.seconds
+    counts = [
+        extrapolate(runs[count], replace(PROFILE, evaluation_seconds=seconds)).evaluations
+        for count, seconds in ((1, training / 1000), (1, training / 12), (1, training), (0, training / 1000))
+    ]
+    assert counts == [10, 4, 1, 1]
+
+
 def test_what_was_not_measured_is_not_guessed() -> None:
     (first, *_) = PROFILE.phases
     with pytest.raises(RunError, match="no step time: unknown phase"):
