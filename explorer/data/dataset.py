@@ -140,6 +140,7 @@ class DataSource(ABC):
 # --- simulated provenance: a division by label, called simulated wherever it is shown --------------------------------
 
 MAX_CLASSES = 64
+SIMULATED = "simulated"  # the branch of such classes
 
 
 def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:
@@ -151,7 +152,7 @@ def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:
     codes = np.empty(len(order), np.int64)
     codes[order] = np.arange(len(order)) * classes // len(order)
     return Provenance(
-        classes=tuple(f"simulated/class-{number:02d}" for number in range(classes)),
+        classes=tuple(f"{SIMULATED}/class-{number:02d}" for number in range(classes)),
         codes=codes,
         sources=tuple(f"{name}, example {number}" for number in range(len(order))),
         simulated=True,

@@ -5,8 +5,8 @@
     photos/test/cat/3.jpg     with `test: 0.1`: a tenth of each class is the test side
 
 PNG, JPEG and WebP, at any depth below the directory of their class. Unreadable files are skipped and listed in the
-dataset's card; a class without a readable image is an error. `provenance` names a table of provenance classes
-(local.py).
+dataset's card; a class without a readable image is an error. `provenance` names a table of provenance classes, or is
+`folders` (local.py).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,18 @@ from explorer import canonical
 from explorer.data.dataset import DataFile
 from explorer.data.images import Images
 from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Side, decoded, labelled
-from explorer.data.local import Fault, LocalFile, below, classes_of, data_files, listed, read_class_table, shown
+from explorer.data.local import (
+    FOLDERS,
+    Fault,
+    LocalFile,
+    below,
+    classes_of,
+    data_files,
+    listed,
+    named_classes,
+    read_class_table,
+    shown,
+)
 from explorer.errors import DataError
 
 TEST = "share of each class for the test side; null: train and test have directories of their own"
@@ -33,7 +44,7 @@ class ImageFolder(LabelledImages):
 
     Each is cut to the square in its middle and brought to `size`. `test` divides what has no `train` and `test`
     directories. `augment` crops (an eighth of the size) and mirrors the training images at random. `provenance` is a
-    table below the data directory that gives every image a class.
+    table below the data directory that gives every image a class, or `folders`: the directory of a label is a class.
     """
 
     name: ClassVar[str] = "imagefolder"
@@ -58,6 +69,9 @@ class ImageFolder(LabelledImages):
         tags: list[str] | list[None] = [None] * len(images)
         if table is not None:
             tags = classes_of([file.name for file in images], read_class_table(table), where=str(table))
+        elif self.provenance == FOLDERS:
+            spelt = named_classes(placed[file.name][1] for file in images)
+            tags = [spelt[placed[file.name][1]] for file in images]
         entries = [
             Entry(name=file.name, side=placed[file.name][0], label=placed[file.name][1], tag=tag)
             for file, tag in zip(images, tags, strict=True)
@@ -106,7 +120,7 @@ class ImageFolder(LabelledImages):
         return root
 
     def _table(self, data: Path | None) -> Path | None:
-        return None if self.provenance is None else below(data, self.provenance, dataset=self.name)
+        return None if self.provenance in (None, FOLDERS) else below(data, self.provenance, dataset=self.name)
 
     def _place(self, name: str) -> tuple[Side | None, str] | None:
         """Return the side and class of a file; None outside the classes' directories."""

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import DataSource, Fitted, Modality, Provenance, Split, TaskName
+from explorer.data.dataset import SIMULATED, DataSource, Fitted, Modality, Provenance, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.local import Fault, first_of_each, skipped
 from explorer.errors import DataError
@@ -157,6 +157,7 @@ def _provenance(entries: Sequence[Entry]) -> Provenance | None:
         classes=classes,
         codes=np.asarray([places[tag] for tag in tags], dtype=np.int64),
         sources=tuple(entry.name for entry in entries),
+        simulated=all(path.startswith(f"{SIMULATED}/") for path in classes),
     )
 
 

@@ -13,6 +13,8 @@ A class table is CSV with a header, a path and its class in each row:
 A path is that of a file or a directory below the dataset's directory; `.` is all of it. A file has the class of the
 longest path that contains it. The table has to cover every file, and every row has to cover a file: otherwise the files
 of a misspelt row would silently get the class of a wider row.
+
+Without a table, the word `folders` in its place makes a class of every folder: `folders/articles`.
 """
 
 import csv
@@ -200,7 +202,9 @@ def _hashed(path: Path, stamp: tuple[int, int, int]) -> str:
 
 MAX_BYTES = 2**24
 MAX_ROWS = 10**5
+MAX_SPELT = 80  # characters of a folder's name in the path of its class
 ALL = "."
+FOLDERS = "folders"  # in place of a table: every folder is a class
 
 
 def read_class_table(path: Path) -> dict[str, str]:
@@ -247,13 +251,31 @@ def classes_of(names: Sequence[str], table: Mapping[str, str], *, where: str) ->
     return classes
 
 
+def named_classes(names: Iterable[str], branch: str = FOLDERS) -> dict[str, str]:
+    """Return a class on a branch for each name, such as `folders/my-cats` for "My Cats". Different names have different
+    classes."""
+    spelt: dict[str, str] = {}
+    for name in sorted(set(names)):
+        plain = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")[:MAX_SPELT] or "unnamed"
+        # Of two names that are spelt alike, the second one in the order of the names gets a part of its digest.
+        if plain in spelt.values():
+            plain += f"-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
+        spelt[name] = plain
+    return {name: f"{branch}/{plain}" for name, plain in spelt.items()}
+
+
 def check_class(path: object, *, where: str) -> str:
     """Return the path if it is a class path. Raises `DataError` that begins with `where`."""
-    if not isinstance(path, str) or len(path) > MAX_PATH or not re.fullmatch(CLASS_PATTERN.strip("^$"), path):
+    if not is_class(path):
         raise DataError(
             f"{where}: found class {path!r:.80}: expected a path as in a taxonomy, such as 'open/permissive/mit'"
         )
-    return path
+    return str(path)
+
+
+def is_class(path: object) -> bool:
+    """Return whether this is the path of a class."""
+    return isinstance(path, str) and len(path) <= MAX_PATH and bool(re.fullmatch(CLASS_PATTERN.strip("^$"), path))
 
 
 def _checked(row: list[str], *, where: str) -> tuple[str, str]:

@@ -7,13 +7,14 @@
 A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text.
 Names of classes come from the files' header, if the hub has written them. If all files are in one directory below
 `path`, they are named as if `path` were that directory. Rows without a readable image are skipped and listed in the
-dataset's card. The column `tag`, if there is one, has the path of the provenance class of every row.
+dataset's card. The column `tag`, if there is one, has the path of the provenance class of every row. It can be the
+column of the labels: then labels that are no such paths become made-up classes, such as `simulated/3`.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,10 +23,20 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from explorer import canonical
-from explorer.data.dataset import DataFile
+from explorer.data.dataset import SIMULATED, DataFile
 from explorer.data.images import Images
 from explorer.data.labelled import MAX_CLASSES, Entry, LabelledImages, Side, decoded, labelled
-from explorer.data.local import Fault, LocalFile, below, check_class, data_files, listed, shown
+from explorer.data.local import (
+    Fault,
+    LocalFile,
+    below,
+    check_class,
+    data_files,
+    is_class,
+    listed,
+    named_classes,
+    shown,
+)
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
 
@@ -81,7 +92,7 @@ class Parquet(LabelledImages):
         )
         return labelled(
             self.name,
-            [entry for _, entry in rows],
+            _tagged(rows) if self.tag == self.label else [entry for _, entry in rows],
             pixels,
             faults,
             labels=[_shown(label, names) for label in _ordered({label for label, _ in rows})],
@@ -133,15 +144,15 @@ class Parquet(LabelledImages):
 
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
         """Yield the label of each row, as in the file, and its entry."""
-        columns = [self.label] if self.tag is None else [self.label, self.tag]
+        columns = [self.label] if self.tag in (None, self.label) else [self.label, self.tag or ""]
         names = _class_names(self._opened(file), self.label)
         for number, (label, tag) in enumerate(zip(*self._columns(file, columns), strict=True)):
             where = f"{file.name}, row {number}"
             if label is None:
                 raise DataError(f"{where}: no label in column {self.label!r}")
-            if self.tag is not None:
-                check_class(tag, where=where)
             number_or_text = _label(label, names, where=where)
+            if self.tag not in (None, self.label):
+                check_class(tag, where=where)
             yield number_or_text, Entry(name=where, label=_shown(number_or_text, names), side=side, tag=tag)
 
     def _columns(self, file: LocalFile, names: list[str]) -> tuple[list[Any], list[Any]]:
@@ -176,7 +187,8 @@ class Parquet(LabelledImages):
         except ERRORS as error:
             raise DataError(f"{file.path}: expected a Parquet file: {error}") from error
         kinds = ((self.image, "images", _holds_images), (self.label, "labels", _holds_labels))
-        for name, what, fits in (*kinds, *([(self.tag, "class paths", _is_text)] if self.tag else [])):
+        tags = [(self.tag, "class paths", _is_text)] if self.tag not in (None, self.label) else []
+        for name, what, fits in (*kinds, *tags):
             if name not in schema.names:
                 raise DataError(f"{file.path}: {unknown('column', name, schema.names)}")
             if not fits(schema.field(name).type):
@@ -219,6 +231,14 @@ def _label(value: Any, names: tuple[str, ...], *, where: str) -> int | str:
 
 def _shown(label: int | str, names: tuple[str, ...]) -> str:
     return shown(names[label] if names and isinstance(label, int) else str(label))
+
+
+def _tagged(rows: Sequence[tuple[int | str, Entry]]) -> list[Entry]:
+    """Return the entries with their labels as provenance classes: as they are if all of them are paths of classes."""
+    paths = all(isinstance(label, str) and is_class(label) for label, _ in rows)
+    labels = {entry.label for _, entry in rows}
+    classes = {label: label for label in labels} if paths else named_classes(labels, SIMULATED)
+    return [replace(entry, tag=classes[entry.label]) for _, entry in rows]
 
 
 def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:

@@ -3,14 +3,15 @@
 A single file is read as it is. Of a directory, all UTF-8 files are read in the order of their names, separated by zero
 bytes; others are skipped and listed in the dataset's card. The last tenth is the test side.
 
-`provenance` names a table of provenance classes (local.py). The files of each class then form a stream of their own,
-whose last tenth is the test side, so that every example has one class.
+`provenance` names a table of provenance classes, or is `folders` (local.py): each folder is a class, and so is a file
+that is in none. The files of each class then form a stream of their own, whose last tenth is the test side, so that
+every example has one class.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from pydantic import Field
 from explorer import canonical, rundir
 from explorer.data.dataset import DataFile, Dataset, DataSource, Fitted, Modality, Provenance, TaskName
 from explorer.data.local import (
+    FOLDERS,
     Fault,
     LocalFile,
     below,
@@ -27,6 +29,7 @@ from explorer.data.local import (
     data_files,
     first_of_each,
     listed,
+    named_classes,
     read_class_table,
     shown,
     skipped,
@@ -43,7 +46,7 @@ TEST = 10  # the last tenth
 class LocalText(DataSource):
     """A file as it is, or the text files of a directory, in blocks of `context` bytes.
 
-    `provenance` is a table below the data directory that gives every file a class.
+    `provenance` is a table below the data directory that gives every file a class, or `folders`: each folder is one.
     """
 
     name: ClassVar[str] = "text"
@@ -109,7 +112,7 @@ class LocalText(DataSource):
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             return {shown(root.name): _whole(root)}, []
-        table = None if self.provenance is None else below(data, self.provenance, dataset=self.name)
+        table = self._place_of_table(data)
         contents: dict[str, bytes] = {}
         faults: list[tuple[str, Fault]] = []
         left = MAX_BYTES
@@ -130,10 +133,17 @@ class LocalText(DataSource):
         return contents, faults
 
     def _table(self, data: Path | None) -> dict[str, str]:
-        return {} if self.provenance is None else read_class_table(below(data, self.provenance, dataset=self.name))
+        table = self._place_of_table(data)
+        return {} if table is None else read_class_table(table)
+
+    def _place_of_table(self, data: Path | None) -> Path | None:
+        return None if self.provenance in (None, FOLDERS) else below(data, self.provenance, dataset=self.name)
 
     def _classes(self, data: Path | None, names: list[str]) -> list[str]:
         """Return the provenance class of each file; an empty one for all without a table."""
+        if self.provenance == FOLDERS:
+            folders = [PurePosixPath(name).parts[0] for name in names]
+            return [*map(named_classes(folders).__getitem__, folders)]
         return classes_of(names, self._table(data), where=self.provenance) if self.provenance else [""] * len(names)
 
     def _sides(self, names: list[str], contents: list[bytes], path: str) -> tuple[Sequence[torch.Tensor], list[str]]:

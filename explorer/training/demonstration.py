@@ -8,7 +8,7 @@ its own key, with a passphrase, with `explorer authority new`.
 import datetime
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ DAYS = 365
 KEYS = {GOVERNANCE: "data-governance.pem", RISK: "model-risk.pem", NAME_OF_TRAINER: TRAINER_FILE}
 ROLES = {GOVERNANCE: Role.DATA_GOVERNANCE, RISK: Role.MODEL_RISK, NAME_OF_TRAINER: Role.TRAINER}
 COSIGNERS = (GOVERNANCE, RISK)
+NO_DRAFTS: Mapping[str, str] = {}
 WARNING = "for demonstration: three keys of one party, unencrypted, in one directory"
 
 
@@ -84,6 +85,13 @@ def demonstrate(
         policies: all of them are signed.
         now: seconds since 1970; the documents are issued then.
     """
+    whole = directory / f"{source.name}-{_subject(source, data, taxonomy, policies)[:8]}"
+    if not whole.exists():
+        write_documents(whole, source, data=data, taxonomy=taxonomy, policies=policies, now=now)
+    return whole
+
+
+def _subject(source: DataSource, data: Path | None, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy]) -> str:
     # The name is a digest of the subject, so that other data, another taxonomy and other policies have another
     # directory, with other keys, and the same ones keep theirs.
     about = {
@@ -91,21 +99,36 @@ def demonstrate(
         "taxonomy": taxonomy.digest,
         "policies": sorted(policy.digest for policy in policies),
     }
-    whole = directory / f"{source.name}-{digest(about)[:8]}"
-    if whole.exists():
-        return whole
+    return digest(about)
+
+
+def write_documents(
+    whole: Path,
+    source: DataSource,
+    *,
+    data: Path | None,
+    taxonomy: Taxonomy,
+    policies: Sequence[RoutingPolicy],
+    now: int,
+    drafts: Mapping[str, str] = NO_DRAFTS,
+) -> None:
+    """Write keys, trust file, taxonomy, policies and tags for a dataset into a new directory, whole or not at all.
+
+    `drafts` are further files, by name. Arguments are those of `demonstrate`.
+    """
     # Renamed when it is whole: a crash leaves a hidden directory that this process id may meet again.
-    part = directory / f".{whole.name}.{os.getpid()}.tmp"
+    part = whole.with_name(f".{whole.name}.{os.getpid()}.tmp")
     shutil.rmtree(part, ignore_errors=True)
     (part / POLICIES).mkdir(parents=True, mode=0o700)
     try:
         _write(part, source, data=data, taxonomy=taxonomy, policies=policies, now=now)
+        for name, text in drafts.items():
+            rundir.write_bytes(part / name, text.encode())
         part.rename(whole)
-        rundir.flush_directory(directory)
+        rundir.flush_directory(whole.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return whole
 
 
 def authorities(directory: Path, *, taxonomy: Taxonomy, policies: Sequence[RoutingPolicy], now: int) -> Path:
@@ -190,7 +213,7 @@ def _description(source: DataSource, data: Path | None, now: int) -> Description
         origin_geography="not known",
         issue_date=today,
         generated=Days(first=today, last=today),
-        method="read from the installed files, classes as they declare them",
+        method="read from the files, classes as files, folders or columns declare them",
         format="bytes in memory",
         confidentiality="public",
         licence=source.licence,

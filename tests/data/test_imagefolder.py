@@ -193,3 +193,11 @@ def test_black_pictures_have_no_deviation(tmp_path: Path, monkeypatch: pytest.Mo
 def test_parameters_out_of_range(wrong: dict) -> None:
     with pytest.raises(RecipeError, match=r"here\.imagefolder"):
         choose(DATASETS, {"imagefolder": wrong}, kind="dataset", where="here")
+
+
+def test_every_folder_is_a_class(data: Path) -> None:
+    source = ImageFolder(path="photos", size=8, provenance="folders")
+    own = source.load(data).provenance
+    assert own is not None and not own.simulated and own.classes == ("folders/cat", "folders/dog")
+    assert own.codes.tolist() == [0, 0, 0, 1, 1]
+    assert source.digest(data) == ImageFolder(path="photos", size=8).digest(data)

@@ -15,6 +15,7 @@ from explorer.data.local import (
     classes_of,
     first_of_each,
     listed,
+    named_classes,
     parse_class_table,
     read_class_table,
     shown,
@@ -164,3 +165,12 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_no_class(path: object) -> None:
     with pytest.raises(DataError, match="here: found class"):
         check_class(path, where="here")
+
+
+def test_a_class_for_every_folder() -> None:
+    names = ["cats", "Cats", "My dogs!", "..", "\udce9", "a/../../etc", "x" * 300]
+    classes = named_classes(names)
+    assert classes["My dogs!"] == "folders/my-dogs" and classes["Cats"] == "folders/cats"
+    assert len(set(classes.values())) == len(names) and named_classes(reversed(names)) == classes
+    for path in classes.values():
+        assert check_class(path, where="here") == path and path.count("/") == 1

@@ -241,3 +241,12 @@ def test_so_many_training_images_the_first_of_each_class(data: Path, examples: i
 def test_too_few_or_too_many_examples_are_refused(data: Path, examples: int) -> None:
     with pytest.raises(DataError, match=rf"found examples: {examples}, expected 3 \(one of each class\) to 6"):
         Parquet(path="photos", size=8, examples=examples).load(data)
+
+
+def test_labels_as_provenance_classes(data: Path) -> None:
+    numbers = Parquet(path="photos", size=8, tag="label").load(data).provenance
+    assert numbers is not None and numbers.simulated
+    assert numbers.classes == ("simulated/0", "simulated/10", "simulated/2")
+    write(data / "named" / "all.parquet", image=[photo(n) for n in range(8)], label=["b/c", "a"] * 4)
+    named = Parquet(path="named", size=8, tag="label", test=0.25).load(data).provenance
+    assert named is not None and not named.simulated and named.classes == ("a", "b/c")

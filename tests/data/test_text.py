@@ -170,3 +170,9 @@ def test_so_many_training_examples(tmp_path: Path) -> None:
     whole, few = (LocalText(path="a.txt", context=16, examples=count).load(tmp_path) for count in (None, 7))
     assert len(few.train) == 7 < len(whole.train) and len(few.test) == len(whole.test)
     assert torch.equal(few.train.inputs, whole.train.inputs[:7])
+
+
+def test_every_folder_is_a_class(shelf: Path) -> None:
+    own = LocalText(path="shelf", context=8, provenance="folders").load(shelf).provenance
+    assert own is not None and own.classes == ("folders/a.txt", "folders/b.txt", "folders/deep")
+    assert {name for name, code in zip(own.sources, own.codes, strict=True) if code == 2} == {"deep/c.txt"}

@@ -1,0 +1,256 @@
+"""A governed project for a dataset: what `explorer init --governed` writes, so that a governed run is one command away.
+
+    governed.yaml              the recipe: a short training under the policy, recorded in a ledger
+    governed/policy.yaml       the policy to edit: it says which class trains when and which layers
+    governed/taxonomy.yaml     the classes, as the data's folders, columns or licences name them
+    governed/                  their signed forms, the tags of all examples, and the keys that signed them
+
+The classes are those that the dataset declares. One that declares none gets them from its folders, from a column of
+text with few values, or, where there is nothing of the kind, from a division of its labels, which every view calls
+simulated. All keys belong to one party, so the documents prove only that nothing was changed afterwards.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import yaml
+
+from explorer import rundir
+from explorer.data.dataset import Provenance
+from explorer.data.local import FOLDERS, below, is_class
+from explorer.data.parquet import ERRORS, SUFFIX
+from explorer.data.sources import load
+from explorer.errors import DataError, RecipeError
+from explorer.provenance.policy import FORMAT as POLICY_FORMAT
+from explorer.provenance.policy import read_policy
+from explorer.provenance.spellings import format_time, lineage
+from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
+from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass, check_taxonomy
+from explorer.recipes.recipe import Recipe
+from explorer.runlog.documents import POLICIES, TAXONOMY_FILE, TRUST_FILE
+from explorer.schema import to_json
+from explorer.training.demonstration import DAYS, KEYS, RISK, WARNING, write_documents
+from explorer.training.run_plan import total_steps
+from explorer.yaml_document import parse_document
+
+RECIPE, DIRECTORY = "governed.yaml", "governed"
+POLICY, TAXONOMY_DRAFT, NAME = "policy.yaml", "taxonomy.yaml", "first"
+MOST_CLASSES = 32  # a step runs once for each class in its batch, so more of them make it slow
+MOST_VALUES = 32  # of a column that is taken for classes
+MOST_STEPS = 100  # of the first governed run, so that it ends within minutes
+SIMULATED_CLASSES = 4
+IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, salts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GovernedProject:
+    """What was written."""
+
+    recipe: Path
+    directory: Path  # of the documents
+    classes: Mapping[str, int]  # training examples of each class
+    late: str | None  # the class that the policy admits late; None: there is only one class
+    simulated: bool
+
+    @property
+    def lines(self) -> list[str]:
+        """The words for its author."""
+        shown = ", ".join(f"{path} ({count:,})" for path, count in self.classes.items())
+        late = f"{self.late} trains in the second half only" if self.late else "one class, which trains everything"
+        return [
+            f"{self.recipe}: the recipe of a governed run",
+            f"{self.directory}/: its documents, {WARNING}",
+            f"  classes  {shown}",
+            *(
+                ["           simulated provenance: made up from the labels, because the data names no sources"]
+                * self.simulated
+            ),
+            f"  policy   {self.directory / POLICY}: {late}; edit it, then sign it with the line at its top",
+        ]
+
+
+def begin_governed(
+    project: Path, task: Mapping[str, Any], train: Mapping[str, Any], *, data: Path | None, now: int
+) -> GovernedProject:
+    """Write the recipe and the documents of a governed run into a project's directory, which has neither yet.
+
+    Args:
+        project: the directory.
+        task: dataset and model, as in a specification.
+        train: the training settings, as in a specification.
+        data: the directory of the datasets.
+        now: the time of issue, in seconds since 1970.
+
+    Raises `RecipeError` where one of them is there already, and for a dataset that cannot be governed; `DataError` for
+    one that cannot be read.
+    """
+    recipe, directory = project / RECIPE, project / DIRECTORY
+    for path in (recipe, directory):
+        if path.exists():
+            raise RecipeError(
+                f"{path}: exists already, and nothing is overwritten; remove it, or choose another directory"
+            )
+    task = {**task, "dataset": with_classes(task["dataset"], data)}
+    planned = Recipe.from_mapping(DIRECTORY, {"task": task, "train": train}, where=RECIPE)
+    dataset = load(planned.dataset, data)
+    declared = dataset.provenance
+    if declared is None:
+        raise RecipeError(f"dataset {planned.dataset.name!r} does not know where its examples come from")
+    counts = counted(declared)
+    if len(counts) > MOST_CLASSES:
+        raise RecipeError(
+            f"found {len(counts)} classes, expected {MOST_CLASSES} or fewer, because a step runs once for each class in"
+            " its batch; group them in a table (CSV) with the columns path,class, and name it as `provenance` of the"
+            " dataset"
+        )
+    late = min(counts, key=lambda path: (counts[path], path)) if len(counts) > 1 else None
+    taxonomy = _taxonomy(planned.dataset.name, counts, now)
+    policy = _policy(taxonomy, late, directory, now)
+    steps = total_steps(planned, examples=len(dataset.train), ssr=1.0)
+    write_documents(
+        directory,
+        planned.dataset,
+        data=data,
+        taxonomy=taxonomy,
+        policies=[read_policy(parse_document(policy, where=str(directory / POLICY)))],
+        now=now,
+        drafts={
+            POLICY: policy,
+            TAXONOMY_DRAFT: yaml.safe_dump(to_json(taxonomy), sort_keys=False),
+            ".gitignore": IGNORED,
+        },
+    )
+    rundir.write_bytes(recipe, _recipe(task, train, steps).encode())
+    return GovernedProject(recipe=recipe, directory=directory, classes=counts, late=late, simulated=declared.simulated)
+
+
+# --- the classes of the data ---
+
+
+def with_classes(written: Any, data: Path | None) -> Any:
+    """Return a dataset, as a specification writes it, with the parameter that gives its examples classes."""
+    name, parameters = (written, {}) if isinstance(written, str) else next(iter(written.items()))
+    parameters = dict(parameters or {})
+    if name in ("imagefolder", "text"):
+        parameters.setdefault("provenance", FOLDERS)
+    elif name == "parquet":
+        parameters.setdefault("tag", _class_column(parameters, data))
+    elif name in ("digits", "cifar10", "clutter", "clutter3d"):
+        parameters.setdefault("simulated_classes", SIMULATED_CLASSES)
+    return {name: parameters} if parameters else name
+
+
+def counted(declared: Provenance) -> dict[str, int]:
+    """Return the number of training examples of each class that has any."""
+    counts = np.bincount(declared.codes, minlength=len(declared.classes)).tolist()
+    return {path: count for path, count in zip(declared.classes, counts, strict=True) if count}
+
+
+def _class_column(parameters: Mapping[str, Any], data: Path | None) -> str:
+    """Return the column of text in which a few paths of classes repeat; else the column of the labels."""
+    label = parameters.get("label", "label")
+    root = below(data, str(parameters["path"]), dataset="parquet")
+    files = sorted(root.rglob(f"*{SUFFIX}"), key=lambda path: (not path.name.startswith("train"), path))
+    if not files:
+        raise DataError(f"dataset 'parquet': no Parquet file in {root}")
+    file = files[0]
+    try:
+        opened = pq.ParquetFile(file)
+        names = [field.name for field in opened.schema_arrow if "string" in str(field.type) and field.name != label]
+        if opened.metadata.num_row_groups:
+            table = opened.read_row_group(0, columns=names, use_threads=False)
+            for name in names:
+                values = set(table.column(name).to_pylist())
+                if 2 <= len(values) <= MOST_VALUES and all(map(is_class, values)):
+                    return name
+    except ERRORS as error:
+        raise DataError(f"{file}: expected a Parquet file: {error}") from error
+    return label
+
+
+# --- the drafts ---
+
+
+def _taxonomy(name: str, counts: Mapping[str, int], now: int) -> Taxonomy:
+    """Return the classes with every branch above them."""
+    paths = sorted({branch for path in counts for branch in lineage(path)})
+    taxonomy = Taxonomy(
+        format=TAXONOMY_FORMAT,
+        name=re.sub(r"[^a-z0-9_.-]", "-", name),
+        version=1,
+        issued=format_time(now),
+        expires=format_time(now + DAYS * 86_400),
+        classes=tuple(
+            TaxonomyClass(
+                path=path,
+                definition=f"What the data declares as {path}." if path in counts else f"Everything below {path}.",
+                personal_data=False,
+                source=Source.OTHER,
+            )
+            for path in paths
+        ),
+    )
+    check_taxonomy(taxonomy, TAXONOMY_DRAFT)
+    return taxonomy
+
+
+def _policy(taxonomy: Taxonomy, late: str | None, directory: Path, now: int) -> str:
+    """Return the text of the policy: one class late, all others everywhere from the first step on."""
+    branches = [class_.path for class_ in taxonomy.classes if "/" not in class_.path]
+    first = json.dumps(late or branches[0])  # a quoted text: a class may be called 3
+    rules = [f"  - {{classes: [{first}], progress: [0, 0.5], weight: 0}}"] if late else []
+    rules += [f"  - {{classes: {json.dumps(branches)}, weight: 1}}"]
+    begins, signed = format_time(now), f"{POLICIES}/{NAME}.json"
+    files = (POLICY, TAXONOMY_FILE, KEYS[RISK], TRUST_FILE, signed)
+    places = {name: shlex.quote(str(directory / name)) for name in files}
+    reference = f'{{name: {taxonomy.name}, version: {taxonomy.version}, digest: "{taxonomy.digest}"}}'
+    return "\n".join(
+        (
+            "# Which class of data trains which layers, and when. The first rule that fits decides; without one",
+            "# the weight is 0. After an edit raise the version and sign it again:",
+            "#",
+            f"#   explorer policy sign {places[POLICY]} --taxonomy {places[TAXONOMY_FILE]} \\",
+            f"#     --key {places[KEYS[RISK]]} --trust {places[TRUST_FILE]} --out {places[signed]}",
+            "#",
+            "# Other rules to try, above the others, and `confidential: [CLASS]` to encrypt the numbers of a class:",
+            f"#   - {{classes: [{first}], depth: [0, 0.5], weight: 0}}        not the lower half of the layers",
+            f'#   - {{classes: [{first}], layers: ["*norm*"], weight: 0}}     not these layers',
+            f"#   - {{classes: [{first}], weight: 0.5}}                       half as strongly",
+            f"format: {POLICY_FORMAT}",
+            f"name: {NAME}",
+            "version: 1",
+            f"issued: {begins}",
+            f"expires: {format_time(now + DAYS * 86_400)}",
+            f"taxonomy: {reference}",
+            "quarantine: refuse",
+            "rules:",
+            *rules,
+            "",
+        )
+    )
+
+
+def _recipe(task: Mapping[str, Any], train: Mapping[str, Any], steps: int) -> str:
+    """Return the text of the recipe, with a budget of at most `MOST_STEPS` steps."""
+    budget = 1.0 if steps <= MOST_STEPS else float(f"{MOST_STEPS / steps:.2g}")
+    settings = yaml.safe_dump(
+        {"task": dict(task), "train": dict(train)}, sort_keys=False, default_flow_style=None, width=120
+    )
+    return (
+        "# A governed run: every batch trains class by class, under the policy, and a ledger records which class moved"
+        " which layer.\n"
+        f"name: {DIRECTORY}\n{settings}"
+        f"budget: {budget:g}  # of the epochs above: about {min(steps, MOST_STEPS)} steps; 1 is the whole training\n"
+        f"governance: {DIRECTORY}\n"
+        "methods:\n"
+        f"  - routing: {{policy: {NAME}}}\n"
+        "  - contributions\n"
+        "  - recorder\n"
+    )
