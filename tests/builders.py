@@ -83,13 +83,16 @@ def write_run(
     finished: bool = True,
     contended: bool = True,
     step_seconds: float = 0.01,
+    losses: Sequence[float] | None = None,
 ) -> Path:
-    """Write the run directory, with a result unless it is not `finished`; return it."""
+    """Write the run directory, with a result unless it is not `finished`; return it. `losses`: one for each step."""
     directory = runs / record.sweep / record.run_id
     final = dict(metrics or {"accuracy": 0.9, "nll": 0.3})
     run_files.write(directory / rundir.RUN, record)
     done = record.steps if finished else record.steps // 2
     lines = [{"step": step, "metric": "train_loss", "value": 2.0 / step} for step in range(1, done + 1, 7)]
+    if losses is not None:
+        lines = [{"step": at, "metric": "train_loss", "value": loss} for at, loss in enumerate(losses, start=1)]
     lines += [{"step": done, "metric": name, "value": value} for name, value in final.items() if finished]
     (directory / rundir.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     if finished:

@@ -58,9 +58,9 @@ def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
 
 
 def metrics(database: Path, *, sweep: str | None = None, run_id: str | None = None) -> pd.DataFrame:
-    """Return what was measured during training: sweep, run_id, step, metric, value.
+    """Return what was measured during training: sweep, run_id, step, metric, value, run (the run's number).
 
-    Unfinished runs are there only after a live ingest.
+    Runs that are training are there only after a live ingest; `learning_curves.growing` reads them from their files.
     """
     return _of_run(database, "metrics", sweep, run_id)
 

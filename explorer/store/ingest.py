@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from explorer import run_files, rundir
-from explorer.canonical import canonical
+from explorer.canonical import canonical, digest
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, decode
 from explorer.errors import ExplorerError, RunError, StoreError
@@ -107,7 +107,7 @@ def ingest(
 
     Args:
         runs: the directory of runs.
-        live: add the measurements of unfinished runs to the snapshot, and to nothing else.
+        live: add the measurements of the runs that are training to the snapshot, and to nothing else.
         patience: seconds to wait for another ingest.
         force: make the snapshot again even if it was made from the same content.
         forget: forget runs whose directories are gone.
@@ -274,12 +274,12 @@ def _undeclared(work: duckdb.DuckDBPyConnection) -> Iterator[Problem]:
 
 
 def _live_metrics(work: duckdb.DuckDBPyConnection, runs: Path) -> Iterator[LiveMetric]:
-    """Yield the measurements of unfinished runs, read from their directories now."""
-    unfinished = work.execute(
+    """Yield the measurements of the runs that are training, read from their directories now."""
+    training = work.execute(
         "SELECT path, sweep, run_id FROM work.present JOIN work.runs USING (path, version) "
-        "WHERE state NOT IN ('finished', 'damaged') ORDER BY path"
+        "WHERE state = 'running' ORDER BY path"
     ).fetchall()
-    for path, sweep, run_id in unfinished:
+    for path, sweep, run_id in training:
         for line in read_metrics(runs / path / rundir.METRICS, unfinished=True):
             yield LiveMetric(sweep=sweep, run_id=run_id, step=line.step, metric=line.metric, value=line.value)
 
@@ -337,14 +337,20 @@ def _version(path: Path, kind: str) -> str:
 
 def _run(path: str, directory: Path) -> Found:
     run = examine(directory)
-    source = Source(path=path, kind="run", version=run.version, state=run.state, problem=run.problem)
+    measured = [(line.step, line.metric, line.value) for line in run.metrics]
+    stopped = run.state not in (State.FINISHED, State.RUNNING, State.DAMAGED)
+    # No record of a run that stopped lists its measurements, and its next attempt adds to them: they are part of the
+    # version, because what was read is kept once for each version.
+    seen = digest([run.version, measured]) if stopped else run.version
+    source = Source(path=path, kind="run", version=seen, state=run.state, problem=run.problem)
     if run.state == State.DAMAGED:
         return Found(source=source)
-    key = (path, run.version)
+    key = (path, seen)
     rows = {"runs": [key + _run_columns(run)]}
+    if run.result is not None or stopped:
+        rows["metrics"] = [(*key, *line) for line in measured]
     if run.result is not None:
         rows["finals"] = [(*key, *final) for final in _finals(run)]
-        rows["metrics"] = [(*key, line.step, line.metric, line.value) for line in run.metrics]
         rows["timings"] = [(*key, part, seconds) for part, seconds in dataclasses.asdict(run.result.timings).items()]
         rows |= governed_rows(run.directory, key)
     return Found(source=source, rows=rows)

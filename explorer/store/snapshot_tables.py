@@ -101,7 +101,8 @@ SELECT s.sweep, s.version, s.path AS source FROM work.present s WHERE s.kind = '
 
 CREATE TABLE runs AS
 SELECT sweep, run_id, state, problem, superseded, recipe, baseline, recipe = baseline AS is_baseline,
-       * EXCLUDE (sweep, run_id, state, problem, superseded, recipe, baseline)
+       * EXCLUDE (sweep, run_id, state, problem, superseded, recipe, baseline),
+       row_number() OVER (ORDER BY directory) AS number
 FROM (
     SELECT s.sweep, coalesce(r.run_id, string_split(s.path, '/')[2]) AS run_id, s.state, s.problem,
            coalesce(p.superseded, false) AS superseded,
@@ -124,11 +125,13 @@ FROM work.present s JOIN work.runs r USING (path, version) JOIN work.finals f US
 WHERE s.state = 'finished'
 ORDER BY s.path, f.metric;
 
+-- `run` is the run's `number`: DuckDB skips the parts of a table by the least and the greatest number in each, which
+-- it cannot do by the names of runs, since it keeps only the first eight bytes of a text and they all begin alike.
 CREATE TABLE metrics AS
-SELECT s.sweep, r.run_id, m.step, m.metric, m.value
-FROM work.present s JOIN work.runs r USING (path, version) JOIN work.metrics m USING (path, version)
-WHERE s.state = 'finished'
-ORDER BY s.path, m.metric, m.step;
+SELECT s.sweep, s.run_id, m.step, m.metric, m.value, s.number AS run
+FROM runs s JOIN work.metrics m ON m.path = s.directory AND m.version = s.version
+WHERE s.state <> 'damaged'
+ORDER BY s.number, m.metric, m.step;
 
 CREATE TABLE timings AS
 SELECT s.sweep, r.run_id, t.part, t.seconds
@@ -512,9 +515,19 @@ def _fill(
     work.execute(SNAPSHOT)
     work.execute("DROP TABLE temp.standings")
     work.execute(OUTCOMES)
-    insert(work, "metrics", [astuple(metric) for metric in live])
+    _insert_live(work, live)
     _price(work, prices=prices, mark=mark)
     work.execute("COMMIT")
+
+
+def _insert_live(work: duckdb.DuckDBPyConnection, live: list[LiveMetric]) -> None:
+    if not live:
+        return
+    columns = zip(*(astuple(metric) for metric in live), strict=True)
+    names = [field.name for field in fields(LiveMetric)]
+    work.register("live", pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)}))
+    work.execute("INSERT INTO metrics SELECT l.*, r.number FROM live l JOIN runs r USING (sweep, run_id)")
+    work.unregister("live")
 
 
 # Superseded runs keep their names, and so do those that no plan speaks of.

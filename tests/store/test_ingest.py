@@ -215,25 +215,42 @@ def test_two_sweeps_may_hold_the_same_run(runs):
     assert queries.sweeps(database(runs)) == ["digits", "second"]
 
 
-def test_metrics_of_unfinished_runs_are_there_only_live(runs):
+def test_metrics_of_a_run_that_trains_are_there_only_live(runs):
     record = run_record(recipe="running")
     directory = write_run(runs, record, finished=False)
     count = "SELECT count(*) FROM metrics WHERE run_id LIKE '%running%'"
-    ingest(runs)
-    assert ask(runs, count) == ((0,),)
-    ingest(runs, live=True)
-    assert ask(runs, count) == ((6,),)
-    with (directory / rundir.METRICS).open("a") as file:
-        file.write('{"step": 41, "metric": "train_loss", "value": 0.5}\n{"step": 4')
-    ingest(runs, live=True)
-    assert ask(runs, count) == ((7,),)
-    ingest(runs)
-    assert ask(runs, count) == ((0,),)
+    with rundir.locked(directory, what="the run"):
+        ingest(runs)
+        assert ask(runs, count) == ((0,),)
+        ingest(runs, live=True)
+        assert ask(runs, count) == ((6,),)
+        with (directory / rundir.METRICS).open("a") as file:
+            file.write('{"step": 41, "metric": "train_loss", "value": 0.5}\n{"step": 4')
+        ingest(runs, live=True)
+        assert ask(runs, count) == ((7,),)
+        ingest(runs)
+        assert ask(runs, count) == ((0,),)
     write_run(runs, record)
     ingest(runs, live=True)
     before = everything(runs)
     rebuild(runs)
     assert everything(runs) == before
+
+
+def test_metrics_of_a_run_that_stopped_are_kept_and_follow_its_next_attempt(runs):
+    directory = write_failure(runs, run_record(recipe="stopped"))
+    count = "SELECT count(*), max(step) FROM metrics WHERE run_id LIKE '%stopped%'"
+    ingest(runs)
+    ((before, last),) = ask(runs, count)
+    assert before == 6
+    # The records do not change while the next attempt measures on, and fails alike.
+    with (directory / rundir.METRICS).open("a") as file:
+        file.write(f'{{"step": {last + 1}, "metric": "train_loss", "value": 0.5}}\n')
+    ingest(runs)
+    assert ask(runs, count) == ((before + 1, last + 1),)
+    first = everything(runs)
+    rebuild(runs)
+    assert everything(runs) == first
 
 
 def test_damaged_profiles_are_reported_and_not_used(runs):

@@ -1,0 +1,271 @@
+"""Learning curves: what runs measured while they trained, thinned for drawing, over steps, examples or seconds.
+
+A frame of curves has a row for each drawn point:
+
+    recipe, run_id, directory, seed, ssr, is_baseline, state    of the run
+    step        optimiser steps done
+    examples    training examples seen by then, with repetition
+    seconds     uncontended training time by then: profiled, or else measured in the run; NaN: unknown
+    value       the measurement
+    mean        the mean of all measurements of the same part of the curve: what is smoothed
+
+A curve of more points than asked for is cut into equal parts of its steps. Of each part the least and the greatest
+value stay, as they were measured and where they were measured, so that no spike is lost; so do the first and the last
+point of a run.
+
+Runs that are training are read from their files, which another process appends to: nothing else knows them yet.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from explorer import run_files, rundir
+from explorer.errors import ExplorerError, StoreError, unknown
+from explorer.planned import read_plan
+from explorer.run_files import RunRecord
+from explorer.store import queries
+from explorer.store.examine import State, read_metrics
+from explorer.store.published import opened
+
+POINTS = 400  # of one curve: as many as a chart has columns of pixels, nearly
+LEAST_POINTS = 20
+ROWS = 4800  # of all curves together; altair refuses 5,000
+MOST_RUNS = ROWS // LEAST_POINTS
+ONE_BY_ONE = 16  # runs; so few are asked for one after the other, and each answer reads only its own part of the table
+
+COLUMNS = ("recipe", "run_id", "directory", "seed", "ssr", "is_baseline", "state")
+NUMBERS = ("step", "examples", "seconds", "value", "mean")
+
+_RUNS = """
+SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_baseline, state, number, steps,
+       batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps
+FROM runs
+WHERE NOT superseded AND run_id IS NOT NULL AND steps IS NOT NULL AND (? IS NULL OR sweep = ?)
+  AND (? IS NULL OR list_contains(?, directory))
+ORDER BY number
+"""
+
+# Parts are numbered by step. A step belongs to one part, so that the order within a curve is kept.
+_THINNED = """
+WITH points AS (SELECT run, step, value FROM metrics WHERE metric = ? AND {runs}),
+spans AS (SELECT run, count(*) AS n, min(step) AS first, max(step) AS last FROM points GROUP BY run),
+parts AS (
+    SELECT p.run, CASE WHEN s.n <= ? THEN p.step ELSE (p.step - s.first) * ? // (s.last - s.first + 1) END AS part,
+           avg(value) AS mean, any_value(s.first) AS first, any_value(s.last) AS last,
+           {{step: arg_min(step, value), value: min(value)}} AS least,
+           {{step: arg_max(step, value), value: max(value)}} AS most,
+           {{step: min(step), value: arg_min(value, step)}} AS start,
+           {{step: max(step), value: arg_max(value, step)}} AS stop
+    FROM points p JOIN spans s USING (run) GROUP BY ALL
+),
+kept AS (
+    SELECT run, mean, unnest(list_distinct(
+        [least, most] || if(start.step = first, [start], []) || if(stop.step = last, [stop], [])
+    )) AS point
+    FROM parts
+)
+SELECT run, point.step AS step, point.value AS value, mean FROM kept
+ORDER BY run, step
+"""
+
+# A run has one profile of its own machine. Without one, the time that was measured is spread evenly over its steps.
+_STEP_TIMES = """
+SELECT c.directory, p.phase, p.seconds FROM run_profiles c JOIN profiles p USING (source)
+WHERE NOT c.predicted AND list_contains(?, c.directory)
+"""
+_TIMES = """
+SELECT directory, train_seconds FROM outcomes
+WHERE time_source <> 'predicted' AND train_seconds IS NOT NULL AND list_contains(?, directory)
+"""
+
+_METRICS = """
+SELECT DISTINCT metric FROM metrics
+WHERE run BETWEEN (SELECT min(number) FROM runs WHERE sweep = ?) AND (SELECT max(number) FROM runs WHERE sweep = ?)
+ORDER BY 1
+"""
+
+
+def learning_curves(
+    database: Path,
+    metric: str,
+    *,
+    sweep: str | None = None,
+    directories: Sequence[str] | None = None,
+    points: int = POINTS,
+) -> pd.DataFrame:
+    """Return the curves of a metric, a row for each drawn point; none for runs that did not measure it.
+
+    Args:
+        database: the published snapshot.
+        metric: what was measured, such as `train_loss`.
+        sweep: one sweep; by default all of them.
+        directories: the runs, by their directories below the directory of runs; by default all of them.
+        points: of one curve, about.
+
+    Raises `StoreError` for a sweep or metric that the database does not hold.
+    """
+    with opened(database) as connection:
+        listed = None if directories is None else list(directories)
+        runs = connection.execute(_RUNS, [sweep, sweep, listed, listed]).df()
+        thinned = _thinned(connection, metric, list(runs["number"]), points=points)
+        if thinned.empty and directories is None:
+            _check_names(database, connection, metric, sweep)
+        runs = runs[runs["number"].isin(thinned["run"])]
+        times = _times(connection, list(runs["directory"]))
+    frame = thinned.merge(runs, left_on="run", right_on="number")
+    return _with_amounts(frame, times)
+
+
+def recorded_metrics(database: Path, sweep: str) -> list[str]:
+    """Return the names of what the runs of a sweep measured while they trained, in order."""
+    question = queries.Question(sql=_METRICS, parameters=(sweep, sweep))
+    return [name for (name,) in queries.select(database, question).rows]
+
+
+def _check_names(database: Path, connection: duckdb.DuckDBPyConnection, metric: str, sweep: str | None) -> None:
+    queries.check_names(database, sweep=sweep)
+    known = [name for (name,) in connection.execute("SELECT DISTINCT metric FROM metrics ORDER BY 1").fetchall()]
+    if known and metric not in known:
+        raise StoreError(f"{database}: {unknown('metric', metric, known)}")
+
+
+def _thinned(connection: duckdb.DuckDBPyConnection, metric: str, numbers: list[int], *, points: int) -> pd.DataFrame:
+    """Return run, step, value and mean of the points that are drawn, in the order of runs and steps."""
+    amounts = [points, max(1, points // 2)]
+    if len(numbers) <= ONE_BY_ONE:
+        parts = [
+            connection.execute(_THINNED.format(runs="run = ?"), [metric, number, *amounts]).df() for number in numbers
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else _empty(("run", "step", "value", "mean"))
+    wanted = "run BETWEEN ? AND ? AND run IN (SELECT unnest(?::BIGINT[]))"
+    return connection.execute(
+        _THINNED.format(runs=wanted), [metric, min(numbers), max(numbers), numbers, *amounts]
+    ).df()
+
+
+def _times(connection: duckdb.DuckDBPyConnection, directories: list[str]) -> dict[str, dict[str, float] | float]:
+    """Return the seconds of a step by phase, or of the whole training, of each run of which they are known."""
+    times: dict[str, dict[str, float] | float] = dict(connection.execute(_TIMES, [directories]).fetchall())
+    profiled: dict[str, dict[str, float]] = {}
+    for directory, phase, seconds in connection.execute(_STEP_TIMES, [directories]).fetchall():
+        profiled.setdefault(directory, {})[phase] = seconds
+    return times | profiled
+
+
+def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | float]) -> pd.DataFrame:
+    """Return points with what they took: `examples` and `seconds`."""
+    parts = []
+    for directory, rows in frame.groupby("directory", sort=False):
+        run = rows.iloc[0]
+        phases = dict(zip(run["phases"], map(int, run["phase_steps"]), strict=True))
+        step = rows["step"].to_numpy(float)
+        seen = _amount(step, phases, {name: _batch(name, int(run["batch_size"])) for name in phases})
+        known = times.get(str(directory))
+        if isinstance(known, dict):
+            seconds = _amount(step, phases, known)
+        else:
+            seconds = np.full(len(rows), np.nan) if known is None else step / int(run["steps"]) * known
+        parts.append(rows.assign(examples=seen, seconds=seconds))
+    columns = [*COLUMNS, *NUMBERS]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else _empty(columns)
+
+
+def _amount(step: np.ndarray, phases: Mapping[str, int], each: Mapping[str, float]) -> np.ndarray:
+    """Return what a number of steps took, where a step of each phase takes `each`; NaN if that is not known of one.
+
+    A run's phases are in the order in which they begin, so each is taken to end before the next.
+    """
+    lengths = np.array([steps for steps in phases.values()], float)
+    rates = np.array([each.get(name, np.nan) for name in phases], float)
+    ends = np.concatenate([[0.0], np.cumsum(lengths)])
+    return np.interp(step, ends, np.concatenate([[0.0], np.cumsum(np.where(lengths > 0, lengths * rates, 0.0))]))
+
+
+def _batch(phase: str, batch_size: int) -> float:
+    """Return the batch size of a phase, which is part of its name where it changes: "batch 16"."""
+    named = re.search(r"\bbatch (\d{1,9})\b", phase)
+    return float(named[1]) if named else float(batch_size)
+
+
+def _empty(columns: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(dtype=object if name in COLUMNS else float) for name in columns})
+
+
+# --- runs that are training now ---
+
+
+def is_training(runs: Path, sweep: str) -> bool:
+    """Return whether a process executes the sweep now, whoever started it. It takes one attempt to lock a file."""
+    return rundir.is_locked(runs / sweep)
+
+
+def growing(runs: Path, sweep: str, metric: str, *, points: int = POINTS) -> pd.DataFrame:
+    """Return the curves of the runs of a sweep that are training, as far as they have come.
+
+    A run whose files cannot be read, because it has just begun or is damaged, is left out: the next ingest reports it.
+    """
+    parts = []
+    for record in _training(runs, sweep):
+        directory = f"{sweep}/{record.run_id}"
+        try:
+            lines = read_metrics(runs / directory / rundir.METRICS, unfinished=True)
+        except ExplorerError:
+            continue
+        measured = [(line.step, line.value) for line in lines if line.metric == metric]
+        if measured:
+            parts.append(_growing(record, directory, measured, points=points))
+    return pd.concat(parts, ignore_index=True) if parts else _empty([*COLUMNS, *NUMBERS])
+
+
+def _training(runs: Path, sweep: str) -> Iterator[RunRecord]:
+    """Yield the records of the runs of a plan that some process trains now."""
+    try:
+        plan = read_plan(runs / sweep)
+    except ExplorerError:
+        return
+    for entry in plan["runs"]:
+        directory = runs / sweep / PurePosixPath(str(entry["run_id"])).name
+        if (directory / rundir.RESULT).exists() or not rundir.is_locked(directory):
+            continue
+        try:
+            yield run_files.read(RunRecord, directory / rundir.RUN)
+        except ExplorerError:
+            continue
+
+
+def _growing(record: RunRecord, directory: str, measured: list[tuple[int, float]], *, points: int) -> pd.DataFrame:
+    run: dict[str, Any] = {
+        "recipe": record.recipe,
+        "run_id": record.run_id,
+        "directory": directory,
+        "seed": record.seed,
+        "ssr": record.ssr,
+        "is_baseline": record.recipe == record.baseline,
+        "state": str(State.RUNNING),
+    }
+    steps, values = (np.array(column, float) for column in zip(*measured, strict=True))
+    kept = _extremes(values, points=points)
+    steps, values = steps[kept], values[kept]
+    frame = pd.DataFrame({"step": steps, "value": values, "mean": values})
+    return frame.assign(
+        **run,
+        examples=_amount(steps, record.phases, {name: _batch(name, record.batch_size) for name in record.phases}),
+        seconds=np.nan,
+    )[[*COLUMNS, *NUMBERS]]
+
+
+def _extremes(values: np.ndarray, *, points: int) -> np.ndarray:
+    """Return the places of the first and the last value, and of the extremes of equal parts, in order."""
+    if len(values) <= points:
+        return np.arange(len(values))
+    places, start = {0, len(values) - 1}, 0
+    for part in np.array_split(values, max(1, points // 2)):
+        places |= {start + int(part.argmin()), start + int(part.argmax())}
+        start += len(part)
+    return np.array(sorted(places))
