@@ -89,6 +89,13 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def cache_directory() -> Path:
+    """Return the directory for files that can be made again: `EXPLORER_CACHE`, else `explorer` in the user's caches."""
+    if chosen := os.environ.get("EXPLORER_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "explorer"
+
+
 def make_directory(directory: Path) -> None:
     """Make a directory and those above it, each name durable in its parent. Raises `OSError`."""
     # From the lowest missing one upwards, then made from the top, because a name needs its parent.

@@ -1,12 +1,10 @@
 """Cache of decoded images on disk: safetensors files in a directory of the user's.
 
-The directory is `EXPLORER_CACHE`, or `explorer` in the user's directory for caches. A file's name ends in a digest of
+The directory is `rundir.cache_directory()`. A file's name ends in a digest of
 its sources, so a cache is never stale; it may be deleted at any time.
 """
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
@@ -25,7 +23,7 @@ def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str,
 
     Raises `DataError` for a cache that holds anything else, and whatever `make` raises.
     """
-    path = _directory() / f"{name}.safetensors"
+    path = rundir.cache_directory() / f"{name}.safetensors"
     if not path.is_file():
         rundir.write_bytes(path, save({key: tensor.contiguous() for key, tensor in make().items()}))
     try:
@@ -37,9 +35,3 @@ def cached(name: str, forms: Mapping[str, Form], make: Callable[[], Mapping[str,
     if forms_read != dict(forms) or any(tensor.ndim == 0 for tensor in tensors.values()):
         raise DataError(f"damaged cache {path}: delete it and try again (found {forms_read})")
     return tensors
-
-
-def _directory() -> Path:
-    if chosen := os.environ.get("EXPLORER_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "explorer"

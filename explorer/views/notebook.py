@@ -3,13 +3,10 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import altair as alt
-import anywidget
 
 from explorer.page import theme
 from explorer.page.document import Span, Text
+from explorer.views.live_chart import LiveChart
 
 
 def runs_directory(runs: str | Path | None) -> Path:
@@ -17,29 +14,9 @@ def runs_directory(runs: str | Path | None) -> Path:
     return Path(runs or os.environ.get("EXPLORER_RUNS") or Path.cwd().parent / "runs")
 
 
-class Fit(anywidget.AnyWidget):
-    """Invisible widget that makes Vega resize the charts next to it to their container.
-
-    Vega measures a container of the width "container" once, and again only when the window changes its size.
-    """
-
-    _esm = """
-    export default {
-      render({ el }) {
-        el.style.height = "0";
-        const observer = new ResizeObserver(() => window.dispatchEvent(new Event("resize")));
-        observer.observe(el);
-        return () => observer.disconnect();
-      },
-    };
-    """
-
-
-def empty_chart(**options: Any) -> alt.JupyterChart:
-    """Return a chart widget that is empty until its `chart` is set. It needs no network."""
-    # Altair loads Vega from a CDN by default; notebooks must work on machines without a network.
-    alt.JupyterChart.enable_offline()
-    return alt.JupyterChart(None, embed_options=theme.EMBED, **options)  # pyright: ignore[reportArgumentType]
+def empty_chart(*, wait: int = 10) -> LiveChart:
+    """Return a chart widget that is empty until its `chart` is set. It sends a selection after `wait` milliseconds."""
+    return LiveChart(wait=wait)
 
 
 def named(name: str) -> tuple[Span, ...]:

@@ -68,7 +68,7 @@ def test_colours_are_for_those_who_are_on_the_frontier(means: pd.DataFrame, monk
 def test_it_can_be_drawn_and_read(means: pd.DataFrame) -> None:
     scene = scene_of(means)
     chart = tradeoff(scene, brush=()).to_dict()
-    assert {param["name"] for param in chart["params"]} == {"brush", "picked"}
+    assert {param["name"] for param in chart["params"]} == {"brush"}
     html = fragment(frontier_table(scene, look_of(scene)))
     assert html.count("<tr") == 1 + min(30, scene.means["on_front"].sum())
     assert (

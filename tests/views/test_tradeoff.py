@@ -9,7 +9,7 @@ import vl_convert
 from explorer.page.pictures import VEGA_LITE
 from explorer.views.explorer import tradeoff as scenes
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.tradeoff import BRUSH, PICKED, Scene, build_scene, tradeoff
+from explorer.views.explorer.tradeoff import BRUSH, Scene, build_scene, tradeoff
 
 
 def scene_of(results: pd.DataFrame, **changes: Any) -> Scene:
@@ -86,7 +86,7 @@ def test_the_target_is_a_rule_with_its_value(scene: Scene) -> None:
 
 def test_only_a_brushed_chart_has_a_parameter_and_it_belongs_to_the_runs(scene: Scene) -> None:
     chart = tradeoff(scene, brush=()).to_dict()
-    assert [(param["name"], param["views"]) for param in chart["params"]] == [(BRUSH, ["runs"]), (PICKED, ["runs"])]
+    assert [(param["name"], param["views"]) for param in chart["params"]] == [(BRUSH, ["runs"])]
     assert "params" not in tradeoff(scene).to_dict()
 
 

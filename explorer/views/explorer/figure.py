@@ -1,20 +1,17 @@
 """Tradeoff chart as a widget: one chart in which runs can be chosen, or small multiples on the same axes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import ipywidgets as widgets
-from altair.utils import schemapi
 
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.tradeoff import (
     BRUSH,
-    PICKED,
     Brush,
     Scene,
     build_scene,
@@ -23,7 +20,7 @@ from explorer.views.explorer.tradeoff import (
     look_of,
     tradeoff,
 )
-from explorer.views.notebook import Fit, empty_chart
+from explorer.views.notebook import empty_chart
 
 COLUMNS = 2
 SMALL_WIDTH, SMALL_HEIGHT = 228, 190  # pixels: two columns of charts fit next to the table
@@ -90,13 +87,25 @@ PAPER = 720  # width of an exported chart, in pixels
 
 
 class Figure(widgets.VBox):
-    """Chart of an answer. `on_brush` is called with the brushed rectangle, `on_pick` with the clicked marks."""
+    """Chart of an answer, in which runs are chosen.
 
-    def __init__(self, *, on_brush: Callable[[Brush], None], on_pick: Callable[[list[str]], None]) -> None:
-        self._on_brush, self._on_pick = on_brush, on_pick
-        self._chart = empty_chart(debounce_wait=150, max_wait=False)
+    `on_brush` is called with the brushed rectangle, `on_pick` with the directories of the clicked runs (where only
+    means are drawn, with their keys), and `on_hover` with the recipe under the mouse, None for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_brush: Callable[[Brush], None],
+        on_pick: Callable[[list[str]], None],
+        on_hover: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        self._on_brush, self._on_pick, self._on_hover = on_brush, on_pick, on_hover
+        self._chart = empty_chart(wait=150)
+        self._chart.on_mark(hover=self._hovered, click=self._clicked)
         self._answer: Answer | None = None
-        super().__init__([Fit().add_class("x-fit"), self._chart])
+        self._picked: list[str] = []
+        super().__init__([self._chart])
         self.add_class("x-chart")
 
     def show(self, answer: Answer) -> None:
@@ -105,22 +114,31 @@ class Figure(widgets.VBox):
         # Scenes are remembered, so the same scene is the same object.
         if before is not None and answer.scene is before.scene and answer.question.split == before.question.split:
             return  # drawing it again would take a second and lose the brush
-        if answer.scene is None:
-            self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
-            return
-        # Tests check charts against the schema of Vega-Lite; here the check would take longer than everything else.
-        with schemapi.debug_mode(False):
-            drawn = chart_of(answer)
-            object.__setattr__(drawn, "to_dict", partial(drawn.to_dict, validate=False))
-            self._chart.chart = drawn  # pyright: ignore[reportAttributeAccessIssue]
-        if not answer.question.split:
-            self._chart.selections.observe(self._brushed, BRUSH)
-            self._chart.selections.observe(self._picked, PICKED)
+        self._draw()
 
     def forget(self) -> None:
         """Draw the next answer even if it is drawn already, because only the browser knows the brush."""
         self._answer = None
-        self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._chart.draw(None)
+
+    def isolate(self, recipe: str | None) -> None:
+        """Show the curve of a recipe alone, the others faint; all of them for None."""
+        self._chart.tell(isolated=recipe or "")
+
+    def pick(self, keys: Sequence[str]) -> None:
+        """Ring these runs and dim all others; show all as they are without one."""
+        self._picked = list(keys)
+        self._chart.tell(picked=self._picked)
+
+    def bands(self, which: Literal["selected", "all"]) -> None:
+        """Show the bands of the baseline and the chosen recipes, or of all."""
+        self._chart.tell(bands=which)
+
+    def _draw(self) -> None:
+        answer = self._answer
+        self._chart.draw(chart_of(answer) if answer is not None and answer.scene is not None else None)
+        if answer is not None and answer.scene is not None and not answer.question.split:
+            self._chart.selections.observe(self._brushed, BRUSH)
 
     def _brushed(self, change: Any) -> None:
         answer = self._answer
@@ -135,9 +153,15 @@ class Figure(widgets.VBox):
         y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*answer.scene.y_range]
         return self._on_brush((*x, *y))
 
-    def _picked(self, change: Any) -> None:
-        picked = change["new"].value or []
-        self._on_pick([str(value) for mark in picked for name, value in mark.items() if name in ("directory", "place")])
+    def _hovered(self, mark: Mapping[str, str] | None, _: bool) -> None:
+        self._on_hover((mark or {}).get("recipe"))
+
+    def _clicked(self, mark: Mapping[str, str] | None, more: bool) -> None:
+        key = (mark or {}).get("directory") or (mark or {}).get("place")
+        others = [known for known in self._picked if known != key] if more else []
+        added = [key] if key and not (more and key in self._picked) else []
+        self.pick([*others, *added])
+        self._on_pick(self._picked)
 
 
 def chart_of(answer: Answer, *, width: int | str = "container") -> alt.LayerChart | alt.ConcatChart:

@@ -293,7 +293,6 @@ def _policies(rows: pd.DataFrame) -> pd.Series:
 # ---- drawing
 
 BRUSH = "brush"
-PICKED = "picked"
 DIM = 0.3
 SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
 
@@ -305,8 +304,7 @@ Brush = tuple[float, ...]
 def tradeoff(
     scene: Scene, *, width: int | str = "container", height: int = 400, brush: Brush | None = None
 ) -> alt.LayerChart:
-    """Draw a scene. With `brush`, which may be empty, runs can be selected: by dragging (`BRUSH`) or clicking
-    (`PICKED`)."""
+    """Draw a scene. With `brush`, which may be empty, runs can be selected by dragging (`BRUSH`)."""
     return alt.LayerChart(  # in one call, because every method of a chart copies all of it
         layer=layers(scene, brush=brush),
         width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
@@ -435,7 +433,7 @@ def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush |
             tooltip=_tooltip(_RUN_WORDS, frame, scene),
         )
     )
-    return chart if brush is None else chart.add_params(*_selections(scene, brush, "directory"))
+    return chart if brush is None else chart.add_params(*_selections(scene, brush))
 
 
 def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityValue) -> Any:
@@ -443,14 +441,13 @@ def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityVal
     return channel(value=otherwise, condition={"test": f"datum.{field}", "value": value})
 
 
-def _selections(scene: Scene, brush: Brush, field: str) -> list[alt.Parameter]:
-    """Return the selections: by dragging, beginning with the current brush, and by clicking."""
+def _selections(scene: Scene, brush: Brush) -> list[alt.Parameter]:
+    """Return the selection by dragging, which begins with the current brush."""
     place = scene.heights.drawn
     drawn: Any = {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))} if len(brush) == 4 else alt.Undefined
     mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
     return [
-        alt.selection_interval(name=BRUSH, mark=mark, value=drawn),
-        alt.selection_point(name=PICKED, fields=[field], on="click", toggle="event.shiftKey"),
+        alt.selection_interval(name=BRUSH, mark=mark, value=drawn, zoom=False),  # the wheel belongs to the page
     ]
 
 
@@ -492,7 +489,7 @@ def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: B
         cross = alt.Chart(frame[predicted], name="predicted").mark_point(shape="cross", filled=True, size=40)
         layers.append(cross.encode(x=x, y=y, color=look.colour()))
     if brush is not None:
-        layers[0] = layers[0].add_params(*_selections(scene, brush, "place"))
+        layers[0] = layers[0].add_params(*_selections(scene, brush))
     return layers
 
 

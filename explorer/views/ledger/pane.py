@@ -11,7 +11,7 @@ from explorer.page.document import Block, Heading, Paragraph, Span, Text
 from explorer.page.html import Markup, fragment
 from explorer.views.ledger.depth import MEASURES
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.notebook import Fit, empty_chart
+from explorer.views.notebook import empty_chart
 
 
 class Section(widgets.VBox):
@@ -58,10 +58,10 @@ class Pane(widgets.VBox):
     """Chart with its caption, or words in place of both."""
 
     def __init__(self, caption: str) -> None:
-        self.chart = empty_chart(debounce_wait=50, max_wait=False)
+        self.chart = empty_chart(wait=50)
         self.drawn = False
         self._text, self._caption = widgets.HTML(), caption
-        super().__init__([Fit().add_class("x-fit"), self.chart, self._text])
+        super().__init__([self.chart, self._text])
         self.add_class("x-chart")
         self.remark("")
 

@@ -20,7 +20,7 @@ from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.tradeoff import build_scene, tradeoff
-from explorer.views.notebook import Fit, empty_chart, runs_directory
+from explorer.views.notebook import empty_chart, runs_directory
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
@@ -227,7 +227,7 @@ class SweepPanel(widgets.VBox):
         buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
         right = widgets.VBox([buttons, self.state, self.output]).add_class("x-plan")
-        charts = [widgets.VBox([Fit().add_class("x-fit"), chart]) for chart in (self._losses, self._quality)]
+        charts = [widgets.VBox([chart]) for chart in (self._losses, self._quality)]
         return [
             widgets.HTML(style()),
             widgets.Box([left, right]).add_class("x-halves"),

@@ -1,0 +1,99 @@
+"""Chart widget: an Altair chart that is drawn offline, as wide as its container, and takes values while it is shown.
+
+Vega is one bundle of a megabyte. It goes to the browser once for all charts of a kernel, in the state of a hidden
+widget, and its JavaScript is kept in the user's directory for caches, because bundling it takes more than a second.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import ipywidgets as widgets
+import traitlets
+import vl_convert
+from altair.utils import schemapi
+from altair.utils._importers import vl_version_for_vl_convert
+
+from explorer import rundir
+from explorer.errors import RunError
+from explorer.page import theme
+
+SNIPPET = "export default vegaEmbed;"
+
+Marked = Callable[[Mapping[str, str] | None, bool], None]
+"""Function that is called with the texts of a mark, None for empty space, and whether Shift was held."""
+
+
+class LiveChart(alt.JupyterChart):
+    """Chart in a notebook, empty until its `chart` is set. It needs no network.
+
+    `chart.selections` are those of `JupyterChart`. With `on_mark` the marks under the mouse are handed over.
+    """
+
+    _esm = Path(__file__).with_suffix(".js")
+    _css = ".vega-embed { overflow: visible; }"
+
+    library = traitlets.Instance(widgets.Widget).tag(sync=True, **widgets.widget_serialization)
+    hands_over = traitlets.Bool(False).tag(sync=True)
+    told = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, *, wait: int = 10) -> None:
+        self._on_hover: Marked | None = None
+        self._on_click: Marked | None = None
+        super().__init__(
+            None,  # pyright: ignore[reportArgumentType]: altair allows it, and its annotation does not say so
+            debounce_wait=wait,
+            embed_options=theme.EMBED,
+            library=_library(),
+        )
+        self.on_msg(self._received)
+
+    def draw(self, chart: Any) -> None:
+        """Draw a chart, or nothing for None, without checking it against the schema of Vega-Lite."""
+        # Tests check charts against the schema; here the check would take longer than everything else.
+        with schemapi.debug_mode(False):
+            if chart is not None:
+                object.__setattr__(chart, "to_dict", partial(chart.to_dict, validate=False))
+            self.chart = chart
+
+    def tell(self, **values: Any) -> None:
+        """Set parameters of the specification, those on the screen and those of later charts, without drawing again."""
+        self.told = {**self.told, **values}
+
+    def on_mark(self, *, hover: Marked, click: Marked) -> None:
+        """Call `hover` when another recipe comes under the mouse, and `click` when a mark is clicked."""
+        self._on_hover, self._on_click, self.hands_over = hover, click, True
+
+    def _received(self, _: Any, content: Any, __: Any) -> None:
+        call = {"hover": self._on_hover, "click": self._on_click}.get(content.get("event"))
+        if call is not None:
+            call(content.get("mark"), bool(content.get("more")))
+
+
+_libraries: list[widgets.Widget] = []  # the one that is open
+
+
+def _library() -> widgets.Widget:
+    """Return the hidden widget that holds Vega."""
+    if not _libraries or _libraries[-1].comm is None:  # closed, as by `Widget.close_all`
+        _libraries[:] = [widgets.HTML(value=vega_bundle())]
+    return _libraries[-1]
+
+
+def vega_bundle() -> str:
+    """Return vega-embed with all that it needs, as one JavaScript module."""
+    version = vl_version_for_vl_convert()
+    known = hashlib.sha256(f"{metadata.version('vl-convert-python')} {version} {SNIPPET}".encode()).hexdigest()[:16]
+    kept = rundir.cache_directory() / f"vega-{known}.js"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except OSError:
+        bundle = vl_convert.javascript_bundle(SNIPPET, vl_version=version)
+    with suppress(RunError):  # a home that cannot be written to costs a second, not the chart
+        rundir.write_bytes(kept, bundle.encode())
+    return bundle
