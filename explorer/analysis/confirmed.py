@@ -19,6 +19,8 @@ from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_q
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.errors import AnalysisError
 
+ADDED = "seeds were added after a look at earlier ones, which makes a chance result likelier than the interval says"
+
 
 class Confirmed(StrEnum):
     """What fresh seeds say."""
@@ -55,7 +57,13 @@ class Confirmation:
             return f"its confirmation on {seeds} is in progress: {self.reason}"
         # "slower" is both the figure and the reason, and need not be told twice.
         slower = self.result is not None and self.result.call is Call.MORE
-        return f"{self.verdict} on {seeds}: {', '.join(filter(None, (self._gain, '' if slower else self.reason)))}"
+        words = ", ".join(filter(None, (self._gain, "" if slower else self.reason)))
+        return f"{self.verdict} on {seeds}: {words}{f'; {ADDED}' if self.was_extended else ''}"
+
+    @property
+    def was_extended(self) -> bool:
+        """Return whether its seeds come from several sweeps, so that later ones may follow from earlier results."""
+        return len(self.sweeps) > 1
 
     @property
     def _gain(self) -> str:

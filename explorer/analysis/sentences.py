@@ -24,7 +24,7 @@ from explorer.analysis.composition import Composed, Composition, Pair
 from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
-from explorer.analysis.verdict import MOST_SEEDS, Verdict
+from explorer.analysis.verdict import Verdict
 from explorer.page.amounts import busy_times
 from explorer.run_files import Metric
 
@@ -136,7 +136,7 @@ def fresh_words(verdict: Verdict) -> str:
 def call_words(verdict: Verdict) -> str:
     """Return the verdict in a few words.
 
-    "inconclusive, about 9 seeds would decide"
+    "inconclusive, about 6 more seeds would decide"
     """
     call = _call_words(verdict)
     if verdict.call is Call.EQUIVALENT:
@@ -156,10 +156,16 @@ def control_words(verdict: Verdict) -> str:
 
 
 def decide_words(verdict: Verdict) -> str:
-    """Return how many seeds would decide an inconclusive comparison."""
-    if verdict.seeds is None:
-        return f"more than {MOST_SEEDS} seeds or quieter times would be needed to decide"
-    return f"about {verdict.seeds} seeds would decide"
+    """Return how many further seeds would decide an inconclusive comparison, or why none would.
+
+    "about 6 more seeds would decide"
+    """
+    power = verdict.power
+    if power is None:
+        return "what would decide is not known"
+    if power.seeds is None:
+        return power.reason
+    return f"about {power.seeds} more seed{'s' * (power.seeds != 1)} would decide"
 
 
 def ratio_interval(result: EqualQuality) -> str:

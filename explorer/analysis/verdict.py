@@ -4,23 +4,18 @@ It joins the result on the sweep's own seeds (`Call`), the result on fresh seeds
 away. What can be claimed, has to be confirmed or is still open is decided here and nowhere else.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from explorer.analysis.comparison import RESAMPLES
 from explorer.analysis.confirmed import Confirmation, Confirmed, confirmations
 from explorer.analysis.controls import Controlled, controlled
-from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, equal_quality
-from explorer.analysis.inference import size_of
+from explorer.analysis.equal_quality import Call, EqualQuality, equal_quality
 from explorer.analysis.ladders import Machine, Setting
+from explorer.analysis.power import Power, power_of
 
-POWER = 0.8  # probability with which the advised number of seeds decides a comparison
-MOST_SEEDS = 100  # more are not advised: from the noise of a few seeds such a number would be a guess
 FROM_TIME = ("train_seconds", "cost_usd")  # within one hardware a cost is a time at a price
 
 
@@ -30,9 +25,14 @@ class Verdict:
 
     comparison: EqualQuality
     call: Call
-    seeds: int | None  # number that would decide it; None unless it is inconclusive, or if `MOST_SEEDS` would not
+    power: Power | None  # further seeds that would decide it; None unless it is inconclusive
     confirmation: Confirmation | None  # the result on fresh seeds
     control: Controlled | None  # the control against which its gain vanishes
+
+    @property
+    def seeds(self) -> int | None:
+        """Return the number of further seeds that would probably decide an inconclusive comparison."""
+        return None if self.power is None else self.power.seeds
 
     @property
     def claims(self) -> bool:
@@ -88,14 +88,17 @@ def verdicts(
     results = []
     for comparison in comparisons:
         here = comparison.baseline_setting == comparison.setting  # fresh seeds run on one machine
+        key = (comparison.setting, comparison.recipe_digest, comparison.baseline)
+        confirmation = by_recipe.get(key) if here else None
+        # Fresh seeds that do not tell either are the ones that further seeds would join.
+        judged = confirmation.result if confirmation is not None else None
+        undecided = judged is not None and judged.call is Call.INCONCLUSIVE
         results.append(
             Verdict(
                 comparison=comparison,
                 call=comparison.call,
-                seeds=seeds_to_decide(comparison),
-                confirmation=by_recipe.get((comparison.setting, comparison.recipe_digest, comparison.baseline))
-                if here
-                else None,
+                power=power_of(judged, fresh=True) if judged is not None and undecided else power_of(comparison),
+                confirmation=confirmation,
                 control=vanishing.get((comparison.setting, comparison.label)),
             )
         )
@@ -144,32 +147,6 @@ def confirming(fresh: pd.DataFrame, comparisons: Sequence[EqualQuality]) -> list
         target = None if first.own_target else first.target
         results += confirmations(fresh, sweep=sweep, x=x, target=target, confidence=first.confidence)
     return results
-
-
-def seeds_to_decide(result: EqualQuality) -> int | None:
-    """Return the number of seeds that would probably decide an inconclusive comparison.
-
-    None if it is not inconclusive, or if `MOST_SEEDS` would not decide it. The ratio, the spread of seeds and the
-    exactness of step times are assumed to stay what they are. Then it is the least number at which, with probability
-    `POWER`, the adjusted interval excludes 1; or lies within the margin of equivalence, if the ratio does. The number
-    is as uncertain as the noise of few seeds: at three seeds it may be twice as large, or half.
-    """
-    if result.call is not Call.INCONCLUSIVE or result.effect is None or not result.seed_error:
-        return None
-    effect, margin = abs(result.effect.value), math.log(EQUIVALENT)
-    alpha = (1 - result.confidence) / max(result.family, 1)
-    times = [error for error in result.effect.errors[1:]]  # the first part is that of the seeds
-    reach, size = math.hypot(*(error.reach(alpha) for error in times)), size_of(tuple(times))
-    # More seeds shrink the error of the seeds by the root of their number, and the error of the times not at all.
-    n_N = np.arange(result.n + 1, MOST_SEEDS + 1)
-    seeds_N = result.seed_error * np.sqrt(result.n / n_N)
-    half_N = np.hypot(stdtrit(n_N - 1, 1 - alpha / 2) * seeds_N, reach)
-    spread_N = np.hypot(seeds_N, size)
-    # Decided as different: the effect exceeds the half width by what the estimate varies at the given power. Decided as
-    # equivalent: the same on both sides of the margin, hence the two-sided quantile.
-    enough_N = effect >= half_N + stdtrit(n_N - 1, POWER) * spread_N
-    enough_N |= margin - effect >= half_N + stdtrit(n_N - 1, (1 + POWER) / 2) * spread_N
-    return int(n_N[enough_N.argmax()]) if enough_N.any() else None
 
 
 def _vanishing(controls: Iterable[Controlled]) -> Mapping[tuple[Setting, str], Controlled]:

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
-from explorer.page.amounts import age_words, busy_times, dollars
+from explorer.page.amounts import age_words, busy_times, dollars, quality, seconds
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, show, table, visible
 from explorer.planned import left_out_words
@@ -58,12 +58,13 @@ def results(
             "--budget", metavar="RATIO", help="Budget to compare at, with --composition. Default: the full budget."
         ),
     ] = None,
-    rows: Annotated[bool, typer.Option("--each", help="Show one row per finished run of the sweep.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Show one row per finished run of the sweep.")] = False,
+    each: Annotated[bool, typer.Option("--each", hidden=True)] = False,
     runs: options.Runs = options.RUNS,
 ) -> Answer | None:
     """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
 
-    With --each, without a sweep, and in the other formats it shows the table behind the plots: one row per finished run
+    With --rows, without a sweep, and in the other formats it shows the table behind the plots: one row per finished run
     of the present specifications. With --composition it shows how the methods of a sweep compose.
     """
     if composition:
@@ -89,14 +90,14 @@ def results(
             return [(csv_text if format is TableFormat.CSV else markdown_text)(finished).removesuffix("\n")]
         if not finished.rows:
             return [_states_words(queries.states(where, sweep=sweep))]
-        # The verdict is on the present specification, so a table with superseded runs has none.
-        shown = None if rows or every else sweep
-        verdicts = [] if shown is None else part("results SWEEP")(runs, shown, metric=metric)
         controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
-        if verdicts:
-            more = f"all {len(finished.rows)} runs: explorer results {shlex.quote(sweep or '')} --each"
-            return [*verdicts, *controls, more]
-        return [*_result_blocks(finished), *controls]
+        # The verdict is on the present specification, so a table with superseded runs has none.
+        if sweep is not None and not (rows or each or every):
+            more = f"\nall {len(finished.rows)} runs: explorer results {shlex.quote(sweep)} --rows"
+            remarks = [*controls, more, *_unfinished(queries.states(where, sweep=sweep))]
+            if verdicts := part("results SWEEP")(runs, sweep, metric=metric, remarks=remarks):
+                return verdicts
+        return [*_result_blocks(finished), *controls, *_unfinished(queries.states(where, sweep=sweep))]
 
     return Answer(page=page, record=lambda: [dict(zip(finished.columns, row, strict=True)) for row in finished.rows])
 
@@ -121,9 +122,14 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
     rows = sorted(finished.rows, key=lambda row: tuple(row[index[name]] for name in ("sweep", "recipe", "ssr", "seed")))
     # One metric names its column; with several, the column is quality of whatever kind.
     metrics = {row[index["metric"]] for row in rows}
-    quality = metrics.pop() if len(metrics) == 1 else "quality"
-    titles = {"ssr": "budget", "quality": quality, "train_seconds": "seconds", "time_source": "source"}
-    titles["cost_usd"] = "dollars"
+    name_of_quality = metrics.pop() if len(metrics) == 1 else "quality"
+    titles = {
+        "ssr": "budget",
+        "quality": name_of_quality,
+        "train_seconds": "time",
+        "time_source": "source",
+        "cost_usd": "cost",
+    }
     # A column that would say the same in every row is left out.
     several = len({row[index["sweep"]] for row in rows}) > 1
     controls = any(row[index["control"]] for row in rows)
@@ -131,8 +137,12 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
     if "superseded" in finished.columns:
         index["superseded"] = finished.columns.index("superseded")
         columns += ("superseded",)
-    shown = [tuple(_cell(name, row[index[name]]) for name in columns) for row in rows]
-    right = ("budget", "seed", quality, "seconds", "dollars")
+    metric_of = part("results --rows")
+    kinds = [metric_of(dict(zip(finished.columns, row, strict=True))) for row in rows]
+    shown = [
+        tuple(_cell(name, row[index[name]], kind) for name in columns) for row, kind in zip(rows, kinds, strict=True)
+    ]
+    right = ("budget", "seed", name_of_quality, "time", "cost")
     yield table(tuple(titles.get(name, name) for name in columns), shown, right=right)
     recipe, busy = (finished.columns.index(name) for name in ("recipe", "busy_profile"))
     if words := busy_times(row[recipe] for row in rows if row[busy]):
@@ -143,6 +153,14 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
 def _states_words(counts: Mapping[str, int]) -> str:
     words = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     return f"no finished runs yet: {words or 'no runs at all'}"
+
+
+def _unfinished(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the runs without a result in one line; nothing where all have finished."""
+    others = {state: count for state, count in counts.items() if state not in ("finished", "superseded")}
+    if others:
+        words = ", ".join(f"{count} {state}" for state, count in sorted(others.items()))
+        yield f"runs without a result: {words}; `explorer sweep status SPEC` says why"
 
 
 def _price_lines(finished: Table) -> Iterator[str]:
@@ -158,17 +176,20 @@ def _price_lines(finished: Table) -> Iterator[str]:
         yield f"dollars on {hardware}: {', '.join(filter(None, parts))}"
 
 
-def _cell(name: str, value: object) -> object:
-    if name == "cost_usd":
-        if not isinstance(value, float):
-            return "no price"
-        return f"{value:.4f}" if value >= 0.001 else f"{value:.2g}"
-    if name == "time_source":
-        return "unknown" if value is None else value
-    if name == "control":
-        return value or ""
-    if name == "superseded":
-        return "superseded" if value else ""
+def _cell(name: str, value: Any, kind: Any) -> object:
+    match name:
+        case "quality":
+            return quality(value, kind)
+        case "train_seconds":
+            return seconds(value)
+        case "cost_usd":
+            return dollars(value) if isinstance(value, float) else "no price"
+        case "time_source":
+            return "unknown" if value is None else value
+        case "superseded":
+            return "superseded" if value else ""
+        case "control":
+            return value or ""
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

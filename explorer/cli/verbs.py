@@ -234,6 +234,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
     "ledger verify --contents": "explorer.audit.contents:examine_contents",
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",
+    "results --rows": "explorer.run_files:metric_of",
     "results SWEEP, controls": "explorer.cli.verdicts:control_blocks",
     "results, of new runs": "explorer.store.upkeep:bring_up",
     "results --out": "explorer.store.export:export",

@@ -1,11 +1,13 @@
 """The verdicts on the recipes of a sweep, their controls and their composition, for `explorer results SWEEP`."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from explorer.analysis.advice import AFTER_LOOKING, advise
 from explorer.analysis.axis_words import gain_span
 from explorer.analysis.controls import controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
@@ -20,6 +22,7 @@ from explorer.analysis.sentences import (
     summary,
 )
 from explorer.analysis.verdict import Verdict, sweep_verdicts
+from explorer.cli import options
 from explorer.cli.results import tell_left_out, tell_upkeep
 from explorer.errors import ExplorerError, unknown
 from explorer.page import amounts
@@ -29,6 +32,7 @@ from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.store.published import database
 from explorer.store.queries import Table
+from explorer.sweep.workers import default_workers
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
 from explorer.views.explorer.question import Question
@@ -37,21 +41,43 @@ from explorer.views.explorer.snapshot import read_snapshot
 COLUMNS = ("time to target", "speedup", "interval", "reach rate", "verdict")
 
 
-def verdict_blocks(runs: Path, sweep: str, *, metric: str | None = None) -> list[Block | str]:
+def verdict_blocks(
+    runs: Path, sweep: str, *, metric: str | None = None, remarks: Iterable[Block | str] = ()
+) -> list[Block | str]:
     """Return the verdicts on a sweep's recipes, in training time: for each machine a sentence and a table.
 
-    Quality is the sweep's own metric unless another is named. Empty where there is nothing to compare.
+    Quality is the sweep's own metric unless another is named. `remarks` come after the tables, and last what to do
+    next. Empty where there is nothing to compare.
     """
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
     verdicts = sweep_verdicts(rows, with_confirming(where, sweep, metric=metric)) if len(rows) else []
     blocks: list[Block | str] = []
+    steps: list[str] = []
     for setting in dict.fromkeys(verdict.comparison.setting for verdict in verdicts):
         # Times of different machines are never in one table: their ratio would say nothing of the recipes.
         here = [verdict for verdict in verdicts if verdict.comparison.setting == setting]
         mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
-        blocks += _blocks(here, mine[mine["world_size"] == setting.world_size], setting)
-    return blocks
+        mine = mine[mine["world_size"] == setting.world_size]
+        blocks += _blocks(here, mine, setting)
+        steps += next_lines(here, mine, runs=runs)
+    return [*blocks, *remarks, *steps] if blocks else []
+
+
+def next_lines(
+    verdicts: Sequence[Verdict], rows: pd.DataFrame, *, runs: Path, recipe: str | None = None
+) -> Iterator[str]:
+    """Yield what to do next with the recipes of one setting, or with one of them, and its command as the last line."""
+    first = verdicts[0].comparison.setting
+    workers = default_workers(threads=first.threads, device=first.device)
+    step = advise(verdicts, rows, workers=workers, recipe=recipe)
+    if step is None:
+        return
+    yield f"\nnext: {step.sentence}"
+    if step.after_looking:
+        yield f"      {AFTER_LOOKING}"
+    if command := step.command(*(() if runs == options.RUNS else ("--runs", str(runs)))):
+        yield f"      {shlex.join(('explorer', *command))}"
 
 
 def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> Iterator[Block | str]:

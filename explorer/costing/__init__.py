@@ -30,6 +30,7 @@ from explorer.costing.prices import (
     providers,
     to_csv,
     train_seconds,
+    wall_seconds,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "providers",
     "to_csv",
     "train_seconds",
+    "wall_seconds",
 ]

@@ -124,6 +124,17 @@ def cost_usd(seconds: float, price: Price, world_size: int = 1) -> float:
     return seconds / 3600 * price.usd_per_accelerator_hour * world_size
 
 
+OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training (`benchmarks/warm_overhead.py`)
+
+
+def wall_seconds(seconds: float, *, runs: int, slowdown: float, workers: int) -> float:
+    """Return the time until runs with `seconds` of quiet training in all have finished, `workers` at the same time.
+
+    `slowdown` is by what factor evaluation and contention make a run longer than quiet training.
+    """
+    return (seconds * slowdown + OVERHEAD * runs) / workers
+
+
 def day(text: str) -> datetime.date | None:
     """Parse a date, or a month as its last day; None for no date. Raises `ValueError` for anything else.
 

@@ -24,6 +24,7 @@ from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec, load_spec
+from explorer.sweep.status import state_of
 from explorer.training.run_plan import MAX_SEED
 
 SEEDS = 3  # unless the user asks for another number
@@ -37,20 +38,23 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     """Return the specification that confirms a recipe of the sweep in `runs/<sweep>`.
 
     Its seeds are the smallest that no run of the sweep and no other run of the two recipes has. A confirmation that was
-    started before keeps its seeds, so that it continues where it stopped. Raises `SweepError` for an unknown sweep or
-    recipe, and for a recipe that cannot be confirmed: the baseline or a control.
+    started before keeps its seeds, so that it continues where it stopped. Once all of it is done, further seeds are a
+    sweep of their own: they were asked for after a look at the first ones, and must show it.
+
+    Raises `SweepError` for an unknown sweep or recipe, and for a recipe that cannot be confirmed: the baseline or a
+    control.
     """
     if not 1 <= seeds <= MAX_SEEDS:
         raise SweepError(f"seeds: found {seeds}; expected a whole number from 1 to {MAX_SEEDS}")
     recorded = started(runs, sweep)
     spec = load_spec(recorded["spec"])
     chosen = _chosen(spec, recipe)
-    # Seeds of an earlier start come first; then the smallest free ones.
-    name = fitting(f"{sweep}-confirm-{recipe}")
+    name, finished = _round(runs, f"{sweep}-confirm-{chosen.name}", seeds)
     used = _used(runs, sweep, _digests(recorded, (spec.baseline, recipe)), but=name)
+    # Seeds of an earlier start come first; then the smallest free ones.
     before = _before(runs / name)
     free = (seed for seed in itertools.count() if seed not in used and seed not in before)
-    fresh = [*before, *itertools.islice(free, max(0, seeds - len(before)))]
+    fresh = [*before, *itertools.islice(free, max(0, seeds - finished - len(before)))]
     if max(fresh) > MAX_SEED or used & set(before):
         raise SweepError(
             f"{runs / name}: its seeds are no longer fresh, or no seed up to {MAX_SEED} is left; rename or remove it"
@@ -161,6 +165,22 @@ def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
                 if path.parent.name == sweep or run.get("recipe_digest") in digests
             }
     return used
+
+
+def _round(runs: Path, name: str, seeds: int) -> tuple[str, int]:
+    """Return the name of the round of a confirmation that has to run, and the number of seeds of those before it.
+
+    It is the last one, or one more if that is done and `seeds` ask for more than all of them have.
+    """
+    finished = 0
+    for number in itertools.count(1):
+        own = fitting(name if number == 1 else f"{name}-{number}")
+        count = len(_before(runs / own))
+        done = count and all(state_of(runs / own / run["run_id"])[0] == "done" for run in read_plan(runs / own)["runs"])
+        if not done or finished + count >= seeds:
+            return own, finished
+        finished += count
+    raise AssertionError  # the count has no end
 
 
 def _before(directory: Path) -> list[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import run_files, rundir
-from explorer.costing import Price, cost_usd, default_price, train_seconds
+from explorer.costing import Price, cost_usd, default_price, train_seconds, wall_seconds
 from explorer.errors import RecipeError, RunError, SpecError
 from explorer.planned import describe, superseded
 from explorer.recipes import machine
@@ -29,7 +29,6 @@ from explorer.training.ledgered import documents_of
 from explorer.training.run_plan import plan_run, rehearse
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
-OVERHEAD = 0.15  # seconds of a run in a warm kernel, beyond its training (`benchmarks/warm_overhead.py`)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +93,7 @@ class Plan:
             runs=len(self.missing),
             unknown=len(self.missing) - len(seconds),
             train_seconds=total,
-            wall_seconds=(total * _slowdown(self.runs) + OVERHEAD * len(seconds)) / workers,
+            wall_seconds=wall_seconds(total, runs=len(seconds), slowdown=_slowdown(self.runs), workers=workers),
             usd=None if price is None else cost_usd(total, price, hardware.world_size),
             price=price,
         )

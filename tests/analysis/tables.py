@@ -47,7 +47,16 @@ def rows(
         for seed in seeds:
             seconds = 100.0 * ssr * step
             point = {"ssr": ssr, "seed": seed, "steps": round(1000 * ssr), "quality": quality(ssr, seed)}
-            made.append({**common, **point, "train_seconds": seconds, "cost_usd": seconds / 3600, **changes})
+            made.append(
+                {
+                    **common,
+                    **point,
+                    "train_seconds": seconds,
+                    "wall_seconds": 1.2 * seconds,
+                    "cost_usd": seconds / 3600,
+                    **changes,
+                }
+            )
     return made
 
 

@@ -142,11 +142,11 @@ def test_the_notebook_gets_the_table_and_the_words(runs: Path) -> None:
 
 
 def test_the_terminal_tells_controls_from_candidates(runs: Path) -> None:
-    done = CliRunner().invoke(app, ["results", "digits", "--each", "--runs", str(runs)], env={"COLUMNS": "200"})
+    done = CliRunner().invoke(app, ["results", "digits", "--rows", "--runs", str(runs)], env={"COLUMNS": "200"})
     assert done.exit_code == 0
     assert "rescaled-baseline" in done.stdout and "random-subset" in done.stdout
     assert "controls of digits:\n" in done.stdout
     assert VANISHES in done.stdout
     short = CliRunner().invoke(app, ["results", "digits", "--runs", str(runs)], env={"COLUMNS": "200"})
     assert short.exit_code == 0 and VANISHES in short.stdout
-    assert "random-subset" not in short.stdout and "explorer results digits --each" in short.stdout
+    assert "random-subset" not in short.stdout and "explorer results digits --rows" in short.stdout

@@ -112,7 +112,7 @@ def test_no_reader_shows_a_file(runs: Path, reader: Callable[[Path], object]) ->
 
 
 @pytest.mark.parametrize(
-    "words", [("results", "digits"), ("results", "digits", "--each"), ("ask", "digits"), ("report", "digits")]
+    "words", [("results", "digits"), ("results", "digits", "--rows"), ("ask", "digits"), ("report", "digits")]
 )
 def test_no_command_shows_a_file(runs: Path, words: tuple[str, ...]) -> None:
     plant(database(runs), "outcomes", said(runs, READS["text"]), column="recipe")

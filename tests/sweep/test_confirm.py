@@ -82,6 +82,20 @@ def test_it_continues_with_the_seeds_that_it_began_with(tmp_path: Path) -> None:
         confirmation(tmp_path, "tiny", "fast", seeds=2)
 
 
+def test_seeds_that_are_asked_for_after_a_result_are_a_sweep_of_their_own(tmp_path: Path) -> None:
+    """Otherwise nothing would show that they were added after a look at the first ones."""
+    start(tmp_path)
+    content = confirmation(tmp_path, "tiny", "fast", seeds=2)
+    directory = start(tmp_path, content)
+    for run in rundir.read_json(directory / rundir.SWEEP)["runs"]:
+        rundir.write_json(directory / run["run_id"] / rundir.RESULT, {"run_id": run["run_id"]})
+    assert confirmation(tmp_path, "tiny", "fast", seeds=2) == content  # nothing more to run
+    further = confirmation(tmp_path, "tiny", "fast", seeds=5)
+    assert (further["name"], further["seeds"]) == ("tiny-confirm-fast-2", [5, 6, 7])
+    start(tmp_path, further)
+    assert confirmation(tmp_path, "tiny", "fast", seeds=5) == further
+
+
 def test_long_names_are_bounded(tmp_path: Path) -> None:
     name = "a" * MAX_NAME
     start(tmp_path, spec(name=name, recipes={"baseline": [], "b" * MAX_NAME: ["ema"]}))

@@ -148,7 +148,7 @@ def span_words(low: float | None, high: float | None) -> str:
 def verdict_words(best: Candidate) -> str:
     """Return the verdict on the recipe at the baseline's quality, to be appended to a sentence.
 
-    "; at baseline's own quality: inconclusive, about 9 seeds would decide, 1.39x faster"
+    "; at baseline's own quality: inconclusive, about 6 more seeds would decide, 1.39x faster"
     """
     verdict = best.verdict
     if verdict is None:
