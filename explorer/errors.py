@@ -36,6 +36,10 @@ class TrainingError(ExplorerError):
     """Training cannot continue, for example because the loss is no longer finite."""
 
 
+class DivergedError(TrainingError):
+    """Training has diverged: a loss, a metric or a weight is not finite."""
+
+
 class SweepError(ExplorerError):
     """A sweep cannot start or continue."""
 

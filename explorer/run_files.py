@@ -355,6 +355,7 @@ class ResultRecord:
     state_digest: str  # parameters and buffers of the finished model
     files: dict[str, str]  # digest of each file of the run that is complete now, by its name in the run directory
     finished_at: str
+    peak_memory: int | None = None  # bytes, see `training.peak_memory`; None: not measured, as by older versions
 
 
 @record
@@ -363,7 +364,7 @@ class FailureRecord:
 
     format: Literal[1] = FORMAT
     run_id: str
-    kind: Literal["exception", "dead kernel", "timeout", "interrupted", "lost worker"]
+    kind: Literal["exception", "diverged", "dead kernel", "timeout", "interrupted", "lost worker"]
     message: str
     attempts: int
     failed_at: str

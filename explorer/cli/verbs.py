@@ -79,7 +79,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "sweep run": ("sweep:run", "Run the missing runs of a sweep."),
     "sweep status": (
         "sweep_status:status",
-        "Show the state of a sweep: runs done, running, failed, interrupted and planned, by recipe and budget.",
+        "Show the state of a sweep: runs done, running, diverged, failed, interrupted and planned, by recipe.",
     ),
     "sweep profile": ("sweep:profile", "Measure the step times of all recipes of a sweep again."),
     "sweep prune": (

@@ -26,7 +26,7 @@ from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_check
 from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
-from explorer.errors import RunError, TrainingError
+from explorer.errors import DivergedError, RunError
 from explorer.run_files import Timings, from_json, record, to_json
 
 MODEL = "model/"  # prefix of parameters and buffers in `Loop.tensors`
@@ -67,9 +67,9 @@ class MetricsWriter:
         self._file.close()
 
     def write(self, step: int, metric: str, value: float) -> None:
-        """Append one measurement after `step` steps. Raises `TrainingError` if the value is not finite."""
+        """Append one measurement after `step` steps. Raises `DivergedError` if the value is not finite."""
         if not math.isfinite(value):
-            raise TrainingError(
+            raise DivergedError(
                 f"{metric} is {value} at step {step}: training diverged; a lower learning rate may help"
             )
         line = json.dumps({"step": step, "metric": metric, "value": value})
@@ -123,7 +123,7 @@ class FitOptions:
 
 
 def fit(loop: Loop, options: FitOptions) -> Fitted:
-    """Train to the end. Raises `TrainingError` when a loss is not finite, and KeyboardInterrupt when asked to stop."""
+    """Train to the end. Raises `DivergedError` when a loss is not finite, and KeyboardInterrupt when asked to stop."""
     before = _resume(loop, options)
     loop.call("before_fit")
     with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:

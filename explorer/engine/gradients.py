@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from explorer.engine.guard import Guard, Open
 from explorer.engine.state import Share, State
-from explorer.errors import TrainingError
+from explorer.errors import DivergedError
 
 
 class Gradients:
@@ -145,10 +145,10 @@ def first_not_finite(model: nn.Module, inputs: Tensor, modes: AbstractContextMan
 
 
 def check_finite(tensors: Mapping[str, Tensor], *, step: int) -> None:
-    """Raise `TrainingError` if a checkpoint would hold a value that is not finite: an earlier one is worth more."""
+    """Raise `DivergedError` if a checkpoint would hold a value that is not finite: an earlier one is worth more."""
     for name, tensor in tensors.items():
         if name.startswith("model/") and not _finite(tensor):
-            raise TrainingError(f"training diverged: {name.removeprefix('model/')!r} is not finite after step {step}")
+            raise DivergedError(f"training diverged: {name.removeprefix('model/')!r} is not finite after step {step}")
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -56,7 +56,7 @@ from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.task import Task
-from explorer.errors import CheckpointError, RecipeError, TrainingError
+from explorer.errors import CheckpointError, DivergedError, RecipeError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
@@ -330,7 +330,7 @@ class Loop:
             state.loss = state.loss / state.batch_size
             self.call("after_loss")
             if not torch.isfinite(state.loss):  # before the gradients, so that weights stay those of the last good step
-                raise TrainingError(diverged(state, self._modes))
+                raise DivergedError(diverged(state, self._modes))
             clock.lap("forward")
             self.call("before_backward")
             self._gradients.take(state.loss, admitted, state.gradients)

@@ -38,7 +38,7 @@ from explorer.engine.guard import Written
 from explorer.engine.leaves import leaves_met
 from explorer.engine.method import Method, acting, ordered, used_hooks
 from explorer.engine.state import SHARED, Region, Share, State
-from explorer.errors import RecipeError, TrainingError
+from explorer.errors import DivergedError, RecipeError, TrainingError
 from explorer.governance.custom_optimizer import Regions, check_apart, of_regions
 from explorer.governance.journal import Journal
 from explorer.governance.shared_state import Session
@@ -323,7 +323,7 @@ class Governed:
             loss = row_losses.float().sum() / state.batch_size
             if not torch.isfinite(loss):
                 self._over = True  # passes of other classes may have written to buffers already
-                raise TrainingError(
+                raise DivergedError(
                     f"training diverged: the losses of class {share.name} are {loss.item()} in step {state.step + 1}:"
                     " the step was not made; a lower learning rate or a warm-up may help"
                 )

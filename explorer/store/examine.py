@@ -29,6 +29,7 @@ class State(StrEnum):
     FINISHED = "finished"
     RUNNING = "running"  # some process holds its lock now
     INTERRUPTED = "interrupted"  # begun, not finished, and not running: running the sweep again resumes it
+    DIVERGED = "diverged"  # a loss, a metric or a weight was not finite
     FAILED = "failed"
     DAMAGED = "damaged"
 
@@ -221,9 +222,9 @@ def _state(result: ResultRecord | None, failure: FailureRecord | None, *, runnin
         return State.FINISHED
     if running:
         return State.RUNNING
-    if failure is not None and failure.kind != "interrupted":
-        return State.FAILED
-    return State.INTERRUPTED
+    if failure is None or failure.kind == "interrupted":
+        return State.INTERRUPTED
+    return State.DIVERGED if failure.kind == "diverged" else State.FAILED
 
 
 def _measurement(line: bytes, *, where: str) -> Measurement:

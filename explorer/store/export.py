@@ -54,6 +54,7 @@ def _parquet(database: Path, path: Path, *, sweep: str | None, metric: str | Non
         table = connection.sql(question.sql, params=list(question.parameters)).to_arrow_table()
     if not table.num_rows:
         queries.check_names(database, sweep=sweep, metric=metric)
+    table = table.drop_columns([name for name in queries.LATER if table[name].null_count == len(table)])
     content = io.BytesIO()
     pyarrow.parquet.write_table(table, content)
     rundir.write_bytes(path, content.getvalue())

@@ -49,6 +49,15 @@ def runs(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     return _frame(database, queries.table_question("runs", sweep=sweep), sweep=sweep)
 
 
+def unfinished(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
+    """Return one row for each run of the present plans that did not finish: `state` and `message` say why.
+
+    `train_seconds`, `cost_usd`, `steps` and `examples` are those of its whole budget; unknown ones are NaN.
+    """
+    question = queries.table_question("unfinished", sweep=sweep)
+    return _frame(database, Question(sql=f"{question.sql} ORDER BY directory", parameters=question.parameters))
+
+
 def qualities(database: Path, *, sweep: str | None = None) -> pd.DataFrame:
     """Return one row for each finished run and declared final metric.
 

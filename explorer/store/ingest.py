@@ -378,6 +378,7 @@ def _run_columns(run: Examined) -> Row:
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
         *(record.control, "+".join(record.control_of) or None, record.effective_digest),
+        result.peak_memory if result else None,
     )
 
 

@@ -29,6 +29,10 @@ WHERE s.steps > 0
 """
 
 
+LATER = ("peak_memory",)
+"""Columns that `results` got after version 0.1.0: a table of older runs is written as it was then, without them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
     """Rows with the names of their columns."""
@@ -88,6 +92,8 @@ def results(
 ) -> Table:
     """Return the view `results`: one row for each finished run and hardware that it is shown on.
 
+    A column of `LATER` is there if some row has a value in it.
+
     Args:
         database: the published snapshot.
         sweep: one sweep; by default all of them.
@@ -100,7 +106,12 @@ def results(
     table = select(database, results_question(sweep=sweep, metric=metric, where=where, every=every))
     if not table.rows:
         check_names(database, sweep=sweep, metric=metric)
-    return table
+    unknown_ones = {name for name in LATER if all(row[table.columns.index(name)] is None for row in table.rows)}
+    kept = [place for place, name in enumerate(table.columns) if name not in unknown_ones]
+    return Table(
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+    )
 
 
 def runs(database: Path, *, sweep: str | None = None) -> Table:

@@ -47,7 +47,7 @@ CREATE TABLE runs (
     world_size BIGINT, metric VARCHAR, phases MAP(VARCHAR, BIGINT), examples BIGINT, timed_steps BIGINT,
     contended BOOLEAN, resumed BIGINT, state_digest VARCHAR, finished_at VARCHAR, failure VARCHAR,
     failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR,
-    effective_digest VARCHAR
+    effective_digest VARCHAR, peak_memory BIGINT
 );
 CREATE TABLE finals (
     path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE, unit VARCHAR, higher_is_better BOOLEAN, format VARCHAR
@@ -369,7 +369,8 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        h.policy, x.chi, CASE WHEN h.root IS NOT NULL THEN m.overhead END AS ledger_overhead,
        h.size AS ledger_size, h.root AS ledger_root, c.profile,
        c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
-       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows
+       CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows,
+       CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -394,7 +395,7 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.deletion_seconds / 3600 * u.usd_per_accelerator_hour * o.world_size AS deletion_usd,
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
-       o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.superseded
+       o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.peak_memory, o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
 CREATE VIEW results AS SELECT * EXCLUDE superseded FROM every_result WHERE NOT superseded;
@@ -410,6 +411,18 @@ WHERE r.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'sec
 
 CREATE VIEW results_by_metric AS SELECT * EXCLUDE superseded FROM every_result_by_metric WHERE NOT superseded;
 
+-- Runs that did not finish, with what their whole budget would take.
+CREATE VIEW unfinished AS
+SELECT r.sweep, r.run_id, r.directory, r.state, coalesce(r.failure_message, r.problem) AS message,
+       r.recipe, r.methods, r.dataset, r.model, r.ssr, r.seed, r.steps, r.steps * r.batch_size AS examples,
+       r.device, r.hardware, r.threads, r.world_size, r.baseline, r.is_baseline, r.control,
+       c.seconds AS train_seconds,
+       c.seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS cost_usd
+FROM runs r
+LEFT JOIN run_profiles c ON c.directory = r.directory AND NOT c.predicted
+LEFT JOIN rates u USING (hardware)
+WHERE r.state <> 'finished' AND NOT r.superseded;
+
 -- What the seeds of each recipe come to at each budget, by each metric: their mean quality, and the medians of what
 -- they took as far as it is known. `is_quality`: runs are judged by the metric.
 CREATE TABLE recipe_means AS
@@ -422,7 +435,8 @@ SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, q.form
        median(o.inference_seconds) AS inference_seconds, median(o.deletion_seconds) AS deletion_seconds,
        median(o.chi) AS chi, median(o.ledger_overhead) AS ledger_overhead, bool_or(o.busy_profile) AS busy_profile,
        count(*) FILTER (o.time_source = 'predicted') AS predicted,
-       array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source
+       array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source,
+       max(o.peak_memory) AS peak_memory
 FROM outcomes o JOIN qualities q USING (sweep, run_id)
 WHERE NOT o.superseded AND (o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds')
 GROUP BY ALL
@@ -444,7 +458,7 @@ SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.form
        m.train_seconds, m.steps, m.examples, u.usd_per_accelerator_hour * m.world_size AS usd_per_hour,
        m.train_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS cost_usd, m.inference_seconds,
        m.deletion_seconds, m.deletion_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS deletion_usd,
-       m.chi, m.ledger_overhead, m.time_source, m.busy_profile, m.is_quality
+       m.chi, m.ledger_overhead, m.time_source, m.busy_profile, m.peak_memory, m.is_quality
 FROM recipe_means m LEFT JOIN rates u USING (hardware);
 """.replace("{drift}", repr(DRIFT)).replace("{apart}", str(APART))
 

@@ -24,9 +24,9 @@ from papermill.exceptions import PapermillExecutionError
 from papermill.execute import ERROR_MARKER_TAG
 
 from explorer import rundir
-from explorer.errors import SweepError, unknown
+from explorer.errors import DivergedError, SweepError, unknown
 
-Fault = Literal["exception", "dead kernel", "timeout", "interrupted"]
+Fault = Literal["exception", "diverged", "dead kernel", "timeout", "interrupted"]
 
 MAX_BYTES = 16 * 2**20
 STAMP = "explorer"  # the key of our stamp in the notebook's metadata
@@ -111,6 +111,9 @@ papermill_engines.register(_Delegate.NAME, _Delegate)
 def _cell_error(error: PapermillExecutionError) -> NotebookError:
     if error.ename == "KeyboardInterrupt":
         return NotebookError("interrupted", "interrupted; run again to resume")
+    # The kernel is another process: of an exception in it only name and message are known here.
+    if error.ename == DivergedError.__name__:
+        return NotebookError("diverged", error.evalue)
     return NotebookError("exception", f"{error.ename}: {error.evalue}")
 
 
@@ -118,7 +121,7 @@ def stamp(document: NotebookNode, error: NotebookError | None) -> None:
     """Write the outcome into the notebook, and correct the status that papermill gave it."""
     state = "complete" if error is None else error.fault
     document.metadata[STAMP] = {"state": state, "message": "" if error is None else str(error)}
-    if error is None or error.fault in ("exception", "interrupted"):
+    if error is None or error.fault in ("exception", "diverged", "interrupted"):
         return  # the failed cell shows its own traceback, and papermill marked it
     # Papermill saw no exception: the last cell that started is the one that failed, and later ones never ran.
     document.metadata.papermill["exception"] = True

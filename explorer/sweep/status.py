@@ -3,6 +3,7 @@
 A run is
     done          it has its result
     running       a process holds its lock
+    diverged      its last attempt ended because a loss, a metric or a weight was not finite
     failed        its last attempt raised, or its process died more often than it is retried
     interrupted   it was stopped or killed, and continues from its checkpoint
     planned       it has not started
@@ -19,8 +20,8 @@ from explorer import rundir
 from explorer.errors import RunError
 from explorer.planned import read_plan, superseded
 
-State = Literal["done", "running", "failed", "interrupted", "planned", "damaged"]
-STATES: tuple[State, ...] = ("done", "running", "failed", "interrupted", "planned", "damaged")
+State = Literal["done", "running", "diverged", "failed", "interrupted", "planned", "damaged"]
+STATES: tuple[State, ...] = ("done", "running", "diverged", "failed", "interrupted", "planned", "damaged")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +33,7 @@ class RunStatus:
     ssr: float
     seed: int
     state: State
-    message: str = ""  # why it failed
+    message: str = ""  # why it diverged or failed
     control: str | None = None  # the kind of control that it is; None: it is none
 
 
@@ -79,6 +80,9 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
     )
 
 
+_OF_KIND: dict[str, State] = {"interrupted": "interrupted", "diverged": "diverged"}
+
+
 def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
     state, message = state_of(directory / entry["run_id"])
     return RunStatus(
@@ -93,7 +97,7 @@ def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
 
 
 def state_of(directory: Path) -> tuple[State, str]:
-    """Return the state of the run in `directory`, and the reason if it failed or is damaged."""
+    """Return the state of the run in `directory`, and the reason if it diverged, failed or is damaged."""
     # The result decides, because a run writes it last; a lock comes before an old failure, which a retry leaves there.
     if (directory / rundir.RESULT).exists():
         fault = _result_fault(directory)
@@ -102,7 +106,7 @@ def state_of(directory: Path) -> tuple[State, str]:
         return "running", ""
     if (directory / rundir.FAILURE).exists():
         kind, message = _failure(directory / rundir.FAILURE)
-        return ("interrupted" if kind == "interrupted" else "failed"), message
+        return _OF_KIND.get(kind, "failed"), message
     started = (directory / rundir.ENVIRONMENT).exists()
     return ("interrupted", "killed") if started else ("planned", "")
 

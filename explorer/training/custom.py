@@ -54,7 +54,8 @@ from explorer.recipes.choice import check
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
 from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
 from explorer.training.ledgered import keep_environment
-from explorer.training.run import PATIENCE, WARMUP_STEPS, result_of, stop_signals
+from explorer.training.peak_memory import watch_memory
+from explorer.training.run import PATIENCE, WARMUP_STEPS, kept_divergence, result_of, stop_signals
 from explorer.training.run_plan import (
     MAX_BUDGET,
     MAX_SEED,
@@ -203,6 +204,7 @@ def _train(
             return _trained(run_files.read(ResultRecord, directory / rundir.RESULT), directory, trained=False)
         run_files.write(directory / rundir.RUN, record)
         keep_environment(directory, recorded=False)
+        peak_memory = watch_memory()
         loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
         warned = warnings_of(training, setting.batches.dataset, model, steps=steps)
         for words in warned:
@@ -211,11 +213,20 @@ def _train(
             options = FitOptions(
                 directory=directory, run_id=record.run_id, evaluations=training.numbers.evaluations, stop=stop
             )
-            fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
-        result = result_of(directory, record, fitted, examples=pace.position(steps), contended=shared)
+            with kept_divergence(directory, record):
+                fitted, shared = watched(lambda: fit(loop, options), threads=amounts.threads)
+        result = result_of(
+            directory,
+            record,
+            fitted,
+            examples=pace.position(steps),
+            contended=shared,
+            peak_memory=peak_memory(),
+        )
         if place is not None:  # the result first: with it the run is whole, and needs no checkpoint
             run_files.write(directory / rundir.RESULT, result)
             remove_all(directory / rundir.CHECKPOINT)
+            (directory / rundir.FAILURE).unlink(missing_ok=True)
         done = _trained(result, None if place is None else directory, trained=True)
         return dataclasses.replace(done, warnings=warned)
 

@@ -32,16 +32,17 @@ from explorer.engine.method import Method, used_hooks
 from explorer.engine.precision import native_bf16
 from explorer.engine.state import State
 from explorer.engine.task import TASKS
-from explorer.errors import RecipeError, RunError
+from explorer.errors import DivergedError, RecipeError, RunError
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
-from explorer.run_files import ResultRecord, RunRecord
+from explorer.run_files import FailureRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
+from explorer.training.peak_memory import watch_memory
 from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_of, surroundings, total_steps
 from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
@@ -133,6 +134,7 @@ def execute(
             result = run_files.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
             return result
+        peak_memory = watch_memory()  # before the data is loaded, which is part of it
         recipe, documents = recipe_of(record), documents_in(directory, record)
         keep_environment(directory, recorded=is_recorded(recipe))
         loop = build_loop(record, data=data, documents=documents)
@@ -144,13 +146,21 @@ def execute(
                 on_progress=on_progress,
                 stop=stop,
             )
-            fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
+            with kept_divergence(directory, record):
+                fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
             # The result is the last file: a run that has one is whole. Without it the run is resumed from its last
             # checkpoint, and writes the same model again.
             if is_recorded(recipe):
                 write_finished(directory, loop, recipe, record)
             examples = loop.setting.batches.pace.position(record.steps)
-            result = result_of(directory, record, fitted, examples=examples, contended=contended or shared)
+            result = result_of(
+                directory,
+                record,
+                fitted,
+                examples=examples,
+                contended=contended or shared,
+                peak_memory=peak_memory(),
+            )
             run_files.write(directory / rundir.RESULT, result)
             _clear(directory)
             if stop():  # the signal came in the last step: the result is there, and the caller still has to stop
@@ -167,7 +177,32 @@ def _clear(directory: Path) -> None:
         private.rmdir()
 
 
-def result_of(directory: Path, record: RunRecord, fitted: Fitted, *, examples: int, contended: bool) -> ResultRecord:
+@contextlib.contextmanager
+def kept_divergence(directory: Path, record: RunRecord) -> Iterator[None]:
+    """Record in the run directory that training diverged within the block. The error is raised all the same."""
+    try:
+        yield
+    except DivergedError as error:
+        failure = FailureRecord(
+            run_id=record.run_id, kind="diverged", message=str(error), attempts=1, failed_at=_utc_now()
+        )
+        run_files.write(directory / rundir.FAILURE, failure)
+        raise
+
+
+def _utc_now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def result_of(
+    directory: Path,
+    record: RunRecord,
+    fitted: Fitted,
+    *,
+    examples: int,
+    contended: bool,
+    peak_memory: int | None = None,
+) -> ResultRecord:
     """Return the result of a run whose files are complete."""
     return ResultRecord(
         run_id=record.run_id,
@@ -183,7 +218,8 @@ def result_of(directory: Path, record: RunRecord, fitted: Fitted, *, examples: i
             name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
             for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)
         },
-        finished_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        finished_at=_utc_now(),
+        peak_memory=peak_memory,
     )
 
 

@@ -152,6 +152,7 @@ def test_states(tmp_path):
     assert examine(write_run(tmp_path, run_record(seed=1), finished=False)).state == State.INTERRUPTED
     assert examine(write_failure(tmp_path, run_record(seed=2))).state == State.FAILED
     assert examine(write_failure(tmp_path, run_record(seed=3), kind="interrupted")).state == State.INTERRUPTED
+    assert examine(write_failure(tmp_path, run_record(seed=5), kind="diverged")).state == State.DIVERGED
     running = write_run(tmp_path, run_record(seed=4), finished=False)
     with rundir.locked(running, what="run"):
         assert examine(running).state == State.RUNNING

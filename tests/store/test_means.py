@@ -43,7 +43,7 @@ def test_means_are_those_of_the_rows(path: Path, metric: str | None) -> None:
     at = SETTING.index("device")
     kinds = (*SETTING[:at], "format", *SETTING[at:])
     names = [*kinds, "recipe", "recipe_digest", "methods", "policy", "is_baseline", "baseline", "control", "ssr"]
-    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source", "busy_profile"]
+    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source", "busy_profile", "peak_memory"]
     groups = {key: group for key, group in rows.groupby(names, sort=False, dropna=False)}
     assert len(means) == len(groups) == 6
     for row, (_, group) in zip(means.to_dict("records"), groups.items(), strict=True):  # in the order of `results`

@@ -11,7 +11,17 @@ from explorer.run_files import ProfileRecord, Watch
 from explorer.store import frames, queries, snapshot_tables
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.published import database
-from tests.builders import CPU, H200, run_record, write_profile, write_run, write_sweep
+from tests.builders import (
+    CPU,
+    H200,
+    change_result,
+    run_record,
+    write_failure,
+    write_profile,
+    write_run,
+    write_sweep,
+)
+from tests.store.test_predicted import imported
 
 HEADER = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source"
 COLUMNS = [
@@ -42,7 +52,37 @@ def test_columns(tmp_path):
     write_run(tmp_path, run_record())
     ingest(tmp_path)
     assert queries.results(database(tmp_path)).columns == tuple(COLUMNS)
-    assert list(frames.results(database(tmp_path)).columns) == COLUMNS
+    assert list(frames.results(database(tmp_path)).columns) == [*COLUMNS, "peak_memory"]
+
+
+def test_peak_memory_is_a_column_once_a_run_has_it(tmp_path):
+    record = run_record()
+    write_run(tmp_path, run_record(seed=1))
+    change_result(write_run(tmp_path, record), peak_memory=3 * 2**28)
+    ingest(tmp_path)
+    assert {row["seed"]: row["peak_memory"] for row in rows(tmp_path)} == {0: 3 * 2**28, 1: None}
+    assert frames.means(database(tmp_path))["peak_memory"].tolist() == [3 * 2**28]
+    # On a machine that the run was not trained on, nothing is known of its memory.
+    imported(tmp_path, record)
+    ingest(tmp_path)
+    assert {row["time_source"]: row["peak_memory"] for row in rows(tmp_path) if row["seed"] == 0}["predicted"] is None
+
+
+def test_runs_that_did_not_finish_say_why_and_what_their_budget_would_take(tmp_path):
+    write_run(tmp_path, run_record())
+    lost = run_record(recipe="hot", ssr=0.5, full_steps=100)
+    write_failure(tmp_path, lost, kind="diverged", message="training diverged: the loss is nan at step 36")
+    write_failure(tmp_path, run_record(recipe="bad"), message="out of memory")
+    write_profile(tmp_path, lost, seconds=0.5)
+    ingest(tmp_path)
+    shown = frames.unfinished(database(tmp_path), sweep="digits").set_index("recipe")
+    assert shown["state"].to_dict() == {"bad": "failed", "hot": "diverged"}
+    assert shown.loc["hot", ["message", "ssr", "seed", "steps", "train_seconds"]].tolist() == [
+        "training diverged: the loss is nan at step 36",
+        *(0.5, 0, 50, 25.0),
+    ]
+    assert queries.states(database(tmp_path)) == {"diverged": 1, "failed": 1, "finished": 1}
+    assert {row["recipe"] for row in rows(tmp_path)} == {"baseline"}
 
 
 def test_what_the_run_says_is_there(tmp_path):

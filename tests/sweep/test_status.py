@@ -52,6 +52,9 @@ def test_every_state(tmp_path):
     assert states(tmp_path) == ["planned", "failed", "interrupted", "damaged"]
     assert sweep_status(tmp_path / "tiny").runs[1].message == "ValueError: no"
     rundir.write_json(directories[1] / rundir.FAILURE, {"kind": "interrupted", "message": "stopped"})
+    rundir.write_json(directories[2] / rundir.FAILURE, {"kind": "diverged", "message": "training diverged: nan"})
+    assert states(tmp_path) == ["planned", "interrupted", "diverged", "damaged"]
+    (directories[2] / rundir.FAILURE).unlink()
     with rundir.locked(directories[2], what="run"), rundir.locked(tmp_path / "tiny", what="sweep"):
         assert states(tmp_path) == ["planned", "interrupted", "running", "damaged"]
         assert sweep_status(tmp_path / "tiny").active

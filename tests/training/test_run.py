@@ -13,15 +13,17 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
+import torch
 
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.engine.fit import FitOptions, Fitted, fit
-from explorer.errors import RecipeError, RunError
+from explorer.errors import DivergedError, RecipeError, RunError
 from explorer.recipes import machine
-from explorer.run_files import ResultRecord, RunRecord
+from explorer.run_files import FailureRecord, ResultRecord, RunRecord
+from explorer.training import peak_memory, watch
 from explorer.training import run as module
-from explorer.training import watch
+from explorer.training.peak_memory import watch_memory
 from explorer.training.run import build_loop, execute
 from explorer.training.run_plan import recipe_of
 from tests.recipes_for_tests import machine_with, tiny_recipe, tiny_run, write_run
@@ -54,6 +56,43 @@ def test_a_run_leaves_its_records(directory: Path) -> None:
     assert set(result.metrics) == {"accuracy", "nll"}
     environment = rundir.read_json(directory / rundir.ENVIRONMENT)
     assert environment["packages"] == machine.versions() and len(environment["code"]) == 64
+
+
+def test_a_run_that_diverges_says_so_in_its_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "training diverged: the loss is nan at step 3"
+
+    def diverge(*_: object) -> None:
+        raise DivergedError(message)
+
+    monkeypatch.setattr(module, "fit", diverge)
+    with pytest.raises(DivergedError):
+        execute(directory)
+    failure = run_files.read(FailureRecord, directory / rundir.FAILURE)
+    assert (failure.kind, failure.message) == ("diverged", message)
+    monkeypatch.undo()
+    execute(directory)
+    assert not (directory / rundir.FAILURE).exists()
+
+
+def test_the_peak_of_memory_is_that_of_this_run(directory: Path) -> None:
+    size = 200 * 2**20
+    end = watch_memory()
+    held = torch.ones(size // 4)
+    high = end()
+    del held
+    end = watch_memory()
+    low = end()
+    assert high is not None and low is not None and high - low > 0.8 * size, "the first run's peak is forgotten"
+    result = execute(directory)
+    assert result.peak_memory is not None and 50 * 2**20 < result.peak_memory < high + size
+
+
+def test_without_a_new_peak_only_a_higher_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peak_memory, "_CLEAR", tmp_path)  # a directory cannot be written to
+    peaks = iter([100, 100, 100, 250])
+    monkeypatch.setattr(peak_memory, "_peak", lambda: next(peaks))
+    assert watch_memory()() is None
+    assert watch_memory()() == 250
 
 
 def test_the_same_run_twice_has_the_same_bits(tmp_path: Path) -> None:
