@@ -7,9 +7,9 @@ cache (cache.py) that is named by the files' digest.
 
 import hashlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.cache import cached
-from explorer.data.dataset import MAX_CLASSES, DataFile, DataSource, Fitted, Modality, Split, TaskName, simulated
+from explorer.data.dataset import FEW, MAX_CLASSES, DataFile, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.images import Images
 from explorer.errors import DataError
 from explorer.provenance.description import PARQUET
@@ -76,6 +76,9 @@ class Cifar10(DataSource):
             flip=self.augment,
             provenance=simulated(train.labels, classes=self.simulated_classes, name=self.name),
         )
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, simulated_classes=self.simulated_classes or FEW)
 
     def digest(self, data: Path | None) -> str:
         return hashlib.sha256("".join(_file_digest(path) for path in _files(data)).encode()).hexdigest()

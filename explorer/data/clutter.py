@@ -19,17 +19,17 @@ Shapes: N scenes, M digits, C channels, D slices, H rows, W columns, S rows and 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import MAX_CLASSES, Dataset, DataSource, Fitted, Modality, Split, TaskName, simulated
+from explorer.data.dataset import FEW, MAX_CLASSES, Dataset, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.digits import Digits
 from explorer.data.images import normalisation
 from explorer.data.streams import stream
@@ -101,6 +101,9 @@ class Cluttered(DataSource, ABC):
 
     def load(self, data: Path | None) -> Scenes:
         return _made(self)
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, simulated_classes=self.simulated_classes or FEW)
 
     def digest(self, data: Path | None) -> str:
         return _digest(self)

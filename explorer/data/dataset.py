@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -131,6 +131,11 @@ class DataSource(ABC):
     def digest(self, data: Path | None) -> str:
         """Return the SHA-256 that names the content; cheap to compute. Raises `DataError` like `load`."""
 
+    def with_classes(self, data: Path | None) -> Self:
+        """Return the dataset with the parameter that gives its training examples provenance classes, if there is one.
+        Raises `DataError` like `load`."""
+        return self
+
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
         """Return the files of the dataset, in order; none if it is embedded, installed or computed. Raises `DataError`
         like `load`."""
@@ -141,6 +146,7 @@ class DataSource(ABC):
 
 MAX_CLASSES = 64
 SIMULATED = "simulated"  # the branch of such classes
+FEW = 4  # classes of a division that nobody has chosen the number of
 
 
 def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:

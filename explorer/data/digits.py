@@ -11,16 +11,16 @@ import gzip
 import hashlib
 import importlib.util
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 
-from explorer.data.dataset import MAX_CLASSES, DataSource, Fitted, Modality, Split, TaskName, simulated
+from explorer.data.dataset import FEW, MAX_CLASSES, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.images import Images
 from explorer.errors import DataError
 
@@ -60,6 +60,9 @@ class Digits(DataSource):
             std=(round(train.std().item(), 4),),
             provenance=simulated(labels[:TRAIN], classes=self.simulated_classes, name=self.name),
         )
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, simulated_classes=self.simulated_classes or FEW)
 
     def digest(self, data: Path | None) -> str:
         return hashlib.sha256(_content()).hexdigest()

@@ -9,9 +9,9 @@ dataset's card; a class without a readable image is an error. `provenance` names
 `folders` (local.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -94,6 +94,9 @@ class ImageFolder(LabelledImages):
             augment=self.augment,
             examples=self.examples,
         )
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, provenance=self.provenance or FOLDERS)
 
     def digest(self, data: Path | None) -> str:
         table = self._table(data)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +47,7 @@ SUFFIX = ".parquet"
 MAX_FILE_BYTES = 2**36
 MAX_ROWS = 10**6
 MAX_HEADER_BYTES = 2**22
+MOST_VALUES = 32  # of a column that is taken for provenance classes
 MAX_GROUP_BYTES = 2**31  # of a column in a row group, unpacked
 ROWS_AT_ONCE = 256
 ERRORS = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that pyarrow raises for damaged files
@@ -100,6 +101,9 @@ class Parquet(LabelledImages):
             augment=self.augment,
             examples=self.examples,
         )
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, tag=self.tag or self._class_column(self._files(data)))
 
     def digest(self, data: Path | None) -> str:
         return canonical.digest(_named(self._files(data)))
@@ -164,6 +168,15 @@ class Parquet(LabelledImages):
         except ERRORS as error:
             raise DataError(f"{file.path}: damaged: {error}") from error
         return columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0])
+
+    def _class_column(self, files: Sequence[tuple[Side | None, LocalFile]]) -> str:
+        """Return the column of text in which a few paths of classes repeat; else the column of the labels."""
+        for name, kind in [(field.name, field.type) for field in self._opened(files[0][1]).schema_arrow]:
+            if _is_text(kind) and name != self.label:
+                values = {value for _, file in files for value in self._columns(file, [name])[0]}
+                if 2 <= len(values) <= MOST_VALUES and all(map(is_class, values)):
+                    return name
+        return self.label
 
     def _images(self, file: LocalFile) -> Iterator[bytes | Fault]:
         """Yield the encoded image of each row."""

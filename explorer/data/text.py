@@ -10,9 +10,9 @@ every example has one class.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import torch
@@ -90,6 +90,9 @@ class LocalText(DataSource):
             provenance=None if self.provenance is None else provenance,
             skipped=skipped(faults),
         )
+
+    def with_classes(self, data: Path | None) -> Self:
+        return replace(self, provenance=self.provenance or FOLDERS)
 
     def digest(self, data: Path | None) -> str:
         root = below(data, self.path, dataset=self.name)

@@ -14,25 +14,23 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import yaml
 
 from explorer import rundir
 from explorer.data.dataset import Provenance
-from explorer.data.local import FOLDERS, below, is_class
-from explorer.data.parquet import ERRORS, SUFFIX
-from explorer.data.sources import load
-from explorer.errors import DataError, RecipeError
+from explorer.data.sources import DATASETS, load
+from explorer.errors import RecipeError
 from explorer.provenance.policy import FORMAT as POLICY_FORMAT
 from explorer.provenance.policy import read_policy
 from explorer.provenance.spellings import format_time, lineage
 from explorer.provenance.taxonomy import FORMAT as TAXONOMY_FORMAT
 from explorer.provenance.taxonomy import Source, Taxonomy, TaxonomyClass, check_taxonomy
+from explorer.recipes.choice import choose
 from explorer.recipes.recipe import Recipe
 from explorer.runlog.documents import POLICIES, TAXONOMY_FILE, TRUST_FILE
 from explorer.schema import to_json
@@ -43,9 +41,7 @@ from explorer.yaml_document import parse_document
 RECIPE, DIRECTORY = "governed.yaml", "governed"
 POLICY, TAXONOMY_DRAFT, NAME = "policy.yaml", "taxonomy.yaml", "first"
 MOST_CLASSES = 32  # a step runs once for each class in its batch, so more of them make it slow
-MOST_VALUES = 32  # of a column that is taken for classes
 MOST_STEPS = 100  # of the first governed run, so that it ends within minutes
-SIMULATED_CLASSES = 4
 IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, salts
 
 
@@ -97,7 +93,7 @@ def begin_governed(
             raise RecipeError(
                 f"{path}: exists already, and nothing is overwritten; remove it, or choose another directory"
             )
-    task = {**task, "dataset": with_classes(task["dataset"], data)}
+    task = {**task, "dataset": classed(task["dataset"], data)}
     planned = Recipe.from_mapping(DIRECTORY, {"task": task, "train": train}, where=RECIPE)
     dataset = load(planned.dataset, data)
     declared = dataset.provenance
@@ -134,45 +130,19 @@ def begin_governed(
 # --- the classes of the data ---
 
 
-def with_classes(written: Any, data: Path | None) -> Any:
+def classed(dataset: Any, data: Path | None) -> Any:
     """Return a dataset, as a specification writes it, with the parameter that gives its examples classes."""
-    name, parameters = (written, {}) if isinstance(written, str) else next(iter(written.items()))
-    parameters = dict(parameters or {})
-    if name in ("imagefolder", "text"):
-        parameters.setdefault("provenance", FOLDERS)
-    elif name == "parquet":
-        parameters.setdefault("tag", _class_column(parameters, data))
-    elif name in ("digits", "cifar10", "clutter", "clutter3d"):
-        parameters.setdefault("simulated_classes", SIMULATED_CLASSES)
-    return {name: parameters} if parameters else name
+    source = choose(DATASETS, dataset, kind="dataset", where="task.dataset")
+    before, after = asdict(source), asdict(source.with_classes(data))
+    parameters = {} if isinstance(dataset, str) else dict(dataset[source.name] or {})
+    parameters |= {name: value for name, value in after.items() if value != before[name]}
+    return {source.name: parameters} if parameters else source.name
 
 
 def counted(declared: Provenance) -> dict[str, int]:
     """Return the number of training examples of each class that has any."""
     counts = np.bincount(declared.codes, minlength=len(declared.classes)).tolist()
     return {path: count for path, count in zip(declared.classes, counts, strict=True) if count}
-
-
-def _class_column(parameters: Mapping[str, Any], data: Path | None) -> str:
-    """Return the column of text in which a few paths of classes repeat; else the column of the labels."""
-    label = parameters.get("label", "label")
-    root = below(data, str(parameters["path"]), dataset="parquet")
-    files = sorted(root.rglob(f"*{SUFFIX}"), key=lambda path: (not path.name.startswith("train"), path))
-    if not files:
-        raise DataError(f"dataset 'parquet': no Parquet file in {root}")
-    file = files[0]
-    try:
-        opened = pq.ParquetFile(file)
-        names = [field.name for field in opened.schema_arrow if "string" in str(field.type) and field.name != label]
-        if opened.metadata.num_row_groups:
-            table = opened.read_row_group(0, columns=names, use_threads=False)
-            for name in names:
-                values = set(table.column(name).to_pylist())
-                if 2 <= len(values) <= MOST_VALUES and all(map(is_class, values)):
-                    return name
-    except ERRORS as error:
-        raise DataError(f"{file}: expected a Parquet file: {error}") from error
-    return label
 
 
 # --- the drafts ---

@@ -12,7 +12,7 @@ from explorer.governance.credentials import check
 from explorer.provenance.routing_weights import bind
 from explorer.recipes.recipe import Recipe
 from explorer.runlog.documents import read_documents
-from explorer.training.governed_project import GovernedProject, begin_governed, with_classes
+from explorer.training.governed_project import GovernedProject, begin_governed, classed
 from explorer.yaml_document import read_document
 from tests.data.photos import photo
 from tests.data.test_parquet import write
@@ -72,10 +72,10 @@ def test_the_column_with_classes_is_taken(data: Path) -> None:
     for name, classes in (("train", ["agency/a", "own"] * 4), ("test", ["own"] * 8)):
         columns = {"label": [0, 1] * 4, "note": [f"Seen on day {day}" for day in range(8)], "kind": classes}
         write(data / "table" / f"{name}.parquet", image=[photo(n) for n in range(8)], **columns)
-    assert with_classes({"parquet": {"path": "table"}}, data)["parquet"]["tag"] == "kind"
+    assert classed({"parquet": {"path": "table"}}, data)["parquet"]["tag"] == "kind"
     write(data / "plain" / "train.parquet", image=[photo(n) for n in range(8)], label=[0, 1] * 4)
-    assert with_classes({"parquet": {"path": "plain"}}, data)["parquet"]["tag"] == "label"
-    assert with_classes({"parquet": {"path": "plain", "tag": "mine"}}, data)["parquet"]["tag"] == "mine"
+    assert classed({"parquet": {"path": "plain", "test": 0.5}}, data)["parquet"]["tag"] == "label"
+    assert classed({"parquet": {"path": "plain", "tag": "mine"}}, data)["parquet"]["tag"] == "mine"
 
 
 def test_hostile_data_is_refused_and_nothing_is_left(tmp_path: Path, data: Path) -> None:
@@ -88,7 +88,7 @@ def test_hostile_data_is_refused_and_nothing_is_left(tmp_path: Path, data: Path)
             (many / f"c{number}" / f"{copy}.png").write_bytes(photo(number * 2 + copy))
     for place, (dataset, words) in enumerate(
         (
-            ({"parquet": {"path": "bad"}}, "expected a Parquet file"),
+            ({"parquet": {"path": "bad", "test": 0.5}}, "expected a Parquet file"),
             ({"parquet": {"path": "../outside"}}, "leaves the data directory"),
             ({"imagefolder": {"path": "many", "size": 8, "test": 0.5}}, "found 40 classes, expected 32 or fewer"),
         )
