@@ -64,6 +64,7 @@ GRANTS = "grants"
 ORIGIN = "origin.json"
 PROFILES = "_profiles"
 SWEEP = "sweep.json"
+IMPORTED = "imported.jsonl"
 LOCK = ".lock"
 
 MAX_JSON_BYTES = 16 * 2**20  # of any JSON file in a run directory

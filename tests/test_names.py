@@ -36,6 +36,10 @@ WORDS = {  # names that are also words: a string with one of them says nothing a
 ALLOWED = {
     ("explorer/cli/run.py", "routing"): "a line of what `explorer methods NAME` prints",
     ("explorer/entries/entry_schemas.py", "accuracy"): "an example in the published specification",
+    **{
+        ("explorer/imports/mapping.py", name): "what columns of other tools are called"
+        for name in ("accuracy", "mean_iou", "bits_per_byte", "nll")
+    },
     ("explorer/models/gpt.py", "alibi"): "a value of the model's own parameter `positions`",
     ("explorer/recipes/catalogue.py", "routing"): "a line of what `explorer methods NAME` prints",
     ("explorer/report/sweep/reported_sweep.py", "train_loss"): "one of the two metrics that are measured on the way",

@@ -357,6 +357,9 @@ def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str, *, where: st
         return f"the baseline {name} has no finished run {where}"
     if len(bases) > 1:
         return f"{len(bases)} different recipes are called {name} {where}"
+    if recipe.imported != bases[0].imported:
+        other = recipe if recipe.imported else bases[0]
+        return f"{other.label} is imported and unverified: it is never compared with runs of one's own"
     for ladder in (recipe, bases[0]):
         if not ladder.ssr_B.size:
             return f"{ladder.label} has no {axis_words(x)}: {_WITHOUT.get(x.partition('/')[0], f'{x} is unknown')}"

@@ -19,6 +19,8 @@ from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_wi
 from explorer.errors import AnalysisError, unknown
 from explorer.run_files import Control, Metric, tuning_words
 
+IMPORTED = "imported"  # the `time_source` of runs that another tool recorded
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
@@ -185,12 +187,17 @@ class Ladder:
     tuning: str | None  # of the sweep's own baseline: a sweep says of no other recipe how it was tuned
     inference_ratio: float | None
     inference_times: StepTimes  # how exact the inference time is
-    time_source: str  # "profiled", "measured", "measured+profiled", "" where unknown
+    time_source: str  # "profiled", "measured", "imported", "measured+profiled", "" where unknown
     ssr_B: np.ndarray
     seeds_S: np.ndarray
     x_BS: np.ndarray
     quality_BS: np.ndarray
     times_B: tuple[StepTimes, ...]  # how exact x is at each budget; empty where it is counted or measured run by run
+
+    @property
+    def imported(self) -> bool:
+        """Return whether runs of another tool are in it: nothing about them was observed."""
+        return IMPORTED in self.time_source.split("+")
 
     @property
     def sign(self) -> int:

@@ -55,6 +55,7 @@ _TIMES = {
     "measured": "Some times are measured in the runs themselves.",
     "predicted": "Some times are predicted: quality as it was on one machine, the time of a step from a profile of"
     " another, on which nothing was trained.",
+    "imported": "Runs are imported from another tool and unverified: nothing about them was observed here.",
 }
 
 

@@ -40,6 +40,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "report:report",
         "Write the report of a sweep, or the governance report of one run, and print where it is.",
     ),
+    "import": (
+        "imports:import_",
+        "Import runs of other tools: marked as unverified, and never compared with runs of your own.",
+    ),
     "ask": (
         "ask:ask",
         "Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.",

@@ -11,7 +11,7 @@ from explorer.analysis.advice import AFTER_LOOKING, advise
 from explorer.analysis.axis_words import gain_span
 from explorer.analysis.controls import controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
-from explorer.analysis.ladders import Setting
+from explorer.analysis.ladders import IMPORTED, Setting
 from explorer.analysis.sentences import (
     busy_notes,
     call_words,
@@ -20,6 +20,7 @@ from explorer.analysis.sentences import (
     control_words,
     fresh_words,
     summary,
+    time_notes,
 )
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import options
@@ -97,6 +98,8 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
     yield table(columns, shown, right=columns[1:4])
     yield _note(first, setting)
     yield from busy_notes(rows)
+    if IMPORTED in first.time_source:
+        yield from time_notes([IMPORTED])
 
 
 def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:

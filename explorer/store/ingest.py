@@ -24,6 +24,7 @@ from explorer.canonical import canonical, digest
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, decode
 from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.imports.imported_file import About, ImportedRun, read_import
 from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import read_plan
 from explorer.runlog.documents import read_policy
@@ -70,17 +71,17 @@ class Ingested:
 
 
 GOVERNED = ("contributions", "entropy", "decisions", "ledger_heads", "deletion_routes", "deletions")
-TABLES = ("runs", "finals", "metrics", "timings", "profiles", "plans", *GOVERNED)
+TABLES = ("runs", "finals", "metrics", "timings", "profiles", "plans", "imports", "imported", *GOVERNED)
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A run directory, a profile or a plan, with its state."""
+    """A run directory, a profile, a plan or an import, with its state."""
 
     path: str  # relative to the directory of runs
-    kind: str  # "run", "profile" or "plan"
+    kind: str  # "run", "profile", "plan" or "import"
     version: str
     state: str  # a run's `State`; of the others "usable" or "damaged"; "gone"
     problem: str | None = None
@@ -126,7 +127,8 @@ def ingest(
             _append(work, batch)
             added += len(batch)
         # --- what is gone: marked, never deleted ---
-        removed = sorted(before.keys() - set(paths)) if forget else []
+        gone = sorted(before.keys() - set(paths))
+        removed = gone if forget else [path for path in gone if _is_deleted_import(runs, path)]
         _append(work, [_gone(before[path]) for path in removed])
         # --- the snapshot for readers ---
         measured = list(_live_metrics(work, runs)) if live else None
@@ -211,7 +213,7 @@ def _check_version(work: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _present(work: duckdb.DuckDBPyConnection) -> dict[str, Source]:
-    rows = work.execute("SELECT path, kind, version, state, problem FROM work.present ORDER BY path").fetchall()
+    rows = work.execute("SELECT path, kind, version, state, problem FROM work.present_sources ORDER BY path").fetchall()
     names = ("path", "kind", "version", "state", "problem")
     return {row[0]: Source(**dict(zip(names, row, strict=True))) for row in rows}
 
@@ -221,7 +223,7 @@ def _paths(runs: Path) -> list[str]:
     paths = []
     for sweep in sweeps(runs):
         paths += [f"{sweep.name}/{run.name}" for run in candidates(sweep)]
-        paths += [f"{sweep.name}/{rundir.SWEEP}"] if (sweep / rundir.SWEEP).exists() else []
+        paths += [f"{sweep.name}/{name}" for name in (rundir.SWEEP, rundir.IMPORTED) if (sweep / name).exists()]
     for place in (runs, *sweeps(runs)):
         paths += [path.relative_to(runs).as_posix() for path in (place / rundir.PROFILES).glob(PROFILE_FILES)]
     return sorted(paths)
@@ -328,7 +330,7 @@ def _kind(path: str) -> str:
     place = PurePosixPath(path)
     if place.parent.name == rundir.PROFILES:
         return "profile"
-    return "plan" if place.name == rundir.SWEEP else "run"
+    return {rundir.SWEEP: "plan", rundir.IMPORTED: "import"}.get(place.name, "run")
 
 
 def _version(path: Path, kind: str) -> str:
@@ -377,8 +379,7 @@ def _run_columns(run: Examined) -> Row:
         *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
-        *(record.control, "+".join(record.control_of) or None, record.effective_digest),
-        result.peak_memory if result else None,
+        *(record.control, "+".join(record.control_of) or None, record.effective_digest, None, None),
     )
 
 
@@ -412,7 +413,43 @@ def _plan(path: str, file: Path) -> Found:
     return Found(source=Source(path=path, kind="plan", version=seen, state="usable"), rows={"plans": [row]})
 
 
-_READERS = {"run": _run, "profile": _profile, "plan": _plan}
+def _import(path: str, file: Path) -> Found:
+    """Return the runs of an import. Each has a path in its sweep, at which no directory is."""
+    seen = file_digest(file)
+    about, runs = read_import(file)
+    sweep = file.parent.name
+    rows: dict[str, list[Row]] = {"imports": [(path, seen, about.words, len(runs))]}
+    for name in ("imported", "runs", "finals", "metrics"):
+        rows[name] = []
+    kind = about.metric
+    for run in runs:
+        key = (f"{sweep}/{run.run_id}", seen)
+        rows["imported"].append((path, seen, key[0]))
+        rows["runs"].append(key + _imported_columns(run, about))
+        rows["finals"].append((*key, kind.name, run.quality, kind.unit, kind.higher_is_better, kind.format))
+        for metric, (steps, values) in run.curves.items():
+            rows["metrics"] += [(*key, step, metric, value) for step, value in zip(steps, values, strict=True)]
+    return Found(source=Source(path=path, kind="import", version=seen, state="usable"), rows=rows)
+
+
+def _imported_columns(run: ImportedRun, about: About) -> Row:
+    # Its digest is of its name only: no run of one's own can have it, and no profile can lend it a time.
+    recipe = digest({"imported": about.sha256, "recipe": run.recipe})
+    identity = canonical({"imported": about.tool, "recipe": {"name": run.recipe}}).decode()
+    return (
+        *(run.run_id, run.recipe, about.baseline, None, recipe, identity, about.dataset, about.model, ""),
+        *(run.ssr, run.seed, run.steps, None, None, "unknown", run.hardware, 1, 1, about.metric.name, {}),
+        *(run.examples, None, None, None, None, about.made_at, None, None, None, None, None, recipe),
+        *(about.words, run.seconds),
+    )
+
+
+def _is_deleted_import(runs: Path, path: str) -> bool:
+    """Return whether an import was deleted. A disk that is not mounted has not even its directory."""
+    return _kind(path) == "import" and (runs / path).parent.is_dir()
+
+
+_READERS = {"run": _run, "profile": _profile, "plan": _plan, "import": _import}
 
 
 # --- governed runs: contributions, entropy, decisions, the head of the ledger, deletability ---

@@ -7,7 +7,7 @@ call an old snapshot current, so where it cannot tell it answers no, and an inge
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Gap:
     finished: int  # runs with a result that the snapshot lacks, or has as unfinished
     other: int  # plans, profiles and price tables that are new or changed
     gone: int  # finished runs of the snapshot that have no directory any more
-    damaged_profiles: tuple[tuple[str, str], ...] = ()  # each with its fault, as the snapshot has it
+    damaged_profiles: tuple[tuple[str, str], ...] = ()  # each with its fault, as the snapshot has it; imports too
 
     @property
     def is_empty(self) -> bool:
@@ -52,6 +52,8 @@ def gap_of(runs: Path) -> Gap:
         problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
         profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
         plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
+        imports = dict(connection.execute("SELECT source, version FROM imports").fetchall())
+        imported = dict(connection.execute("SELECT sweep, runs FROM imports").fetchall())
         priced = connection.execute("SELECT prices FROM schema_version").fetchall()[0][0]
     present, missing, other = set[str](), 0, 0
     for sweep in sweeps(runs):
@@ -61,19 +63,25 @@ def gap_of(runs: Path) -> Gap:
             # A result is written last and never changed, so a run that the snapshot has as finished is not opened.
             if directory not in finished and directory not in problems:
                 missing += (sweep / name / rundir.RESULT).exists()
-        other += _plan_changed(sweep, plans.get(f"{sweep.name}/{rundir.SWEEP}"), made=made)
+        other += _file_changed(sweep / rundir.SWEEP, plans.get(f"{sweep.name}/{rundir.SWEEP}"), made=made)
+        other += _import_changed(sweep, imports, problems, made=made)
+        imported.pop(sweep.name, None)
         other += _profiles_changed(runs, sweep, profiles | problems.keys(), made=made)
     other += _profiles_changed(runs, runs, profiles | problems.keys(), made=made)
     other += _prices_changed(runs, priced)
     return Gap(
         finished=missing,
         other=other,
-        gone=len(finished - present),
-        damaged_profiles=tuple((path, reason) for path, reason in problems.items() if f"{rundir.PROFILES}/" in path),
+        gone=len(finished - present) + sum(imported.values()),
+        damaged_profiles=tuple(
+            (path, reason)
+            for path, reason in problems.items()
+            if f"{rundir.PROFILES}/" in path or path.endswith(f"/{rundir.IMPORTED}")
+        ),
     )
 
 
-_FINISHED = "SELECT directory FROM runs WHERE state = 'finished'"
+_FINISHED = "SELECT directory FROM runs WHERE state = 'finished' AND imported IS NULL"
 
 
 def candidates(sweep_directory: Path) -> list[Path]:
@@ -128,14 +136,21 @@ def _run_names(sweep: Path) -> list[str]:
         raise RunError(f"cannot read {sweep}: {fault.strerror or fault}") from fault
 
 
-def _plan_changed(sweep: Path, version: str | None, *, made: int) -> bool:
-    plan = sweep / rundir.SWEEP
+def _file_changed(file: Path, version: str | None, *, made: int) -> bool:
     try:
-        newer = plan.stat().st_mtime_ns >= made
+        newer = file.stat().st_mtime_ns >= made
     except FileNotFoundError:
         return False  # gone, or there never was one
-    # The digest decides, because a plan that is written again with the same content is no change.
-    return (version is None or newer) and file_digest(plan) != version
+    # The digest decides, because a file that is written again with the same content is no change.
+    return (version is None or newer) and file_digest(file) != version
+
+
+def _import_changed(sweep: Path, imports: Mapping[str, str], problems: Mapping[str, str], *, made: int) -> bool:
+    name, file = f"{sweep.name}/{rundir.IMPORTED}", sweep / rundir.IMPORTED
+    if name in problems and file.exists():
+        return file.stat().st_mtime_ns >= made
+    # An import is deleted by deleting its file; while its directory is there, the disk is.
+    return _file_changed(file, imports.get(name), made=made) or (name in imports and not file.exists())
 
 
 def _profiles_changed(runs: Path, place: Path, known: set[str], *, made: int) -> bool:

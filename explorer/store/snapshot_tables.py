@@ -47,7 +47,7 @@ CREATE TABLE runs (
     world_size BIGINT, metric VARCHAR, phases MAP(VARCHAR, BIGINT), examples BIGINT, timed_steps BIGINT,
     contended BOOLEAN, resumed BIGINT, state_digest VARCHAR, finished_at VARCHAR, failure VARCHAR,
     failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR,
-    effective_digest VARCHAR, peak_memory BIGINT
+    effective_digest VARCHAR, imported VARCHAR, imported_seconds DOUBLE
 );
 CREATE TABLE finals (
     path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE, unit VARCHAR, higher_is_better BOOLEAN, format VARCHAR
@@ -86,11 +86,19 @@ CREATE TABLE deletions (
     path VARCHAR, version VARCHAR, level VARCHAR, origin_run VARCHAR, origin VARCHAR, origin_size BIGINT,
     origin_root VARCHAR, classes VARCHAR[], authorities VARCHAR[], records BIGINT, begins BIGINT
 );
-CREATE VIEW present AS
+CREATE TABLE imports (path VARCHAR, version VARCHAR, words VARCHAR, runs BIGINT);
+CREATE TABLE imported (path VARCHAR, version VARCHAR, run VARCHAR);
+CREATE VIEW present_sources AS
 SELECT * FROM sources
 QUALIFY row_number() OVER (PARTITION BY path ORDER BY sequence DESC) = 1 AND state <> 'gone';
+CREATE VIEW present AS
+FROM present_sources
+UNION ALL
+SELECT s.sequence, i.run AS path, s.sweep, 'run' AS kind, s.version, 'finished' AS state, NULL AS problem
+FROM present_sources s JOIN imported i USING (path, version);
 """
 
+# An import is one source with many runs, each in `present` under a path of its own, which is no directory.
 _KINDS: dict[object, str] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 
 # Filled from the attached database `work`. A damaged run has nothing but its place, its state and its problem. What the
@@ -98,6 +106,11 @@ _KINDS: dict[object, str] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", boo
 SNAPSHOT = """
 CREATE TABLE plans AS
 SELECT s.sweep, s.version, s.path AS source FROM work.present s WHERE s.kind = 'plan' ORDER BY s.path;
+
+CREATE TABLE imports AS
+SELECT s.sweep, s.version, i.words, i.runs, s.path AS source
+FROM work.present s JOIN work.imports i USING (path, version)
+ORDER BY s.path;
 
 CREATE TABLE runs AS
 SELECT sweep, run_id, state, problem, superseded, recipe, baseline, recipe = baseline AS is_baseline,
@@ -354,9 +367,10 @@ GROUP BY ALL;
 CREATE TABLE outcomes AS
 SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, r.batch_size, r.ssr, r.seed, r.steps,
        r.examples, r.metric, q.value AS quality, q.unit, q.higher_is_better, q.format,
-       coalesce(c.seconds, m.training) AS train_seconds, c.low AS train_seconds_low, c.high AS train_seconds_high,
+       coalesce(c.seconds, m.training, r.imported_seconds) AS train_seconds, c.low AS train_seconds_low,
+       c.high AS train_seconds_high,
        CASE WHEN c.predicted THEN 'predicted' WHEN c.seconds IS NOT NULL THEN 'profiled'
-            WHEN m.training IS NOT NULL THEN 'measured' END AS time_source,
+            WHEN m.training IS NOT NULL THEN 'measured' WHEN r.imported IS NOT NULL THEN 'imported' END AS time_source,
        c.inference_seconds, c.inference_seconds / b.seconds AS inference_ratio,
        c.device, c.hardware, c.threads, c.world_size,
        e.level AS deletion_level,
@@ -556,7 +570,7 @@ SELECT s.sweep, r.run_id, r.recipe_digest, r.effective_digest, r.ssr, r.seed, r.
        r.control, r.identity, d.path IS NOT NULL AS deleted
 FROM work.present s JOIN work.runs r USING (path, version)
 LEFT JOIN (SELECT DISTINCT path, version FROM work.deletions) d USING (path, version)
-WHERE s.sweep IN (SELECT sweep FROM work.present WHERE kind = 'plan' AND state = 'usable')
+WHERE s.sweep IN (SELECT sweep FROM work.present WHERE kind = 'plan' AND state = 'usable') AND r.imported IS NULL
 ORDER BY s.path
 """
 
@@ -611,7 +625,7 @@ def _rate(hardware: str, price: Price) -> tuple[object, ...]:
 
 def _content(work: duckdb.DuckDBPyConnection) -> str:
     """Return the digest of the present content of the working database."""
-    rows = work.execute("SELECT path, version, state, problem FROM work.present ORDER BY path").fetchall()
+    rows = work.execute("SELECT path, version, state, problem FROM work.present_sources ORDER BY path").fetchall()
     return digest([list(row) for row in rows])
 
 

@@ -9,6 +9,7 @@ warning that names what is missing.
 import os
 from pathlib import Path
 
+from explorer import rundir
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.store import queries
 from explorer.store.ingest import ingest
@@ -52,7 +53,8 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
 
 def refuse_gone(runs: Path, sweep: str) -> None:
     """Raise `StoreError` if the database has finished runs of a sweep and none of their directories is there."""
-    question = Question(sql="SELECT directory FROM runs WHERE sweep = ? AND state = 'finished'", parameters=(sweep,))
+    sql = "SELECT directory FROM runs WHERE sweep = ? AND state = 'finished' AND imported IS NULL"
+    question = Question(sql=sql, parameters=(sweep,))
     directories = [directory for (directory,) in queries.select(database(runs), question).rows]
     if directories and not any((runs / directory).is_dir() for directory in directories):
         raise StoreError(
@@ -74,4 +76,6 @@ def _gone_warning(gone: int) -> str:
 def _profile_warning(profile: tuple[str, str]) -> str:
     path, reason = profile
     fault = reason if path in reason else f"{path}: {reason}"
+    if path.endswith(f"/{rundir.IMPORTED}"):
+        return f"{fault}; none of its runs is shown until it is imported again"
     return f"{fault}; its recipe has no time until `explorer sweep profile` measures it again"

@@ -186,6 +186,7 @@ SOURCES = {
     "measured": "measured in the run",
     "profiled": "profiled: steps times the step time on an idle machine",
     "predicted": "predicted: steps times the step time of an imported profile of another machine",
+    "imported": "imported from another tool, unverified",
 }
 """Sources of a training time, by value of `time_source`."""
 
