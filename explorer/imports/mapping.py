@@ -177,6 +177,16 @@ def plain(column: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
+def metric_name(column: str) -> str:
+    """Return a column's name as that of a metric.
+
+    >>> metric_name("metrics.val/acc"), metric_name("1st")
+    ('val_acc', 'm_1st')
+    """
+    name = re.sub(r"[^A-Za-z0-9_.@+-]", "_", re.sub(r"^(config|summary|params|metrics)[./]", "", column))
+    return (name if re.match(r"[A-Za-z]", name) else f"m_{name}")[:64]
+
+
 def convert(
     source: Source, mapped: Mapped, *, baseline: str | None = None, better: str | None = None, metric: str | None = None
 ) -> Converted:
@@ -207,6 +217,7 @@ def convert(
     if not rows:
         some = f": {left_out[0]}" if left_out else ""
         raise RunError(f"{source.name}: no row is a run with a quality{some}")
+    named = _metric_names(row.curves for row in rows)
     kind, scale, said = _metric(metric or mapped["quality"].columns[-1], [row.quality for row in rows], better=better)
     full, budget_words = _full(rows, mapped)
     numbers = _seeds(rows, "seed" in mapped, full)
@@ -218,10 +229,10 @@ def convert(
             seed=seed,
             quality=row.quality * scale,
             seconds=row.seconds,
-            steps=row.steps,
+            steps=row.steps or max((steps[-1] for steps, _ in row.curves.values()), default=0) or None,
             examples=row.examples,
             hardware=row.hardware,
-            curves=row.curves,
+            curves={named[metric]: points for metric, points in row.curves.items()},
         )
         for row, seed in zip(rows, numbers, strict=True)
     )
@@ -385,12 +396,21 @@ def _metric(name: str, values: Sequence[float], *, better: str | None) -> tuple[
     least, most = min(values), max(values)
     fraction = share and least >= 0 and most <= 100
     scale = 0.01 if fraction and most > 1 else 1.0
-    label = re.sub(r"[^A-Za-z0-9_.@+-]", "_", re.sub(r"^(config|summary|params|metrics)[./]", "", name))[:64]
-    label = label if re.match(r"[A-Za-z]", label) else f"m_{label}"[:64]
+    label = metric_name(name)
     unit = "fraction" if fraction else known.unit if known and known.unit != "fraction" else "1"
     words = f"quality: {label}, {'higher' if up else 'lower'} is better"
     words += ", read as percent and divided by 100" if scale != 1 else ""
     return Metric(name=label, unit=unit, higher_is_better=up), scale, words
+
+
+def _metric_names(curves: Iterable[Iterable[str]]) -> dict[str, str]:
+    """Return the name of each metric; of several that would have one name, all but the first are numbered."""
+    named, taken = dict[str, str](), Counter[str]()
+    for metric in dict.fromkeys(metric for names in curves for metric in names):
+        name = metric_name(metric)
+        taken[name] += 1
+        named[metric] = name if taken[name] == 1 else f"{name[:56]}_{taken[name]}"
+    return named
 
 
 def _full(rows: Sequence[_Read], mapped: Mapped) -> tuple[float, str]:

@@ -379,7 +379,8 @@ def _run_columns(run: Examined) -> Row:
         *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
-        *(record.control, "+".join(record.control_of) or None, record.effective_digest, None, None),
+        *(record.control, "+".join(record.control_of) or None, record.effective_digest),
+        *(result.peak_memory if result else None, None, None),
     )
 
 
@@ -440,7 +441,7 @@ def _imported_columns(run: ImportedRun, about: About) -> Row:
         *(run.run_id, run.recipe, about.baseline, None, recipe, identity, about.dataset, about.model, ""),
         *(run.ssr, run.seed, run.steps, None, None, "unknown", run.hardware, 1, 1, about.metric.name, {}),
         *(run.examples, None, None, None, None, about.made_at, None, None, None, None, None, recipe),
-        *(about.words, run.seconds),
+        *(None, about.words, run.seconds),
     )
 
 
