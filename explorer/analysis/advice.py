@@ -76,7 +76,7 @@ def advise(
         return _extend(itself[0])
     if not mine or (recipe is None and any(verdict.is_confirmed and verdict.control is None for verdict in mine)):
         return None
-    # A winner that nobody has confirmed comes first, the one that needs least before others.
+    # A winner without a confirmation comes first, the one that needs least before others.
     if asking := [verdict for verdict in mine if verdict.asks]:
         return _confirm(min(asking, key=_ratio), rows, workers)
     if begun := [verdict for verdict in mine if _in_progress(verdict)]:

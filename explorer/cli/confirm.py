@@ -10,7 +10,8 @@ from explorer import rundir
 from explorer.analysis.sentences import control_words
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import options
-from explorer.cli.sweep import estimated, execute, finish, plan_blocks
+from explorer.cli.sweep import execute, finish
+from explorer.cli.sweep_plan import estimated, plan_blocks
 from explorer.cli.verdicts import verdict_blocks
 from explorer.page.terminal import Answer, show
 from explorer.store import frames

@@ -1,8 +1,8 @@
-"""`explorer sweep plan|run|profile`: plan a sweep, run its missing runs, measure its step times."""
+"""`explorer sweep run|profile`: run the missing runs of a sweep, measure its step times."""
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -11,85 +11,21 @@ import typer
 
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
-from explorer.cli.sweep_status import label
-from explorer.costing import load_prices, own_prices, train_seconds
+from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown
-from explorer.page.amounts import BUSY, busy_words, price_words
+from explorer.page.amounts import BUSY
 from explorer.page.document import Block
-from explorer.page.progress import Bar
-from explorer.page.terminal import Answer, show, table, visible
+from explorer.page.progress import Bar, duration, tell_rehearsal
+from explorer.page.terminal import show, table, visible
 from explorer.planned import left_out_words
 from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store.ingest import ingest
 from explorer.sweep.execute import Event, Settings, Summary, profile_sweep, run_sweep
-from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
-from explorer.sweep.profiles import busy_reasons, read_profiles
+from explorer.sweep.plan import Plan, make_plan
+from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import load_spec
 from explorer.sweep.work import ENGINES, EngineName
-from explorer.sweep.workers import default_workers
 from explorer.training.ledgered import is_recorded
-
-
-def plan(
-    spec: options.Spec,
-    runs: options.Runs = options.RUNS,
-    data: options.Data = None,
-    workers: options.Workers = None,
-) -> Answer:
-    """Show what a sweep would run: number of runs, what is done, time and dollars. Nothing is written."""
-    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
-    estimate, at_once = estimated(planned, runs=runs, workers=workers)
-    return Answer(
-        page=lambda: plan_blocks(planned, estimate, at_once),
-        record=lambda: (
-            planned.to_json()
-            | {
-                "missing": [run.record.run_id for run in planned.missing],
-                "other_code": [run.record.run_id for run in planned.runs if run.other_code],
-                "superseded": [path.name for path in planned.left_out],
-                "train_seconds": estimate.train_seconds,
-                "wall_seconds": estimate.wall_seconds,
-                "unknown": estimate.unknown,
-                "usd": estimate.usd,
-                "workers": at_once,
-                "warnings": planned.warnings,
-                "busy_profile": list(_busy(planned)),
-            }
-        ),
-    )
-
-
-def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
-    """Estimate the missing runs, and return how many of them run at the same time."""
-    device = planned.runs[0].record.hardware.device
-    at_once = workers or default_workers(threads=planned.spec.threads, device=device)
-    return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once
-
-
-def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Block | str]:
-    """Yield a plan: its recipes, the runs that are done, and the time and money for the rest."""
-    yield _recipes(planned)
-    if planned.spec.governance is not None:
-        yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
-    yield f"{len(planned.runs)} runs, {len(planned.runs) - len(planned.missing)} done, {estimate.runs} to do"
-    yield from (f"warning: {warning}" for warning in planned.warnings)
-    # What the number of runs leaves out or may mislead about.
-    if planned.waiting:
-        yield f"up to {len(planned.waiting)} more control runs, whose budgets follow from the profile"
-    yield from (f"not run: {control.name}: {control.reason}" for control in planned.not_run)
-    if others := sum(run.other_code for run in planned.runs):
-        yield f"{others} runs were trained by other code of the same version; delete them to train them again"
-    if words := left_out_words(len(planned.left_out), planned.spec.name):
-        yield words
-    if max(planned.spec.budgets) <= 1:
-        yield (
-            "no budget is above 1: a recipe with faster steps than the baseline ends earlier, so its quality at the"
-            " baseline's full time is not measured"
-        )
-    if words := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
-        yield words
-    if estimate.runs:
-        yield _forecast(estimate, at_once, hardware=planned.runs[0].record.hardware.name)
 
 
 def run(
@@ -164,12 +100,6 @@ def _shown(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.3g}"
 
 
-def tell_rehearsal(names: Sequence[str]) -> None:
-    """Announce on standard error that recipes are tried out, because it can take a while."""
-    count = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
-    print(f"trying a few steps of {count} before training starts", file=sys.stderr, flush=True)
-
-
 def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, profile: bool, json: bool) -> Summary:
     """Run a planned sweep with progress on the screen. Every finished run enters the database at once.
 
@@ -219,38 +149,6 @@ def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
     needed = (run.documents for run in (planned.runs if all_runs else planned.missing) if run.record.recipe in recorded)
     for path in {documents.trainer for documents in needed if documents is not None}:
         provide_passphrase(path)
-
-
-def _busy(planned: Plan) -> tuple[str, ...]:
-    """Return the reasons to call the machine busy while the recipes of the plan were profiled."""
-    return busy_reasons(read_profiles(planned.directory), {run.record.recipe_digest for run in planned.runs})
-
-
-def _recipes(planned: Plan) -> Block | str:
-    written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
-    groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
-    for run in planned.runs:
-        groups.setdefault((run.record.recipe, run.record.control), []).append(run)
-    # The runs of a control are rows of their own: they answer another question than the recipe's.
-    rows = []
-    for (recipe, control), own in groups.items():
-        seconds = [run.seconds for run in own if run.seconds is not None]
-        done = sum(not run.missing for run in own)
-        name = f"{recipe} (baseline)" if recipe == planned.spec.baseline and control is None else label(recipe, control)
-        total = f"{sum(seconds):.0f}" if len(seconds) == len(own) else None
-        rows.append((name, written[recipe] or "none", len(own), done, total))
-    columns = ("recipe", "methods", "runs", "done", "total seconds")
-    return table(columns, rows, right=columns[2:])
-
-
-def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> str:
-    if estimate.unknown == estimate.runs:
-        return "no step times are known on this hardware yet; `explorer sweep run` measures them first"
-    known = f"about {duration(estimate.wall_seconds)} with {workers} runs at the same time"
-    price = visible(price_words(estimate.price, hardware=hardware, today=options.today()))
-    money = price if estimate.usd is None else f"{estimate.usd:.3g} USD at {price}"
-    rest = f"; excludes {estimate.unknown} runs of unknown step time" if estimate.unknown else ""
-    return f"{known}; {duration(estimate.train_seconds)} of training; {money}{rest}"
 
 
 # --- progress of a running sweep ---
@@ -315,16 +213,3 @@ class ProgressBar:
             event.kind in ("profile", "waiting", "stopping") or (event.kind == "done" and event.done % EVERY == 0)
         ):
             print(f"{runs}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
-
-
-def duration(seconds: float) -> str:
-    """Return a time in whole seconds, minutes and hours.
-
-    >>> duration(7.4), duration(90), duration(5400)
-    ('7 s', '1 min 30 s', '1 h 30 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -79,7 +79,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "store:import_",
         "Import profiles from other machines: results of the same recipes get predicted times there.",
     ),
-    "sweep plan": ("sweep:plan", "Show what a sweep would run: number of runs, what is done, time and dollars."),
+    "sweep plan": (
+        "sweep_plan:plan",
+        "Show what a sweep would run and why: its runs, their order, time, dollars and disk.",
+    ),
     "sweep run": ("sweep:run", "Run the missing runs of a sweep."),
     "sweep status": (
         "sweep_status:status",
@@ -238,7 +241,6 @@ PARTS = {  # options and arguments that need more imports than their verb
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
     "ledger verify --contents": "explorer.audit.contents:examine_contents",
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",
-    "results --rows": "explorer.run_files:metric_of",
     "results SWEEP, controls": "explorer.cli.verdicts:control_blocks",
     "results, of new runs": "explorer.store.upkeep:bring_up",
     "results --out": "explorer.store.export:export",

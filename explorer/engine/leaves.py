@@ -78,7 +78,7 @@ def leaves_met(model: nn.Module, forward: Callable[[], object], *, rows: int) ->
     before = {name: buffer.clone() for name, buffer in owners.buffers.items()}
     meta = any(tensor.is_meta for tensor in owners.parameters.values())  # no values, so nothing to restore
     with nullcontext() if meta else Guard(model).untouched(), _undrawn(model):
-        with uses.watching(model), _eager(), torch.enable_grad():
+        with uses.watching(model), uncompiled(), torch.enable_grad():
             forward()
         now = dict(model.named_buffers())
         moved = frozenset(name for name, buffer in before.items() if name in now and _moved(buffer, now[name]))
@@ -120,6 +120,12 @@ class _Owners:
 
 class _Uses(TorchDispatchMode):
     """Dispatch mode that records which tensor a forward pass uses when, and in which module."""
+
+    # Otherwise torch imports its compiler, two seconds of processor time, to keep it out of `__torch_dispatch__`; here
+    # nothing is compiled while the mode is on (`uncompiled`).
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
     def __init__(self, owners: _Owners, *, rows: int) -> None:
         super().__init__()
@@ -302,7 +308,7 @@ def _moved(before: Tensor, after: Tensor) -> bool:
     return before.shape == after.shape and not before.is_meta and not torch.equal(before, after.to(before))
 
 
-def _eager() -> Any:
+def uncompiled() -> Any:
     """Return a context in which compiled code runs uncompiled: a dispatch mode does not see inside compiled graphs."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 

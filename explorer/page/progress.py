@@ -1,6 +1,7 @@
 """Progress on standard error: bars where that is a terminal."""
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -52,3 +53,22 @@ def _progress(name: str, *columns: ProgressColumn) -> tuple[Console, Progress]:
     console = Console(stderr=True)
     shown = (TextColumn(name), BarColumn(bar_width=WIDTH), *columns)
     return console, Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+
+
+def tell_rehearsal(names: Sequence[str]) -> None:
+    """Announce on standard error that recipes are tried out, because it can take a while."""
+    count = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
+    print(f"trying a few steps of {count} before training starts", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in whole seconds, minutes and hours.
+
+    >>> duration(7.4), duration(90), duration(5400)
+    ('7 s', '1 min 30 s', '1 h 30 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

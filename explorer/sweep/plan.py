@@ -228,7 +228,7 @@ def _rehearse(
         on_rehearse([recipe.name for recipe in recipes])
     for recipe in recipes:
         try:
-            words = rehearse(recipe, data=data, documents=documents[recipe.name])
+            words = rehearse(recipe, data=data, documents=documents[recipe.name], threads=spec.threads)
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
         warned += [f"recipe {recipe.name}: {word}" for word in words]

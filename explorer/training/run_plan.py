@@ -11,7 +11,8 @@ several methods multiply: not every combination of them is tried.
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from explorer.data.pace import Pace
 from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
+from explorer.engine.leaves import uncompiled
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Method, Moment, Planned, used_hooks
 from explorer.engine.state import State
@@ -310,20 +312,34 @@ ROWS = 4  # of a step: enough for a method to drop half of them and for BatchNor
 CPU = torch.device("cpu")
 
 
-def rehearse(recipe: Recipe, *, data: Path | None, documents: Documents | None = None) -> tuple[str, ...]:
-    """Try the recipe out, and return the warnings of its methods.
+def rehearse(
+    recipe: Recipe, *, data: Path | None, documents: Documents | None = None, threads: int | None = None
+) -> tuple[str, ...]:
+    """Try the recipe out with that many threads, by default as many as torch has; return the warnings of its methods.
 
     Raises `RecipeError` for a recipe that cannot be trained, naming the method and what it looked for, or the phase;
     `ProvenanceError` for documents or examples that cannot be trusted.
     """
     dataset = load(recipe.dataset, data)
-    if documents is None:
-        refuse_governed(recipe)
-        model = _try_steps(recipe, dataset)
-    else:  # steps of a governed recipe would be written into a ledger: only its surgery is tried
-        model = _try_surgery(recipe, dataset, {Session: session_of(credentials_of(recipe, documents, data))})
+    with _threads(threads or torch.get_num_threads()):
+        if documents is None:
+            refuse_governed(recipe)
+            model = _try_steps(recipe, dataset)
+        else:  # steps of a governed recipe would be written into a ledger: only its surgery is tried
+            model = _try_surgery(recipe, dataset, {Session: session_of(credentials_of(recipe, documents, data))})
     steps = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
     return warnings_of(recipe, dataset, model, steps=steps)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let torch use that many threads within the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _try_surgery(recipe: Recipe, dataset: Dataset, resources: dict[type, Any]) -> nn.Module:
@@ -366,9 +382,9 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
         full_steps=total,
         precision=recipe.numbers.precision,
     )
-    with torch.compiler.set_stance("force_eager"):  # compiling takes longer than the few steps
-        loop = Loop(setting, recipe.methods, Clock(device, warmup_steps=0, split=False))
-        loop.state.pace = pace  # methods see the progress that the real batch sizes will give
+    loop = Loop(setting, recipe.methods, Clock(device, warmup_steps=0, split=False))
+    loop.state.pace = pace  # methods see the progress that the real batch sizes will give
+    with uncompiled():  # compiling takes longer than the few steps
         # Every step begins with the initial weights: a step that diverges has no effect on the next one.
         initial = {name: tensor.clone() for name, tensor in loop.tensors().items()}
         for step, phase in telling_steps(recipe, dataset, pace, total).items():

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from explorer.cli.results import measured
 from explorer.errors import StoreError
 from explorer.provenance.trust import new_trust
+from explorer.run_files import METRICS, Metric
 from explorer.schema import to_json
 from explorer.training.run import execute
 from tests.builders import run_record, write_failure
@@ -119,7 +121,16 @@ def test_results_of_finished_runs(tmp_path: Path) -> None:
     assert "known: test" in refused("results", "nosuch", "--runs", tmp_path / "runs")
 
 
-@pytest.mark.slow
+def test_the_terminal_shows_a_metric_as_everything_else_does() -> None:
+    custom = [Metric(name="f1", unit=unit, higher_is_better=True, format=style) for unit, style in UNITS]
+    for metric in (*METRICS.values(), *custom):
+        for value in (0.98766, 12345.678, -0.5):
+            assert measured(value, metric.unit, metric.format) == metric.show(value)
+
+
+UNITS = (("fraction", ".3f"), ("1", ""), ("bits", ",.2f"), ("fraction", ".1%"))
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     command = [sys.executable, "-m", "explorer", "methods", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,0 +1,178 @@
+"""`explorer sweep plan`: what a sweep would run, why, in which order, and what that takes."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from explorer.cli import options
+from explorer.cli.sweep_status import label
+from explorer.costing import cost_usd, load_prices, own_prices
+from explorer.page import amounts
+from explorer.page.amounts import busy_words, price_words
+from explorer.page.document import Block
+from explorer.page.progress import duration, tell_rehearsal
+from explorer.page.terminal import Answer, from_here, table, visible
+from explorer.planned import left_out_words
+from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
+from explorer.sweep.profiles import busy_reasons, read_profiles
+from explorer.sweep.spec import load_spec
+from explorer.sweep.workers import default_workers
+
+
+def plan(
+    spec: options.Spec,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    workers: options.Workers = None,
+) -> Answer:
+    """Show what a sweep would run and why: its runs, their order, time, dollars and disk. Nothing is written."""
+    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
+    estimate, at_once = estimated(planned, runs=runs, workers=workers)
+    return Answer(
+        page=lambda: [*plan_blocks(planned, estimate, at_once), *_next(planned, spec, runs)],
+        record=lambda: (
+            planned.to_json()
+            | {
+                "missing": [run.record.run_id for run in planned.missing],
+                "other_code": [run.record.run_id for run in planned.runs if run.other_code],
+                "superseded": [path.name for path in planned.left_out],
+                "train_seconds": estimate.train_seconds,
+                "wall_seconds": estimate.wall_seconds,
+                "unknown": estimate.unknown,
+                "usd": estimate.usd,
+                "workers": at_once,
+                "warnings": planned.warnings,
+                "busy_profile": list(_busy(planned)),
+            }
+        ),
+    )
+
+
+def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
+    """Estimate the missing runs, and return how many of them run at the same time."""
+    device = planned.runs[0].record.hardware.device
+    at_once = workers or default_workers(threads=planned.spec.threads, device=device)
+    return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once
+
+
+def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Block | str]:
+    """Yield a plan: its question, its recipes, the runs that are done, and what the rest takes."""
+    yield _question(planned)
+    yield _recipes(planned, estimate)
+    if planned.spec.governance is not None:
+        yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
+    yield _counted(planned, estimate)
+    yield from (f"warning: {warning}" for warning in planned.warnings)
+    # What the number of runs leaves out or may mislead about.
+    if planned.waiting:
+        yield f"up to {len(planned.waiting)} more control runs, whose budgets follow from the profile"
+    yield from (f"not run: {control.name}: {control.reason}" for control in planned.not_run)
+    if others := sum(run.other_code for run in planned.runs):
+        yield f"{others} runs were trained by other code of the same version; delete them to train them again"
+    if words := left_out_words(len(planned.left_out), planned.spec.name):
+        yield words
+    if max(planned.spec.budgets) <= 1:
+        yield (
+            "no budget is above 1: a recipe with faster steps than the baseline ends earlier, so its quality at the"
+            " baseline's full time is not measured"
+        )
+    if words := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
+        yield words
+    if estimate.runs:
+        yield _order(planned)
+        yield from _forecast(estimate, at_once, hardware=planned.runs[0].record.hardware.name)
+        yield _disk(planned)
+
+
+def _question(planned: Plan) -> str:
+    first, others = planned.runs[0].record, len(planned.spec.recipes) - 1
+    task = f"{first.model} on {first.dataset}"
+    if others < 1:
+        return f"{planned.spec.name}: how good is {planned.spec.baseline} at each budget? ({task})"
+    which = "the other recipe" if others == 1 else f"any of {others} recipes"
+    untuned = "" if planned.spec.tuning else ", which is not tuned"
+    words = (
+        f"does {which} reach the {first.quality.replace('_', ' ')} of {planned.spec.baseline}{untuned} in less time?"
+    )
+    return f"{planned.spec.name}: {words} ({task})"
+
+
+def _counted(planned: Plan, estimate: Estimate) -> str:
+    spec, total = planned.spec, len(planned.runs)
+    parts = (
+        amounts.count(len(spec.recipes), "recipe"),
+        f"{amounts.count(len(spec.budgets), 'budget')} ({', '.join(f'{budget:g}' for budget in spec.budgets)})",
+        f"{amounts.count(len(spec.seeds), 'seed')} ({', '.join(map(str, spec.seeds))})",
+    )
+    return f"{total} runs, {total - len(planned.missing)} done, {estimate.runs} to do: {' x '.join(parts)}"
+
+
+def _order(planned: Plan) -> str:
+    profiled = {run.record.recipe_digest for run in planned.runs} <= read_profiles(planned.directory).keys()
+    first = "" if profiled else "step times are measured first, on an idle machine; then "
+    return (
+        f"order: {first}small budgets before large ones, all recipes with the first seed, so that curves appear early"
+    )
+
+
+def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> Iterator[str]:
+    if estimate.unknown == estimate.runs:
+        yield "time: no step times are known on this hardware yet; `explorer sweep run` measures them first"
+        return
+    rest = f"; excludes {estimate.unknown} runs of unknown step time" if estimate.unknown else ""
+    known = f"about {duration(estimate.wall_seconds)} with {workers} runs at the same time"
+    yield f"time: {known}; {duration(estimate.train_seconds)} of training{rest}"
+    price = visible(price_words(estimate.price, hardware=hardware, today=options.today()))
+    yield f"cost: {price if estimate.usd is None else f'{amounts.dollars(estimate.usd)} at {price}'}"
+
+
+def _disk(planned: Plan) -> str:
+    done = [run.directory for run in planned.runs if not run.missing][:SAMPLE]
+    if not done:
+        return "disk: not known before the first run has finished"
+    size = sum(path.stat().st_size for run in done for path in run.rglob("*") if path.is_file()) / len(done)
+    return f"disk: about {_size(size * len(planned.missing))}, {_size(size)} a run"
+
+
+def _size(content: float) -> str:
+    """
+    >>> _size(300), _size(2_500_000)
+    ('0.3 kB', '2.5 MB')
+    """
+    return f"{content / 1e6:.3g} MB" if content >= 1e5 else f"{content / 1e3:.2g} kB"
+
+
+def _next(planned: Plan, spec: Path, runs: Path) -> Iterator[str]:
+    option = () if runs == options.RUNS else ("--runs", str(runs))
+    if planned.missing or planned.waiting:
+        yield f"\nnext: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option))}"
+    else:
+        yield f"\nnext: {shlex.join(('explorer', 'results', planned.spec.name, *option))}"
+
+
+SAMPLE = 20  # finished runs whose size on disk is looked up
+
+
+def _busy(planned: Plan) -> tuple[str, ...]:
+    """Return the reasons to call the machine busy while the recipes of the plan were profiled."""
+    return busy_reasons(read_profiles(planned.directory), {run.record.recipe_digest for run in planned.runs})
+
+
+def _recipes(planned: Plan, estimate: Estimate) -> Block | str:
+    written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
+    groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
+    for run in planned.runs:
+        groups.setdefault((run.record.recipe, run.record.control), []).append(run)
+    # The runs of a control are rows of their own: they answer another question than the recipe's.
+    rows = []
+    for (recipe, control), own in groups.items():
+        seconds = [run.seconds for run in own if run.seconds is not None]
+        done = sum(not run.missing for run in own)
+        name = f"{recipe} (baseline)" if recipe == planned.spec.baseline and control is None else label(recipe, control)
+        known = len(seconds) == len(own)
+        total = duration(sum(seconds)) if known else "not known"
+        money = None if estimate.price is None or not known else cost_usd(sum(seconds), estimate.price)
+        rows.append((name, written[recipe] or "none", len(own), done, total, amounts.dollars(money)))
+    columns = ("recipe", "methods", "runs", "done", "training time", "cost")
+    shown = columns if estimate.usd is not None else columns[:-1]
+    return table(shown, [row[: len(shown)] for row in rows], right=shown[2:])
