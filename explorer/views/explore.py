@@ -24,6 +24,7 @@ from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
+from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.question import ALL, OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
@@ -36,7 +37,15 @@ from explorer.views.explorer.two_recipes_section import TwoRecipesSection
 from explorer.views.explorer.widgets import Controls
 from explorer.views.notebook import runs_directory
 
-SECTIONS = (RunsSection, TwoRecipesSection, AskSection, ConfirmSection, ControlsSection, CompositionSection)
+SECTIONS = (
+    CurvesSection,
+    RunsSection,
+    TwoRecipesSection,
+    AskSection,
+    ConfirmSection,
+    ControlsSection,
+    CompositionSection,
+)
 """The parts below the chart, in the order of their buttons."""
 
 
@@ -162,11 +171,17 @@ class Explorer(widgets.VBox):
 
     def _brushed(self, brush: Brush) -> None:
         if self._answer is not None and brush != self._answer.question.brush:
-            self.ask(replace(self._answer.question, brush=brush, chosen=(), section=""))
+            self.ask(replace(self._answer.question, brush=brush, chosen=(), section=self._section_of_picks()))
 
     def _picked(self, directories: list[str]) -> None:
         if self._answer is not None and directories:
-            self.ask(replace(self._answer.question, chosen=tuple(directories), section=""))
+            self.ask(replace(self._answer.question, chosen=tuple(directories), section=self._section_of_picks()))
+
+    def _section_of_picks(self) -> str:
+        """Return the open section if it shows what is picked, else the one with the runs."""
+        assert self._answer is not None  # the callers check
+        opened = self._answer.question.section
+        return opened if opened in ("", CurvesSection.key, RunsSection.key) else RunsSection.key
 
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()

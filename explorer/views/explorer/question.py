@@ -30,6 +30,9 @@ from explorer.views.explorer.payments import Payment, payment_of
 ALL = "*"
 """The choice of all models, sweeps or hardwares at once."""
 
+SMOOTH = 0.05
+"""The share of a run that learning curves are smoothed over at first."""
+
 COMPARE = {"recipe": "Recipe", "methods": "Methods", "hardware": "Hardware", "policy": "Policy"}
 """The choices for the colour of curves."""
 
@@ -74,6 +77,11 @@ class Question:
     chosen: tuple[str, ...] = ()  # directories of runs that are shown as cards
     versus: tuple[str, ...] = ()  # two recipes side by side
     section: str = ""  # what is open below the chart, a key of `sections.SECTIONS`
+    curve: str = ""  # the metric of the learning curves; empty: the training loss
+    curve_x: str = "steps"  # what they are drawn over, a key of `curves_chart.OVER`
+    curve_runs: bool = False  # each run, instead of means over seeds
+    curve_smooth: float = SMOOTH  # the share of a run; 0: as measured
+    curve_log: bool = False
 
     @property
     def paid_in(self) -> Payment:
@@ -96,7 +104,9 @@ class Question:
 
 # Fields by what depends on them: an answer is computed again only from the first part that a changed field touches.
 
-OF_SECTIONS = ("brush", "chosen", "versus", "section")
+OF_CURVES = ("curve", "curve_x", "curve_runs", "curve_smooth", "curve_log")
+
+OF_SECTIONS = ("brush", "chosen", "versus", "section", *OF_CURVES)
 """Fields that only the sections below the chart depend on."""
 
 OF_LAYOUT = ("split", "order", *OF_SECTIONS)

@@ -76,7 +76,7 @@ LISTED = 400  # runs in the list; a brush or a filter makes them fewer
 class RunsSection(Section):
     """Runs chosen by brush, by click, or from a list that the keyboard reaches."""
 
-    key, title = "", "Runs"
+    key, title = "runs", "Runs"
 
     def __init__(self, ask: Callable[..., None]) -> None:
         self.list = widgets.SelectMultiple(description="Runs (Ctrl adds)", rows=6)

@@ -23,7 +23,7 @@ IN_A_SURVEY = "Choose one sweep to see this: several sweeps have no common basel
 class Section(widgets.VBox):
     """Part of the explorer. A choice in it calls `ask` with the fields of the question that it changes."""
 
-    key: ClassVar[str]  # the value of `Question.section`; empty for the section that is open at first
+    key: ClassVar[str]  # the value of `Question.section`, where empty is the first section
     title: ClassVar[str]  # on its button
 
     def __init__(self, ask: Callable[..., None], children: Sequence[widgets.Widget] = ()) -> None:
@@ -53,7 +53,7 @@ class Sections(widgets.VBox):
         """Show the section that the question names, or why it cannot be shown."""
         # A token can name a section of a later version: then the first one opens.
         self._question = answer.question
-        key = answer.question.section if answer.question.section in self.by_key else ""
+        key = answer.question.section if answer.question.section in self.by_key else next(iter(self.by_key))
         with self._quiet:
             self.opened.value = key
         try:

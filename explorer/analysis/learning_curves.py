@@ -1,0 +1,74 @@
+"""Learning curves of several runs: smoothed, and averaged over seeds with a band.
+
+A frame of curves is that of `store.learning_curves`. The band is the t interval of the mean at each place, from the
+spread of the seeds there. Places of one curve are not independent, so the band says how exact a mean is at one place,
+and not that a whole curve lies inside. A mean ends where the shortest of its runs ends: beyond it, it would be one of
+other runs.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from explorer.analysis.inference import t_quantile
+
+CONFIDENCE = 0.95
+PLACES = 200  # of a mean where runs have more than that between them
+MEANS = ("recipe", "ssr", "x", "y", "low", "high", "n")
+
+
+def smoothed(frame: pd.DataFrame, *, x: str, share: float) -> pd.Series:
+    """Return the exponential mean of each run's curve over about `share` of the longest run; `value` for a share of 0.
+
+    It weighs by distance along `x`, so that thinning changes nothing, and divides by the weight that it has gathered,
+    so that it does not begin at zero. Rows are in the order of runs and steps.
+    """
+    if not share or frame.empty:
+        return frame["value"]
+    length = share * float(frame[x].max())
+    parts = [_exponential(run[x].to_numpy(float), run["mean"].to_numpy(float), length) for run in _runs(frame)]
+    return pd.Series(np.concatenate(parts), index=frame.index)
+
+
+def over_seeds(frame: pd.DataFrame, *, x: str, y: str = "value") -> pd.DataFrame:
+    """Return the mean curve of each recipe and budget: recipe, ssr, x, y, low, high and n, the number of seeds.
+
+    `low` and `high` are NaN for a single seed. Runs without a known `x` are left out.
+    """
+    known = frame[frame[x].notna()]
+    parts = [
+        _mean(group, x, y).assign(recipe=recipe, ssr=ssr)
+        for (recipe, ssr), group in known.groupby(["recipe", "ssr"], sort=False)
+    ]
+    if not parts:
+        return pd.DataFrame({name: pd.Series(dtype=float) for name in MEANS})
+    return pd.concat(parts, ignore_index=True)[[*MEANS]]
+
+
+def _mean(group: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    curves = [(run[x].to_numpy(float), run[y].to_numpy(float)) for run in _runs(group)]
+    first, last = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
+    every = np.unique(np.concatenate([places for places, _ in curves]))
+    at = every[(every >= first) & (every <= last)]
+    if len(at) > PLACES:
+        at = np.linspace(first, last, PLACES)
+    values = np.array([np.interp(at, places, heights) for places, heights in curves])
+    n, mean = len(values), values.mean(axis=0)
+    half = np.full(len(at), np.nan)
+    if n > 1:
+        half = t_quantile(CONFIDENCE, n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n)
+    return pd.DataFrame({"x": at, "y": mean, "low": mean - half, "high": mean + half, "n": n})
+
+
+def _runs(frame: pd.DataFrame) -> list[pd.DataFrame]:
+    return [run for _, run in frame.groupby("directory", sort=False)]
+
+
+def _exponential(x: np.ndarray, values: np.ndarray, length: float) -> np.ndarray:
+    keep = np.exp(-np.diff(x, prepend=x[0]) / length) if length > 0 else np.zeros(len(x))
+    result, total, weight = np.empty(len(x)), 0.0, 0.0
+    for place, (kept, value) in enumerate(zip(keep, values, strict=True)):
+        total, weight = total * kept + value, weight * kept + 1.0
+        result[place] = total / weight
+    return result

@@ -1,0 +1,276 @@
+"""Section on learning curves: what runs measured while they trained, by run or as means over seeds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+
+from explorer.errors import ExplorerError
+from explorer.page import amounts, theme
+from explorer.page.document import Block, Paragraph, isolated, sentence
+from explorer.page.html import fragment
+from explorer.run_files import Metric
+from explorer.store import frames, queries
+from explorer.store.examine import State
+from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
+from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.curves_chart import FEW, OVER, curves_chart, metric_named
+from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.question import SMOOTH, Question
+from explorer.views.explorer.runs_section import selected
+from explorer.views.explorer.sections import Section
+from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.notebook import Fit, empty_chart
+
+LOSS = "train_loss"
+SMOOTHING = (0.0, 0.02, SMOOTH, 0.1, 0.2)  # shares of a run
+STOPPED = (State.FAILED, State.INTERRUPTED, "diverged")
+
+
+class CurvesSection(Section):
+    """Learning curves of the runs that are picked, or of all recipes at their full budget."""
+
+    key, title = "curves", "Curves"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
+        self.metric = widgets.Dropdown(description="Metric")
+        self.over = widgets.ToggleButtons(
+            description="Over", options=[(PAYMENTS[key].label, key) for key in OVER], tooltips=list(OVER)
+        )
+        self.runs = widgets.ToggleButtons(description="Lines", options=[("Means of seeds", False), ("Runs", True)])
+        self.smooth = widgets.Dropdown(
+            description="Smoothing",
+            options=[(f"{share:.0%} of a run" if share else "none", share) for share in SMOOTHING],
+        )
+        self.scale = widgets.ToggleButtons(description="Y axis", options=[("Linear", False), ("Log", True)])
+        self._words, self._chart = widgets.HTML(), empty_chart()
+        self._shown: tuple[Any, ...] = ()
+        fields = [self.metric, self.over, self.runs, self.smooth, self.scale]
+        for field in fields:
+            field.observe(self._changed, "value")
+        chart = widgets.VBox([Fit().add_class("x-fit"), self._chart]).add_class("x-chart").add_class("x-curves")
+        super().__init__(ask, [widgets.Box(fields).add_class("x-controls"), self._words, chart])
+
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the curves of the picked runs, or of all recipes at their full budget."""
+        asked = answer.question
+        names = snapshot.remember(("recorded", asked.sweep), lambda: recorded_metrics(snapshot.database, asked.sweep))
+        now = is_training(snapshot.runs, asked.sweep)
+        if not names and not now:
+            raise ExplorerError("These runs recorded nothing while they trained, so there is no curve.")
+        names = names or [LOSS]
+        metric = asked.curve if asked.curve in names else LOSS if LOSS in names else names[0]
+        over = asked.curve_x if asked.curve_x in OVER else "steps"
+        self._set(names, metric, over, asked)
+        kind = snapshot.remember(("kinds", asked.sweep), lambda: _declared(snapshot, asked.sweep))
+        chosen = chosen_runs(snapshot, answer)
+        frame = snapshot.remember(
+            ("curves", asked.sweep, metric, chosen.directories),
+            lambda: learning_curves(
+                snapshot.database, metric, directories=chosen.directories, points=_points(len(chosen.directories))
+            ),
+        )
+        if now and not chosen.picked:
+            frame = _with_growing(frame, growing(snapshot.runs, asked.sweep, metric), chosen)
+        self._draw(frame, metric_named(metric, kind), over, answer, chosen)
+
+    def _draw(self, frame: pd.DataFrame, metric: Metric, over: str, answer: Answer, chosen: "Chosen") -> None:
+        asked = answer.question
+        smooth = asked.curve_smooth if _dense(frame) else 0.0
+        drawn = frame[frame[OVER[over]].notna()]
+        self._words.value = fragment(*_words(frame, drawn, metric, over, smooth, answer, chosen))
+        # A chart that is the same is not drawn again: that would take its tooltip and the isolated curve away.
+        state = (
+            metric,
+            over,
+            asked.curve_runs,
+            smooth,
+            asked.curve_log,
+            chosen,
+            tuple(drawn["step"].tail(1)),
+            len(drawn),
+        )
+        if state == self._shown:
+            return
+        self._shown = state
+        if drawn.empty:
+            self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        groups = chosen.groups
+        drawn = drawn.assign(
+            group=[
+                groups.get(directory) or answer.look.groups.get(recipe, recipe)
+                for directory, recipe in zip(drawn["directory"], drawn["recipe"], strict=True)
+            ]
+        )
+        self._chart.chart = curves_chart(  # pyright: ignore[reportAttributeAccessIssue]
+            drawn,
+            metric=metric,
+            over=over,
+            mean=not asked.curve_runs,
+            smooth=smooth,
+            log=asked.curve_log,
+            look=_look(answer.look, drawn),
+        )
+
+    def _set(self, names: list[str], metric: str, over: str, asked: Question) -> None:
+        with self.quiet:
+            if tuple(self.metric.options) != tuple(names):
+                self.metric.options = tuple(names)
+            self.metric.value, self.over.value, self.runs.value = metric, over, asked.curve_runs
+            self.scale.value = asked.curve_log
+            # A token can name any share: the nearest one is shown.
+            self.smooth.value = min(SMOOTHING, key=lambda share: abs(share - asked.curve_smooth))
+
+    def _changed(self, _: Any) -> None:
+        if not self.quiet:
+            self.ask(
+                curve=str(self.metric.value),
+                curve_x=str(self.over.value),
+                curve_runs=bool(self.runs.value),
+                curve_smooth=float(self.smooth.value),
+                curve_log=bool(self.scale.value),
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """The runs whose curves are shown: by their directories, with the group in the chart above of those it has."""
+
+    directories: tuple[str, ...]
+    picked: bool  # by brush or click; else all recipes at their full budget
+    every: int  # how many there are; only `MOST_RUNS` are drawn
+    recipes: frozenset[str]
+    groups: dict[str, str]
+
+    def __hash__(self) -> int:
+        return hash((self.directories, self.picked))
+
+
+def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
+    """Return the runs that are picked in the chart; without a pick all at the full budget, stopped ones among them."""
+    asked, rows = answer.question, answer.rows
+    if answer.scene is not None and len(answer.scene.runs):
+        rows = answer.scene.runs
+    places = rows["series"].astype(str) + " at " + rows["ssr"].map("{:g}".format) if "series" in rows else None
+    mine = rows[rows["directory"].isin(asked.chosen) | (places.isin(asked.chosen) if places is not None else False)]
+    if mine.empty and len(asked.brush) == 4 and answer.scene is not None:
+        mine = selected(answer.scene.runs, {"x": list(asked.brush[:2]), "y": list(asked.brush[2:])})
+    picked = not mine.empty
+    stopped: tuple[str, ...] = ()
+    if not picked:
+        full = float(rows["ssr"].max())
+        mine = rows[rows["ssr"] == full]
+        stopped = _stopped(snapshot, asked.sweep, frozenset(map(str, rows["recipe"])), full)
+    mine = mine.drop_duplicates("directory")
+    # Of many runs the first seeds of every recipe are drawn, so that none is missing.
+    if len(mine) > MOST_RUNS:
+        mine = mine.loc[mine.groupby("recipe").cumcount().sort_values(kind="stable").index[:MOST_RUNS]]
+    directories = (*map(str, mine["directory"]), *stopped)
+    groups = dict(zip(mine["directory"], mine["group"], strict=True)) if "group" in mine else {}
+    return Chosen(
+        directories=directories[:MOST_RUNS],
+        picked=picked,
+        every=len(directories),
+        recipes=frozenset(map(str, rows["recipe"])),
+        groups=groups,
+    )
+
+
+def _stopped(snapshot: Snapshot, sweep: str, recipes: frozenset[str], ssr: float) -> tuple[str, ...]:
+    """Return the runs of these recipes at a budget that did not finish, and are not training."""
+    marks = ", ".join("?" for _ in STOPPED)
+    question = queries.Question(
+        sql=f"SELECT directory, recipe FROM runs WHERE sweep = ? AND ssr = ? AND NOT superseded AND state IN ({marks})",
+        parameters=(sweep, ssr, *map(str, STOPPED)),
+    )
+    rows = snapshot.remember(("stopped", sweep, ssr), lambda: queries.select(snapshot.database, question).rows)
+    return tuple(directory for directory, recipe in rows if recipe in recipes)
+
+
+def _with_growing(frame: pd.DataFrame, live: pd.DataFrame, chosen: Chosen) -> pd.DataFrame:
+    """Return the curves with those of runs that are training, in the place of what the store has of them."""
+    live = live[live["recipe"].isin(chosen.recipes)] if chosen.recipes else live
+    kept = frame[~frame["directory"].isin(live["directory"])]
+    return pd.concat([kept, live], ignore_index=True) if len(live) else frame
+
+
+def _declared(snapshot: Snapshot, sweep: str) -> dict[str, Metric]:
+    """Return the metrics that a sweep's own task declares, by name."""
+    rows = frames.qualities(snapshot.database, sweep=sweep).drop_duplicates("metric")
+    return {
+        str(row.metric): Metric(
+            name=str(row.metric),
+            unit=str(row.unit),
+            higher_is_better=bool(row.higher_is_better),
+            format=str(row.format or ""),
+        )
+        for row in rows.itertuples()
+    }
+
+
+def _look(look: theme.Look, drawn: pd.DataFrame) -> theme.Look:
+    """Return the colours of the chart above, with those of recipes that it lacks, because none of their runs ended."""
+    known, mine = list(look.recipes), list(dict.fromkeys(drawn["group"]))
+    if all(group in known for group in mine):
+        # Only what is drawn is in the legend, in the colours that it has above.
+        kept = [place for place, group in enumerate(known) if group in mine]
+        return theme.Look(
+            recipes=tuple(known[place] for place in kept),
+            colours=tuple(look.colours[place] for place in kept),
+            shapes=tuple(look.shapes[place] for place in kept),
+            groups=look.groups,
+        )
+    base = known[0] if known and look.colours[0] == theme.TEXT else None
+    return theme.look([*known, *mine], baseline=base, groups=look.groups)
+
+
+def _points(runs: int) -> int:
+    return max(1, min(400, ROWS // max(1, runs)))
+
+
+def _dense(frame: pd.DataFrame) -> bool:
+    """Return whether curves have so many points that their noise hides their course."""
+    return len(frame) > 0 and len(frame) > FEW * frame["directory"].nunique()
+
+
+def _words(
+    frame: pd.DataFrame,
+    drawn: pd.DataFrame,
+    metric: Metric,
+    over: str,
+    smooth: float,
+    answer: Answer,
+    chosen: Chosen,
+) -> list[Block]:
+    """Return the sentences on what is shown and on what is not."""
+    runs = amounts.count(drawn["directory"].nunique(), "run")
+    whose = "picked above" if chosen.picked else "of all recipes shown, at their full budget"
+    words = [f"{runs} {whose}"]
+    if not answer.question.curve_runs and (drawn.groupby(["recipe", "ssr"])["directory"].nunique() > 1).any():
+        words.append("lines are means over seeds, bands their 95% t intervals at each place")
+    if smooth:
+        raw = ", the measurements faint behind" if answer.question.curve_runs else ""
+        words.append(f"smoothed over {smooth:.0%} of a run{raw}")
+    training = drawn.loc[drawn["state"] == State.RUNNING, "directory"].nunique()
+    if training:
+        words.append(f"{amounts.count(training, 'run')} training now")
+    stopped = drawn.loc[~drawn["state"].isin([State.FINISHED, State.RUNNING]), "directory"].nunique()
+    if stopped:
+        words.append(f"{amounts.count(stopped, 'run')} did not finish: a cross where the measurements end")
+    blocks: list[Block] = [Paragraph(sentence("; ".join(words), names=[isolated(metric.name)]), "note")]
+    if drawn.empty and len(frame):
+        blocks = [Paragraph("The time of these runs is unknown: choose steps or examples.", "empty")]
+    elif drawn.empty:
+        blocks = [Paragraph(f"None of these runs recorded {isolated(metric.name)} while it trained.", "empty")]
+    elif (missing := frame["directory"].nunique() - drawn["directory"].nunique()) > 0:
+        blocks.append(Paragraph(f"{amounts.count(missing, 'run')} without a known time are left out.", "note"))
+    if chosen.every > len(chosen.directories):
+        blocks.append(
+            Paragraph(
+                f"{chosen.every:,} runs: the first {len(chosen.directories):,} seeds and recipes are drawn.", "note"
+            )
+        )
+    return blocks
