@@ -38,8 +38,8 @@ def over_seeds(frame: pd.DataFrame, *, x: str, y: str = "value") -> pd.DataFrame
     """
     known = frame[frame[x].notna()]
     parts = [
-        _mean(group, x, y).assign(recipe=recipe, ssr=ssr)
-        for (recipe, ssr), group in known.groupby(["recipe", "ssr"], sort=False)
+        _mean(group, x, y).assign(recipe=group["recipe"].iloc[0], ssr=group["ssr"].iloc[0])
+        for _, group in known.groupby(["recipe", "ssr"], sort=False)
     ]
     if not parts:
         return pd.DataFrame({name: pd.Series(dtype=float) for name in MEANS})

@@ -40,7 +40,7 @@ def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     shown = texts(explorer)
     assert "fast reaches the baseline&#39;s accuracy 1.93x faster" in shown
     assert "1.54x-2.42x" in shown
-    assert "All 45 runs are shown" in shown
+    assert "9 runs of all recipes shown, at their full budget" in shown  # their learning curves
     assert len(explorer.shown) == 45
 
 
@@ -83,6 +83,7 @@ def test_an_own_target_is_used_for_chart_and_table(explorer: Explorer) -> None:
 
 
 def test_a_brush_lists_its_runs_and_a_click_takes_it_back(explorer: Explorer) -> None:
+    explorer.ask(replace(explorer.question, section="runs"))
     brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
     assert "3 runs selected" in texts(explorer)
     assert "explorer run" in texts(explorer)
@@ -92,6 +93,7 @@ def test_a_brush_lists_its_runs_and_a_click_takes_it_back(explorer: Explorer) ->
 
 
 def test_a_brush_still_works_after_the_chart_changed(explorer: Explorer) -> None:
+    explorer.ask(replace(explorer.question, section="runs"))
     explorer.ask(replace(explorer.question, log=not explorer.question.log))
     brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
     assert "3 runs selected" in texts(explorer)
@@ -154,7 +156,7 @@ def test_refresh_finds_what_was_made_since(tmp_path: Path) -> None:
         empty.export("csv")
     write_sample(tmp_path, seeds=2)
     empty.refresh()
-    assert "All 30 runs are shown" in texts(empty)
+    assert "6 runs of all recipes shown, at their full budget" in texts(empty)
     write_sample(tmp_path, sweep="later", seeds=1)
     empty.refresh()
     assert empty.question.sweep == "digits"  # what was chosen stays

@@ -199,9 +199,8 @@ def _layers(curves: Curves, x: alt.X, y: alt.Y, look: theme.Look, *, interactive
     """Return the layers from bottom to top: bands, raw curves, lines, points, ends, and what the mouse finds."""
     colour, detail = look.colour(), alt.Detail("series:N")
     base = {"x": x, "y": y, "color": colour, "detail": detail}
-    isolated = alt.selection_point(
-        name=ISOLATED, fields=["group"], bind=alt.LegendStreamBinding("pointerover"), clear="pointerout"
-    )
+    over_legend: Any = alt.LegendStreamBinding("pointerover")
+    isolated = alt.selection_point(name=ISOLATED, fields=["group"], bind=over_legend, clear="pointerout")
 
     def bright(opacity: float, dim: float) -> Any:
         if not interactive:

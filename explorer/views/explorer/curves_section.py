@@ -22,9 +22,9 @@ from explorer.views.explorer.question import SMOOTH, Question
 from explorer.views.explorer.runs_section import selected
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.notebook import Fit, empty_chart
+from explorer.views.notebook import empty_chart
 
-LOSS = "train_loss"
+LOSS, SCHEDULE = "train_loss", "lr"
 SMOOTHING = (0.0, 0.02, SMOOTH, 0.1, 0.2)  # shares of a run
 STOPPED = (State.FAILED, State.INTERRUPTED, "diverged")
 
@@ -50,7 +50,7 @@ class CurvesSection(Section):
         fields = [self.metric, self.over, self.runs, self.smooth, self.scale]
         for field in fields:
             field.observe(self._changed, "value")
-        chart = widgets.VBox([Fit().add_class("x-fit"), self._chart]).add_class("x-chart").add_class("x-curves")
+        chart = widgets.VBox([self._chart]).add_class("x-chart").add_class("x-curves")
         super().__init__(ask, [widgets.Box(fields).add_class("x-controls"), self._words, chart])
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
@@ -78,7 +78,7 @@ class CurvesSection(Section):
 
     def _draw(self, frame: pd.DataFrame, metric: Metric, over: str, answer: Answer, chosen: "Chosen") -> None:
         asked = answer.question
-        smooth = asked.curve_smooth if _dense(frame) else 0.0
+        smooth = asked.curve_smooth if _noisy(frame, metric) else 0.0
         drawn = frame[frame[OVER[over]].notna()]
         self._words.value = fragment(*_words(frame, drawn, metric, over, smooth, answer, chosen))
         # A chart that is the same is not drawn again: that would take its tooltip and the isolated curve away.
@@ -96,7 +96,7 @@ class CurvesSection(Section):
             return
         self._shown = state
         if drawn.empty:
-            self._chart.chart = None  # pyright: ignore[reportAttributeAccessIssue]
+            self._chart.draw(None)
             return
         groups = chosen.groups
         drawn = drawn.assign(
@@ -105,7 +105,7 @@ class CurvesSection(Section):
                 for directory, recipe in zip(drawn["directory"], drawn["recipe"], strict=True)
             ]
         )
-        self._chart.chart = curves_chart(  # pyright: ignore[reportAttributeAccessIssue]
+        chart = curves_chart(
             drawn,
             metric=metric,
             over=over,
@@ -114,6 +114,7 @@ class CurvesSection(Section):
             log=asked.curve_log,
             look=_look(answer.look, drawn),
         )
+        self._chart.draw(chart)
 
     def _set(self, names: list[str], metric: str, over: str, asked: Question) -> None:
         with self.quiet:
@@ -130,7 +131,7 @@ class CurvesSection(Section):
                 curve=str(self.metric.value),
                 curve_x=str(self.over.value),
                 curve_runs=bool(self.runs.value),
-                curve_smooth=float(self.smooth.value),
+                curve_smooth=float(self.smooth.value or 0.0),
                 curve_log=bool(self.scale.value),
             )
 
@@ -161,7 +162,7 @@ def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
     picked = not mine.empty
     stopped: tuple[str, ...] = ()
     if not picked:
-        full = float(rows["ssr"].max())
+        full = max(map(float, rows["ssr"]))
         mine = rows[rows["ssr"] == full]
         stopped = _stopped(snapshot, asked.sweep, frozenset(map(str, rows["recipe"])), full)
     mine = mine.drop_duplicates("directory")
@@ -231,9 +232,9 @@ def _points(runs: int) -> int:
     return max(1, min(400, ROWS // max(1, runs)))
 
 
-def _dense(frame: pd.DataFrame) -> bool:
-    """Return whether curves have so many points that their noise hides their course."""
-    return len(frame) > 0 and len(frame) > FEW * frame["directory"].nunique()
+def _noisy(frame: pd.DataFrame, metric: Metric) -> bool:
+    """Return whether curves may have noise that hides their course: a schedule has none, and a few points neither."""
+    return metric.name != SCHEDULE and len(frame) > 0 and len(frame) > FEW * frame["directory"].nunique()
 
 
 def _words(
@@ -265,7 +266,10 @@ def _words(
         blocks = [Paragraph("The time of these runs is unknown: choose steps or examples.", "empty")]
     elif drawn.empty:
         blocks = [Paragraph(f"None of these runs recorded {isolated(metric.name)} while it trained.", "empty")]
-    elif (missing := frame["directory"].nunique() - drawn["directory"].nunique()) > 0:
+    elif drawn["directory"].is_unique:
+        once = "Measured once a run, at its end. For a curve, add evaluations: 10 to the train: of the specification."
+        blocks.append(Paragraph(once, "note"))
+    if len(drawn) and (missing := frame["directory"].nunique() - drawn["directory"].nunique()) > 0:
         blocks.append(Paragraph(f"{amounts.count(missing, 'run')} without a known time are left out.", "note"))
     if chosen.every > len(chosen.directories):
         blocks.append(
