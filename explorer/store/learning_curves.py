@@ -46,7 +46,7 @@ _RUNS = """
 SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_baseline, state, number, steps,
        batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps
 FROM runs
-WHERE NOT superseded AND run_id IS NOT NULL AND steps IS NOT NULL AND (? IS NULL OR sweep = ?)
+WHERE NOT superseded AND run_id IS NOT NULL AND steps > 0 AND (? IS NULL OR sweep = ?)
   AND (? IS NULL OR list_contains(?, directory))
 ORDER BY number
 """
@@ -163,34 +163,37 @@ def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | fl
     parts = []
     for directory, rows in frame.groupby("directory", sort=False):
         run = rows.iloc[0]
-        phases = dict(zip(run["phases"], map(int, run["phase_steps"]), strict=True))
+        # An imported run has no phases, and perhaps no batch size: all its steps count alike.
+        steps = int(run["steps"])
+        phases = dict(zip(run["phases"], map(int, run["phase_steps"]), strict=True)) or {"": steps}
+        batch = run["examples"] / steps if pd.isna(run["batch_size"]) else float(run["batch_size"])
         step = rows["step"].to_numpy(float)
-        seen = _amount(step, phases, {name: _batch(name, int(run["batch_size"])) for name in phases})
+        seen = _amount(step, phases, {name: _batch(name, batch) for name in phases})
         known = times.get(str(directory))
         if isinstance(known, dict):
             seconds = _amount(step, phases, known)
         else:
-            seconds = np.full(len(rows), np.nan) if known is None else step / int(run["steps"]) * known
+            seconds = np.full(len(rows), np.nan) if known is None else step / steps * known
         parts.append(rows.assign(examples=seen, seconds=seconds))
     columns = [*COLUMNS, *NUMBERS]
     return pd.concat(parts, ignore_index=True)[columns] if parts else _empty(columns)
 
 
-def _amount(step: np.ndarray, phases: Mapping[str, int], each: Mapping[str, float]) -> np.ndarray:
-    """Return what a number of steps took, where a step of each phase takes `each`; NaN if that is not known of one.
+def _amount(step: np.ndarray, phases: Mapping[str, int], one: Mapping[str, float]) -> np.ndarray:
+    """Return what a number of steps took, given what `one` step of each phase takes; NaN if one of them is unknown.
 
     A run's phases are in the order in which they begin, so each is taken to end before the next.
     """
     lengths = np.array([steps for steps in phases.values()], float)
-    rates = np.array([each.get(name, np.nan) for name in phases], float)
+    rates = np.array([one.get(name, np.nan) for name in phases], float)
     ends = np.concatenate([[0.0], np.cumsum(lengths)])
     return np.interp(step, ends, np.concatenate([[0.0], np.cumsum(np.where(lengths > 0, lengths * rates, 0.0))]))
 
 
-def _batch(phase: str, batch_size: int) -> float:
+def _batch(phase: str, batch_size: float) -> float:
     """Return the batch size of a phase, which is part of its name where it changes: "batch 16"."""
     named = re.search(r"\bbatch (\d{1,9})\b", phase)
-    return float(named[1]) if named else float(batch_size)
+    return float(named[1]) if named else batch_size
 
 
 def _empty(columns: Sequence[str]) -> pd.DataFrame:

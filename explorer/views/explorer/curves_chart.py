@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.learning_curves import over_seeds, smoothed
+from explorer.analysis.smoothing import over_seeds, smoothed
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.run_files import METRICS, Metric
@@ -227,8 +227,8 @@ def _layers(curves: Curves, x: alt.X, y: alt.Y, look: theme.Look, *, interactive
         layers.append(cross.encode(**base, opacity=bright(1, 0.12), tooltip=_tooltip(curves)))
     if interactive:
         # Lines are too thin for a mouse: it finds the nearest of these points.
-        found = curves.lines[_places(curves.lines)]
-        near = alt.Chart(found, name="found").mark_point(size=160, filled=True, opacity=0, clip=True)
+        places = curves.lines[_places(curves.lines)]
+        near = alt.Chart(places, name="near").mark_point(size=160, filled=True, opacity=0, clip=True)
         layers.append(near.encode(**base, tooltip=_tooltip(curves)).add_params(isolated))
     return layers
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from explorer.analysis.learning_curves import over_seeds, smoothed
+from explorer.analysis.smoothing import over_seeds, smoothed
 
 
 def curves(*runs: list[tuple[float, float]], recipes: tuple[str, ...] = ()) -> pd.DataFrame:
