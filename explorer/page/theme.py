@@ -5,7 +5,7 @@ its page without being drawn twice. Recipes take the colours of Okabe and Ito, "
 (2008), which stay apart in the common kinds of colour blindness; a shape repeats what a colour says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,7 +16,10 @@ from explorer.page.document import Mark
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 TEXT = "currentColor"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
-SHAPES = ("square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right", "stroke")
+GREY = "#8b929c"  # of what is dominated: 3:1 against a white and 6:1 against a dark ground
+MANY = 8  # groups that can all have a colour; of more only those on the front
+HOURGLASS = "M-0.75,-0.85H0.75L-0.75,0.85H0.75Z"  # a path is a shape too; a dash would look like a minus
+SHAPES = ("square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right", HOURGLASS)
 
 OUTLINES = {  # of these shapes and the baseline's, for places that have no chart
     "circle": "M4.5,0A4.5,4.5,0,1,1,-4.5,0A4.5,4.5,0,1,1,4.5,0Z",
@@ -27,7 +30,7 @@ OUTLINES = {  # of these shapes and the baseline's, for places that have no char
     "triangle-right": "M5,0L-4.5,-5V5Z",
     "diamond": "M0,-5.5L5.5,0L0,5.5L-5.5,0Z",
     "cross": "M-5,-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
-    "stroke": "M-5.5,0H5.5",
+    HOURGLASS: "M-4,-4.5H4L-4,4.5H4Z",
 }
 
 MAX_LEGEND = 24
@@ -79,6 +82,8 @@ CONFIG = {
     "title": {"color": TEXT, "fontSize": 14, "fontWeight": 600, "anchor": "start", "offset": 12},
 }
 
+SCHEMA = alt.SCHEMA_URL  # the version of Vega-Lite that charts are written in
+
 EMBED = {"actions": False, "renderer": "svg"}
 """Options for vega-embed: no menu, and SVG, because a canvas does not know `currentColor`."""
 
@@ -96,23 +101,25 @@ LEGEND: dict[str, Any] = {
 class Look:
     """The colour and the shape of each group, in the order of the legend.
 
-    A group is one recipe, unless `groups` puts several into one.
+    A group is one recipe, unless `groups` puts several into one. `quiet` groups have a colour only while they are
+    looked at: elsewhere they are grey.
     """
 
     recipes: tuple[str, ...]
     colours: tuple[str, ...]
     shapes: tuple[str, ...]
     groups: Mapping[str, str] = field(default_factory=dict)
+    quiet: frozenset[str] = frozenset()
 
     def colour(self, field: str = "group") -> alt.Color:
         """Return the colour channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.colours))
-        return alt.Color(f"{field}:N", scale=scale, legend=self._legend)
+        return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(**self.legend))
 
     def shape(self, field: str = "group") -> alt.Shape:
         """Return the shape channel over a field."""
         scale = alt.Scale(domain=list(self.recipes), range=list(self.shapes))
-        return alt.Shape(f"{field}:N", scale=scale, legend=self._legend)
+        return alt.Shape(f"{field}:N", scale=scale, legend=alt.Legend(**self.legend))
 
     def mark(self, recipe: str) -> Mark | None:
         """Return the shape of a recipe's group in its colour; None for one that is not drawn."""
@@ -120,13 +127,19 @@ class Look:
         if group not in self.recipes:
             return None
         position = self.recipes.index(group)
-        return Mark(outline=OUTLINES[self.shapes[position]], colour=self.colours[position])
+        colour = GREY if group in self.quiet else self.colours[position]
+        return Mark(outline=OUTLINES[self.shapes[position]], colour=colour)
+
+    def scale(self, values: tuple[str, ...]) -> dict[str, Any]:
+        """Return the scale from the groups to their colours or their shapes, as Vega-Lite has it."""
+        return {"domain": list(self.recipes), "range": list(values)}
 
     @property
-    def _legend(self) -> alt.Legend:
+    def legend(self) -> dict[str, Any]:
+        """The legend of the groups, as Vega-Lite has it."""
         # A legend of hundreds of groups would leave no room for the chart; the table next to it has all.
-        shown = alt.Undefined if len(self.recipes) <= MAX_LEGEND else list(self.recipes[:MAX_LEGEND])
-        return alt.Legend(**LEGEND, columns=self._columns, values=shown)
+        shown = {} if len(self.recipes) <= MAX_LEGEND else {"values": list(self.recipes[:MAX_LEGEND])}
+        return LEGEND | {"columns": self._columns} | shown
 
     @property
     def _columns(self) -> int:
@@ -135,19 +148,31 @@ class Look:
         return max(1, min(6, ROOM // (min(longest * PER_LETTER, MAX_LABEL) + PER_SYMBOL)))
 
 
-def look(recipes: Iterable[str], *, baseline: str | None, groups: Mapping[str, str] | None = None) -> Look:
+def look(
+    recipes: Iterable[str],
+    *,
+    baseline: str | None,
+    groups: Mapping[str, str] | None = None,
+    bright: Collection[str] | None = None,
+) -> Look:
     """Give the baseline the colour of the text and a circle, and every other recipe a pair of its own.
 
-    Colours and shapes repeat with different periods, so the first 56 recipes after the baseline differ.
+    Colours and shapes repeat with different periods, so the first 56 recipes after the baseline differ. Of more than
+    `MANY` recipes the `bright` ones, where they are given, take the first colours, and the others are quiet.
     """
     names = list(dict.fromkeys(recipes))
     others = [name for name in names if name != baseline]
     first = tuple(name for name in names if name == baseline)
+    quiet: frozenset[str] = frozenset()
+    if bright is not None and len(names) > MANY:
+        others.sort(key=lambda name: name not in bright)  # stable: the order of the results within both parts
+        quiet = frozenset(name for name in others if name not in bright)
     return Look(
         recipes=(*first, *others),
         colours=(*(TEXT for _ in first), *(PALETTE[i % len(PALETTE)] for i in range(len(others)))),
         shapes=(*("circle" for _ in first), *(SHAPES[i % len(SHAPES)] for i in range(len(others)))),
         groups=groups or {},
+        quiet=quiet,
     )
 
 

@@ -7,7 +7,6 @@ widget, and its JavaScript is kept in the user's directory for caches, because b
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ import altair as alt
 import ipywidgets as widgets
 import traitlets
 import vl_convert
-from altair.utils import schemapi
+from altair.jupyter.jupyter_chart import Selections
 from altair.utils._importers import vl_version_for_vl_convert
+from altair.utils.selection import IntervalSelection, PointSelection, Store
 
 from explorer import rundir
 from explorer.errors import RunError
@@ -53,13 +53,13 @@ class LiveChart(alt.JupyterChart):
         )
         self.on_msg(self._received)
 
-    def draw(self, chart: Any) -> None:
-        """Draw a chart, or nothing for None, without checking it against the schema of Vega-Lite."""
-        # Tests check charts against the schema; here the check would take longer than everything else.
-        with schemapi.debug_mode(False):
-            if chart is not None:
-                object.__setattr__(chart, "to_dict", partial(chart.to_dict, validate=False))
-            self.chart = chart
+    def draw(self, spec: dict[str, Any] | None) -> None:
+        """Draw a specification of Vega-Lite, which is not checked, or nothing for None."""
+        selects = {p["name"]: p["select"]["type"] for p in (spec or {}).get("params", []) if "select" in p}
+        self.selections = Selections({name: _empty(name, kind) for name, kind in selects.items()})
+        with self.hold_sync():
+            self.spec, self._selection_types = spec, selects
+            self._vl_selections = {name: {"value": None, "store": []} for name in selects}
 
     def tell(self, **values: Any) -> None:
         """Set parameters of the specification, those on the screen and those of later charts, without drawing again."""
@@ -73,6 +73,12 @@ class LiveChart(alt.JupyterChart):
         call = {"hover": self._on_hover, "click": self._on_click}.get(content.get("event"))
         if call is not None:
             call(content.get("mark"), bool(content.get("more")))
+
+
+def _empty(name: str, kind: str) -> IntervalSelection | PointSelection:
+    if kind == "interval":
+        return IntervalSelection.from_vega(name, signal={}, store=Store([]))
+    return PointSelection.from_vega(name, signal=None, store=Store([]))
 
 
 _libraries: list[widgets.Widget] = []  # the one that is open

@@ -16,7 +16,8 @@ from explorer.store.ingest import ingest
 from explorer.store.published import database
 from explorer.views.explorer.comparison_tables import CONTROLS, control_blocks, control_rows
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.tradeoff import build_scene, describe, tradeoff
+from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.tradeoff import describe, tradeoff
 from tests.builders import run_record, write_profile, write_run, write_sweep
 
 SEEDS = (0.001, -0.002, 0.0015)

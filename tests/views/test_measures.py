@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from explorer.views.explorer.payments import MEASURES, PAYMENTS, known_measures, measure_of
-from explorer.views.explorer.tradeoff import build_scene
+from explorer.views.explorer.scene import build_scene
 
 
 def test_only_what_is_known_of_some_run_is_offered(results: pd.DataFrame) -> None:

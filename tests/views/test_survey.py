@@ -6,8 +6,9 @@ from explorer.analysis.pareto import front
 from explorer.page.html import fragment
 from explorer.views.explorer import survey as module
 from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.scene import Scene, look_of
 from explorer.views.explorer.survey import frontier_table, survey_note, survey_scene, survey_sentence
-from explorer.views.explorer.tradeoff import Scene, look_of, tradeoff
+from explorer.views.explorer.tradeoff import tradeoff_spec
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,8 @@ def test_colours_are_for_those_who_are_on_the_frontier(means: pd.DataFrame, monk
 
 def test_it_can_be_drawn_and_read(means: pd.DataFrame) -> None:
     scene = scene_of(means)
-    chart = tradeoff(scene, brush=()).to_dict()
-    assert {param["name"] for param in chart["params"]} == {"brush"}
+    chart = tradeoff_spec(scene, brush=())
+    assert "front" in {layer["name"] for layer in chart["layer"]}  # no curve shows it
     html = fragment(frontier_table(scene, look_of(scene)))
     assert html.count("<tr") == 1 + min(30, scene.means["on_front"].sum())
     assert (

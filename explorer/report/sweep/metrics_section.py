@@ -22,7 +22,6 @@ from explorer.page.document import (
     Code,
     Column,
     Heading,
-    Mark,
     Paragraph,
     Picture,
     Row,
@@ -32,7 +31,6 @@ from explorer.page.document import (
     sentence,
     with_note,
 )
-from explorer.page.theme import OUTLINES
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
 from explorer.run_files import Metric
@@ -253,11 +251,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
 
 def _named(recipe: str, results: MetricResults) -> Text:
     """Return a recipe's name, after its mark in the chart if it is drawn there."""
-    look = results.answer.look
-    if recipe not in look.recipes:
-        return recipe
-    at = look.recipes.index(recipe)
-    return (Span(recipe, mark=Mark(outline=OUTLINES[look.shapes[at]], colour=look.colours[at])),)
+    return (Span(recipe, mark=results.answer.look.mark(recipe)),)
 
 
 def _recipe_table(recipes: tuple[RecipeLine, ...], results: MetricResults) -> Table:

@@ -1,6 +1,6 @@
 """Answer to a question: everything the explorer shows, put together without any widget."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,8 +18,8 @@ from explorer.page import amounts, theme
 from explorer.page.document import Paragraph
 from explorer.views.explorer.choices import Results, Settled, machines, price_words, settle
 from explorer.views.explorer.question import OF_LAYOUT, OF_PICTURE, Question
+from explorer.views.explorer.scene import Gain, Scene, build_scene, look_of
 from explorer.views.explorer.survey import survey_note, survey_scene, survey_sentence
-from explorer.views.explorer.tradeoff import Scene, build_scene, look_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +94,8 @@ def answer(results: Results, wished: Question) -> Answer:
             compare=asked.compare,
             size=asked.size,
             deletion_of=asked.deletion_of,
+            own_target=asked.target is None,
+            gain=_gain(shown),
         ),
     )
     return Answer(
@@ -107,6 +109,15 @@ def answer(results: Results, wished: Question) -> Answer:
         rates=_rates(visible),
         price=price_words(visible, today=datetime.now(UTC).date()),
     )
+
+
+def _gain(shown: Sequence[Verdict]) -> Gain | None:
+    """Return the speedup of the headline: a claim, or what fresh seeds could turn into one."""
+    best = sentences.headliner(shown)
+    result = None if best is None else best.comparison
+    if best is None or result is None or result.ratio is None or result.recipe_x is None or result.baseline_x is None:
+        return None
+    return Gain(recipe=result.label, x=result.recipe_x, baseline_x=result.baseline_x, claimed=best.claims)
 
 
 def _survey(settled: Settled) -> Answer:

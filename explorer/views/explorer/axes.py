@@ -8,33 +8,47 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from explorer.analysis.monotone import monotone
 from explorer.page.amounts import DAY, HOUR, MINUTE
 from explorer.run_files import Metric
 from explorer.views.explorer.payments import Payment
 
+NARROW = 2.3  # least ratio of the ends of a log axis: any such range has two of 1, 1.5, 2, 3, 5, 7
 LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis squeezes the good recipes together
 
 
 def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
     """Return the x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits them."""
+    return alt.X(**payment_channel(payment, values, log=log))
+
+
+def payment_channel(payment: Payment, values: Sequence[float], *, log: bool) -> dict[str, Any]:
+    """Return the x channel as Vega-Lite has it."""
     unit, name = _unit(payment, max(values))
-    ticks = [tick * unit for tick in round_ticks(min(values) / unit, max(values) / unit, log=log)]
-    # Marks at the ends need room: 4% of the range on either side, by a factor on a log axis.
-    low, high = (min(values), max(values)) if log else (0.0, max(values))
-    pad = (high / low) ** 0.04 if log and low else 1.0
-    domain = [low / pad, high * (pad if log else 1.03)]
+    domain = _payment_domain(min(values), max(values), log=log)
+    ticks = [tick * unit for tick in round_ticks(domain[0] / unit, domain[1] / unit, log=log and domain[0] > 0)]
     sign = "'$' + " if payment.unit == "dollars" else ""
     style = "~s" if payment.counted and max(values) >= 100_000 else ",.10~r"
-    return alt.X(
-        "x:Q",
-        title=payment.title + (f" ({name})" if name else ""),
-        scale=alt.Scale(type="log" if log else "linear", domain=domain, nice=False),
-        axis=alt.Axis(
-            values=[tick for tick in ticks if domain[0] <= tick <= domain[1]],
-            labelExpr=f"{sign}format(datum.value / {unit:g}, '{style}')",
-            labelFlush=False,
-        ),
-    )
+    return {
+        "field": "x",
+        "type": "quantitative",
+        "title": payment.title + (f" ({name})" if name else ""),
+        "scale": {"type": "log" if log else "linear", "domain": domain, "nice": False},
+        "axis": {
+            "values": [tick for tick in ticks if domain[0] <= tick <= domain[1]],
+            "labelExpr": f"{sign}format(datum.value / {unit:g}, '{style}')",
+            "labelFlush": False,
+        },
+    }
+
+
+def _payment_domain(low: float, high: float, *, log: bool) -> list[float]:
+    """Return the ends of the x axis, with room for the marks at its ends."""
+    if not log:
+        return [0.0, high * 1.03]
+    # 4% of the range on either side, by a factor; a narrow range, as of a single run, gets room for two ticks.
+    pad = max((high / low) ** 0.04, math.sqrt(max(1.0, NARROW / (high / low)))) if low else 1.0
+    return [low / pad, high * pad]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,17 +73,28 @@ class Heights:
         """Return qualities as places, or places as qualities: 1 - x is its own inverse."""
         return 1 - values if self.from_above else values
 
+    def share(self, values: Any) -> Any:
+        """Return the places of qualities as shares of the axis, 0 at the bottom and 1 at the top."""
+        low, high, places = self.low, self.high, np.asarray(self.drawn(values), dtype=float)
+        shares = np.log(places / low) / math.log(high / low) if self.log else (places - low) / (high - low)
+        return 1 - shares if self.from_above else shares
+
+    def place_of(self, shares: Any) -> Any:
+        """Return the places at shares of the axis: what `drawn` returns for the qualities there."""
+        shares = 1 - np.asarray(shares, dtype=float) if self.from_above else np.asarray(shares, dtype=float)
+        return self.low * (self.high / self.low) ** shares if self.log else self.low + (self.high - self.low) * shares
+
     def within(self, values: Any) -> Any:
         """Return qualities as places that are cut off at the ends of the axis, for bands."""
         return np.clip(self.drawn(values), self.low, self.high)
 
 
-def heights(values: Sequence[float], kind: Metric) -> Heights:
-    """Choose the scale for at least one quality."""
+def heights(values: Sequence[float], kind: Metric, *, log: bool = True) -> Heights:
+    """Choose the scale for at least one quality; without `log` a linear one."""
     error = kind.higher_is_better and kind.bounded
     places = [1 - value for value in values] if error else list(values)
     low, high = min(places), max(places)
-    if (error or not kind.higher_is_better) and low > 0 and high / low > LOG_FROM:
+    if log and (error or not kind.higher_is_better) and low > 0 and high / low > LOG_FROM:
         return Heights(kind=kind, log=True, low=low / 1.15, high=high * 1.15)
     # Equal values still need an axis: 6% of the range, else of the value, else of 1.
     low, high = min(values), max(values)
@@ -80,18 +105,43 @@ def heights(values: Sequence[float], kind: Metric) -> Heights:
 
 def quality_axis(place: Heights) -> alt.Y:
     """Return the y channel over the field `y`, which holds places."""
+    return alt.Y(**quality_channel(place))
+
+
+def quality_channel(place: Heights) -> dict[str, Any]:
+    """Return the y channel as Vega-Lite has it."""
     scale = "log scale of the error" if place.from_above else "log scale" if place.log else ""
-    name = place.kind.title(scale)
     style = ".10~%" if place.kind.percent else ".10~g"
     shown = "1 - datum.value" if place.from_above else "datum.value"
-    kind = "log" if place.log else "linear"
-    ticks = alt.Axis(format=style, tickCount=6)
+    ticks: dict[str, Any] = {"format": style, "tickCount": 6}
     if place.log:
-        ticks = alt.Axis(values=round_ticks(place.low, place.high, log=True), labelExpr=f"format({shown}, '{style}')")
-    domain = [place.low, place.high]
-    return alt.Y(
-        "y:Q", title=name, scale=alt.Scale(type=kind, domain=domain, nice=False, reverse=place.from_above), axis=ticks
-    )
+        ticks = {
+            "values": round_ticks(place.low, place.high, log=True),
+            "labelExpr": f"format({shown}, '{style}')",
+        }
+    return {
+        "field": "y",
+        "type": "quantitative",
+        "title": place.kind.title(scale),
+        "scale": {
+            "type": "log" if place.log else "linear",
+            "domain": [place.low, place.high],
+            "nice": False,
+            "reverse": place.from_above,
+        },
+        "axis": ticks,
+    }
+
+
+def spread(shares: np.ndarray, *, least: float) -> np.ndarray:
+    """Return ascending shares of an axis, moved as little as possible until neighbours are `least` apart.
+
+    They are the labels of lines; as many as fit are given: at most 1 / `least`.
+    """
+    # Each label minus its rank is a rising sequence: the closest one is a monotone curve through the wishes.
+    ranks = least * np.arange(len(shares))
+    moved = monotone((shares - ranks)[None, :])[0]
+    return np.clip(moved, 0.0, max(0.0, 1.0 - ranks[-1])) + ranks if len(shares) else shares
 
 
 def round_ticks(low: float, high: float, *, log: bool) -> list[float]:

@@ -10,16 +10,8 @@ import ipywidgets as widgets
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.tradeoff import (
-    BRUSH,
-    Brush,
-    Scene,
-    build_scene,
-    describe,
-    layers,
-    look_of,
-    tradeoff,
-)
+from explorer.views.explorer.scene import Scene, build_scene, look_of
+from explorer.views.explorer.tradeoff import BRUSH, Brush, Drawing, Json, describe, tradeoff_spec
 from explorer.views.notebook import empty_chart
 
 COLUMNS = 2
@@ -28,26 +20,36 @@ MOST = 12  # charts; the first ones by name are drawn
 UNKNOWN = "none"
 
 
-def multiples(answer: Answer) -> alt.ConcatChart:
+def multiples(answer: Answer) -> Json:
     """Return small multiples of an answer that has a scene: a chart for each value that its question splits by."""
     scene, split = answer.scene, answer.question.split
     assert scene is not None  # the callers check
     parts = _parts(answer, scene)
-    drawn = dict(list(parts.items())[:MOST])
-    look = look_of(scene)
-    charts = [
-        alt.LayerChart(layer=layers(part, look=look)).properties(
-            width=SMALL_WIDTH,
-            height=SMALL_HEIGHT,
-            title=alt.TitleParams(clipped(name, 44), fontSize=12, fontWeight="normal", offset=14),
-            description=f"{split} {clipped(name)}: {describe(part)}",
+    look, datasets, charts = look_of(scene), {}, []
+    for number, (name, part) in enumerate(list(parts.items())[:MOST]):
+        drawing = Drawing(part, look=look, height=SMALL_HEIGHT, live=False, prefix=f"part {number} ")
+        charts.append(
+            {
+                "layer": drawing.layers(),
+                "width": SMALL_WIDTH,
+                "height": SMALL_HEIGHT,
+                "title": {"text": clipped(name, 44), "fontSize": 12, "fontWeight": "normal", "offset": 14},
+                "description": f"{split} {clipped(name)}: {describe(part)}",
+            }
         )
-        for name, part in drawn.items()
-    ]
-    left_out = len(parts) - len(drawn)
-    words = f"{amounts.count(len(drawn), 'chart')}, one for each {split}" + (f"; {left_out} more" if left_out else "")
-    whole = alt.concat(*charts, columns=COLUMNS).resolve_scale(color="shared", shape="shared", size="shared")
-    return theme.styled(whole.properties(description=f"{words}. {describe(scene)}", spacing=28))
+        datasets |= drawing.datasets
+    left_out = len(parts) - len(charts)
+    words = f"{amounts.count(len(charts), 'chart')}, one for each {split}" + (f"; {left_out} more" if left_out else "")
+    return {
+        "$schema": theme.SCHEMA,
+        "concat": charts,
+        "columns": COLUMNS,
+        "datasets": datasets,
+        "resolve": {"scale": {"color": "shared", "shape": "shared", "size": "shared"}},
+        "description": f"{words}. {describe(scene)}",
+        "spacing": 28,
+        "config": theme.CONFIG,
+    }
 
 
 def _parts(answer: Answer, scene: Scene) -> dict[str, Scene]:
@@ -128,7 +130,7 @@ class Figure(widgets.VBox):
     def pick(self, keys: Sequence[str]) -> None:
         """Ring these runs and dim all others; show all as they are without one."""
         self._picked = list(keys)
-        self._chart.tell(picked=self._picked)
+        self._chart.tell(picked=self._picked, chosen=self._recipes())
 
     def bands(self, which: Literal["selected", "all"]) -> None:
         """Show the bands of the baseline and the chosen recipes, or of all."""
@@ -136,9 +138,21 @@ class Figure(widgets.VBox):
 
     def _draw(self) -> None:
         answer = self._answer
-        self._chart.draw(chart_of(answer) if answer is not None and answer.scene is not None else None)
-        if answer is not None and answer.scene is not None and not answer.question.split:
+        if answer is None or answer.scene is None:
+            return self._chart.draw(None)
+        self._chart.draw(_spec(answer, brush=answer.question.brush))
+        if not answer.question.split:
             self._chart.selections.observe(self._brushed, BRUSH)
+        return None
+
+    def _recipes(self) -> list[str]:
+        """Return the recipes of the marks that are picked."""
+        scene = self._answer.scene if self._answer is not None else None
+        if scene is None or not self._picked:
+            return []
+        runs = scene.runs[scene.runs["directory"].isin(self._picked)] if len(scene.runs) else scene.runs
+        places = scene.means["series"] + " at " + scene.means["ssr"].map("{:g}".format)
+        return sorted({*runs["recipe"], *scene.means.loc[places.isin(self._picked), "recipe"]})
 
     def _brushed(self, change: Any) -> None:
         answer = self._answer
@@ -165,10 +179,13 @@ class Figure(widgets.VBox):
 
 
 def chart_of(answer: Answer, *, width: int | str = "container") -> alt.LayerChart | alt.ConcatChart:
-    """Return the chart of an answer that has a scene. Only a chart as wide as its container can be brushed."""
+    """Return the chart of an answer that has a scene as an Altair chart."""
+    kind = alt.ConcatChart if answer.question.split else alt.LayerChart
+    return kind.from_dict(_spec(answer, width=width), validate=False)
+
+
+def _spec(answer: Answer, *, width: int | str = "container", brush: Brush | None = None) -> Json:
     assert answer.scene is not None  # the callers check
     if answer.question.split:
         return multiples(answer)
-    return tradeoff(
-        answer.scene, width=width, height=HEIGHT, brush=answer.question.brush if width == "container" else None
-    )
+    return tradeoff_spec(answer.scene, width=width, height=HEIGHT, brush=brush)

@@ -14,9 +14,9 @@ from explorer.page.html import Markup, element, fragment
 from explorer.run_files import metric_of
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.run_cards import CARDS, notebook, reproduce, run_cards, run_directory
+from explorer.views.explorer.scene import Scene
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.explorer.tradeoff import Scene
 from explorer.views.notebook import swatch
 
 MAX_ROWS = 60

@@ -16,7 +16,7 @@ from explorer.page.theme import Look
 from explorer.run_files import metric_of
 from explorer.views.explorer.choices import machines
 from explorer.views.explorer.payments import MEASURES, Payment, amount
-from explorer.views.explorer.tradeoff import Scene, extent, group_name
+from explorer.views.explorer.scene import Scene, extent, group_name
 from explorer.views.notebook import named, swatch
 
 CELLS = (72, 44)  # of the chart, across and up: each draws at most one point that is off the frontier
@@ -46,14 +46,28 @@ def survey_scene(
         series=_series(drawn),
         group=_groups(drawn, compare),
         probability=np.nan,
+        bright=drawn["on_front"],
         size=drawn[measure.column] if measure else np.nan,
     )
-    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability", "size"]
+    columns = [
+        "recipe",
+        "series",
+        "group",
+        "x",
+        "y",
+        "ssr",
+        "n",
+        "time_source",
+        "on_front",
+        "probability",
+        "bright",
+        "size",
+    ]
     corners = paid.loc[front, ["x", "y"]].sort_values("x")
     return Scene(
-        runs=pd.DataFrame(columns=["recipe", "series", "x", "y"]),
+        runs=pd.DataFrame(columns=["recipe", "series", "x", "y", "bright"]),
         means=frame[[*columns, "sweep", "recipe_digest"]],
-        lines=pd.DataFrame(columns=["recipe", "series", "group", "x", "y", "low", "high"]),
+        lines=pd.DataFrame(columns=["recipe", "series", "group", "x", "y", "low", "high", "piece", "bright"]),
         front=corners,
         payment=payment,
         kind=replace(kind, name=metric),

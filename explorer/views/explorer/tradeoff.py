@@ -1,340 +1,73 @@
-"""Tradeoff chart: its content, put together from the curves and the front of the analysis, and its drawing."""
+"""Tradeoff chart: the drawing of a scene.
+
+What is on the front is bright, by point and by segment; the rest is grey. The baseline keeps the colour of the text.
+Names take the place of a legend, to the right of the ends of their lines. On the screen the chart has parameters, which
+Python sets without drawing again: the recipe that is isolated, the marks that are picked, and which bands are shown.
+
+The chart is put together as Vega-Lite has it, a plain value: the same through Altair's classes takes ten times as long,
+and a control has to answer at once.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from explorer.analysis import curves, pareto
-from explorer.analysis.curves import Curve
-from explorer.analysis.ladders import Machine
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
-from explorer.run_files import Metric
-from explorer.views.explorer.axes import Heights, heights, payment_axis, quality_axis
-from explorer.views.explorer.choices import machines
-from explorer.views.explorer.payments import Measure, Payment, amount, measure_of
-
-BETWEEN = 6  # drawn points between two budgets, where a line that is straight in log x bends on the axes
-MAX_DRAWN = 600  # points of all lines together: many lines have fewer points each
-MAX_RUNS = 500  # marks; of more runs only the means are drawn
-UNGOVERNED = "no policy"
-NO_METHODS = "none"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scene:
-    """Content of a tradeoff chart. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
-
-    Every row has `recipe`, its label; `series`, the curve that it belongs to; `group`, which gives it its colour.
-
-    `runs`: a row for each run: x, y, and the columns of `results`.
-    `means`: a row for each budget of a curve: x, y, ssr, n, time_source, on_front, probability of being on it (NaN if
-    unknown), size.
-    `lines`: a row for each drawn point of a curve: x, y, low, high (NaN without a band).
-    `front`: x, y of the frontier's corners, by x.
-    """
-
-    runs: pd.DataFrame
-    means: pd.DataFrame
-    lines: pd.DataFrame
-    front: pd.DataFrame
-    payment: Payment
-    kind: Metric  # of the qualities
-    baseline: str | None  # its group, drawn in the colour of the text
-    base: str | None  # its label
-    target: float | None
-    size: Measure | None = None
-    log: bool = True
-    x_range: tuple[float, float]
-    y_range: tuple[float, float]
-
-    @property
-    def metric(self) -> str:
-        """The name of the metric."""
-        return self.kind.name
-
-    @property
-    def heights(self) -> Heights:
-        """Scale of the y axis, which holds runs and target; a band that goes further is cut off."""
-        return heights(self.y_range, self.kind)
-
-    @property
-    def groups(self) -> list[str]:
-        """The groups, each with a colour of its own, in the order of the results and of the legend."""
-        return list(dict.fromkeys(self.means["group"]))
-
-    @property
-    def recipes(self) -> list[str]:
-        """The labels of the recipes, in the order of the results."""
-        return list(dict.fromkeys(self.means["recipe"]))
-
-    @property
-    def controls(self) -> list[str]:
-        """The recipes that exist for others to be compared with; they are never on the front."""
-        if "control" not in self.runs:
-            return []
-        return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
-
-    @property
-    def draws_runs(self) -> bool:
-        """True if single runs are drawn as well as the means."""
-        return 0 < len(self.runs) <= MAX_RUNS
-
-    def of(self, series: Sequence[str], runs: pd.Series | None = None) -> "Scene":
-        """Return the part of some curves on the same axes; of their runs only those that the mask `runs` marks."""
-        kept = self.runs if runs is None else self.runs[runs]
-        return replace(
-            self,
-            runs=kept[kept["series"].isin(series)],
-            means=self.means[self.means["series"].isin(series)],
-            lines=self.lines[self.lines["series"].isin(series)],
-        )
-
-
-def build_scene(
-    rows: pd.DataFrame,
-    *,
-    payment: Payment,
-    baseline: str | None,
-    target: float | None,
-    log: bool = True,
-    compare: str = "recipe",
-    size: str = "",
-    deletion_of: str = "",
-) -> Scene | None:
-    """Return the scene of some rows of `results`, all of one sweep and metric; None if none has an amount of `payment`.
-
-    Args:
-        rows: the rows of the runs that are drawn.
-        payment: the x axis.
-        baseline: the label of the baseline, which is drawn in bold.
-        target: a quality that is drawn as a line.
-        log, compare, size, deletion_of: the fields of a `Question`.
-
-    Raises `AnalysisError` for results that no curve can be made of.
-    """
-    drawn = curves.curves(rows, x=payment.column)
-    if not drawn:
-        return None
-    # Names and colours belong to curves; runs and means take theirs from the curve that they belong to.
-    setting = drawn[0].setting
-    names, groups = series_names(drawn), group_of(rows, drawn, compare)
-    runs = _runs(rows, drawn, names, groups, payment)
-    means = _means(drawn, names, groups, rows, payment)
-    measure = measure_of(size, class_=deletion_of)
-    if measure is not None:
-        means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
-    # The target belongs to the range of y: a target out of reach must stay visible.
-    targets = () if target is None else (target,)
-    y_range = extent([*runs["y"], *means["y"], *targets])
-    place = heights(y_range, setting.kind)
-    return Scene(
-        runs=runs,
-        means=means,
-        lines=_lines(drawn, names, groups, straight=log and not place.log),
-        front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
-        payment=payment,
-        kind=setting.kind,
-        baseline=baseline if compare == "recipe" else _group_of_baseline(means, baseline),
-        base=baseline,
-        target=target,
-        size=measure,
-        log=log,
-        x_range=extent([*runs["x"], *means["x"]]),
-        y_range=y_range,
-    )
-
-
-def extent(values: Sequence[float]) -> tuple[float, float]:
-    """Return the least and the largest value."""
-    return float(min(values)), float(max(values))
-
-
-Names = dict[tuple[Machine, str], str]
-"""Texts for curves, by machine and label."""
-
-
-def _means(drawn: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
-    """Return the mean points, each with its place on the front over everything that is drawn."""
-    front = pareto.front_table(rows, x=payment.column)
-    keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
-    front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
-    means = curves.table(drawn).merge(front, on=keys, how="left")
-    places = [curve.setting.machine for curve in drawn for _ in curve.points]
-    means = means.assign(
-        recipe=means["label"],
-        series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
-        group=[groups[place, label] for place, label in zip(places, means["label"], strict=True)],
-        y=means["mean"],
-        candidate=means["on_front"].notna(),  # the front table has no controls
-        on_front=means["on_front"].eq(True),
-    )
-    if len({curve.setting.machine for curve in drawn}) > 1:
-        means = _front_over_all(means, higher=drawn[0].setting.higher_is_better)
-    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
-    return means.reindex(columns=columns)
-
-
-def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
-    """Return the means with the front over several machines at once. Its probabilities are unknown: seeds are resampled
-    only within a machine."""
-    candidates = means[means["candidate"]]
-    best = candidates.index[
-        pareto.front(candidates["x"].to_numpy(), candidates["y"].to_numpy(), higher_is_better=higher)
-    ]
-    return means.assign(on_front=means.index.isin(best), probability=np.nan)
-
-
-def _runs(rows: pd.DataFrame, drawn: list[Curve], names: Names, groups: Names, payment: Payment) -> pd.DataFrame:
-    shown = rows[rows[payment.column].notna()]
-    places, labels = run_labels(shown, drawn)
-    pairs = list(zip(places, labels, strict=True))
-    return shown.assign(
-        recipe=labels,
-        series=[names[pair] for pair in pairs],
-        group=[groups[pair] for pair in pairs],
-        x=shown[payment.column],
-        y=shown["quality"],
-    )
-
-
-def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
-    """Return the median of a measure at each budget of each curve."""
-    grouped = runs.groupby(["series", "ssr"], sort=False)[measure.column].median()
-    return grouped.rename("size").reset_index()
-
-
-def _lines(drawn: list[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
-    """Return the curves as lines. The analysis interpolates linearly in log x; other axes need points in between."""
-    parts, total = [], sum(len(curve.points) for curve in drawn)
-    for curve in drawn:
-        points = np.array([[p.x, p.fitted, _number(p.low), _number(p.high)] for p in curve.points])
-        between = 1 if straight else max(1, min(BETWEEN, MAX_DRAWN // total))
-        at, corners = np.arange((len(points) - 1) * between + 1), np.arange(len(points)) * between
-        log_x = np.log(points[:, 0])
-        places = np.interp(at, corners, log_x)
-        ends = [np.interp(places, log_x, column) for column in points[:, 1:].T]
-        parts.append(np.column_stack([np.exp(places), *ends]))
-    keys = [(curve.setting.machine, curve.label) for curve in drawn]
-    frame = pd.DataFrame(np.concatenate(parts), columns=["x", "y", "low", "high"])
-    lengths = [len(part) for part in parts]
-    return frame.assign(
-        recipe=np.repeat([label for _, label in keys], lengths),
-        series=np.repeat([names[key] for key in keys], lengths),
-        group=np.repeat([groups[key] for key in keys], lengths),
-    )
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
-def _group_of_baseline(means: pd.DataFrame, baseline: str | None) -> str | None:
-    """Return the group of the baseline if it holds no other recipe."""
-    mine = set(means.loc[means["recipe"] == baseline, "group"])
-    others = set(means.loc[means["recipe"] != baseline, "group"])
-    return next(iter(mine)) if len(mine) == 1 and not mine & others else None
-
-
-# ---- names and groups of curves: a curve is one recipe on one machine
-
-
-def series_names(drawn: Sequence[Curve]) -> dict[tuple[Machine, str], str]:
-    """Return the name of each curve, by machine and label; with its machine where several are drawn at once."""
-    several = len({curve.setting.machine for curve in drawn}) > 1
-    return {
-        (curve.setting.machine, curve.label): f"{curve.label}, {curve.setting.machine}" if several else curve.label
-        for curve in drawn
-    }
-
-
-def run_labels(rows: pd.DataFrame, drawn: Sequence[Curve]) -> tuple[list[Machine], list[str]]:
-    """Return the machine and the label of each row's curve: the recipe, with its digest if several have that name."""
-    known = {(curve.setting.machine, curve.label) for curve in drawn}
-    places = machines(rows)
-    labels = [
-        recipe if (place, recipe) in known else f"{recipe} ({digest[:6]})"
-        for place, recipe, digest in zip(places, rows["recipe"], rows["recipe_digest"], strict=True)
-    ]
-    return places, labels
-
-
-def group_of(rows: pd.DataFrame, drawn: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
-    """Return the group of each curve, which gives its colour, by machine and label; `compare` is a `Question`'s."""
-    first = rows.drop_duplicates(["recipe_digest", "device", "hardware", "threads", "world_size"])
-    places, labels = run_labels(first, drawn)
-    return {
-        (place, label): group_name(compare, label, place, methods, policy)
-        for place, label, methods, policy in zip(places, labels, first["methods"], _policies(first), strict=True)
-    }
-
-
-def group_name(compare: str, label: str, place: Machine, methods: object, policy: object) -> str:
-    """Return the group of a curve, given a key of `question.COMPARE`."""
-    match compare:
-        case "methods":
-            return str(methods).replace("+", " + ") if isinstance(methods, str) and methods else NO_METHODS
-        case "hardware":
-            return str(place)
-        case "policy":
-            return policy if isinstance(policy, str) else UNGOVERNED
-        case _:
-            return label
-
-
-def _policies(rows: pd.DataFrame) -> pd.Series:
-    return rows["policy"] if "policy" in rows else pd.Series(None, index=rows.index, dtype=object)
-
-
-# ---- drawing
+from explorer.views.explorer.axes import payment_channel, quality_channel, spread
+from explorer.views.explorer.payments import amount
+from explorer.views.explorer.scene import Scene, look_of
 
 BRUSH = "brush"
-DIM = 0.3
-SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
+ISOLATED, PICKED, CHOSEN, BANDS = "isolated", "picked", "chosen", "bands"
+"""Parameters: a recipe; keys of marks; the recipes of these marks; "selected" or "all"."""
 
+FAINT = 0.1  # what is not isolated, picked or brushed
+SIZES = (50, 600)  # of the smallest and the largest mark, in square pixels
+LABEL = 15  # pixels between two names
+FARTHEST = 30  # pixels from the end of its line to the name of a grey one
+MOST_LETTERS = 24  # of a name at the end of its line
+LABEL_AT, TEXT_AT = 14, 24  # pixels to the right of the chart: the symbols and the texts of the names
+RINGED = 60  # picked marks with a ring; of more, those that are not picked are only dimmed
 
 Brush = tuple[float, ...]
 """x from, x to, quality from, quality to; empty without a brush"""
 
+Json = dict[str, Any]
 
-def tradeoff(
+
+def tradeoff(scene: Scene, *, width: int | str = "container", height: int = 400) -> alt.LayerChart:
+    """Return the chart of a scene as an Altair chart, without parameters."""
+    return alt.LayerChart.from_dict(tradeoff_spec(scene, width=width, height=height), validate=False)
+
+
+def tradeoff_spec(
     scene: Scene, *, width: int | str = "container", height: int = 400, brush: Brush | None = None
-) -> alt.LayerChart:
-    """Draw a scene. With `brush`, which may be empty, runs can be selected by dragging (`BRUSH`)."""
-    return alt.LayerChart(  # in one call, because every method of a chart copies all of it
-        layer=layers(scene, brush=brush),
-        width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
-        height=height,
-        padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
-        description=describe(scene),
-        resolve=alt.Resolve(scale={"color": "shared", "shape": "shared"}),
-        config=theme.CONFIG,
-    )
+) -> Json:
+    """Return the chart of a scene as Vega-Lite has it.
 
-
-def layers(scene: Scene, *, brush: Brush | None = None, look: theme.Look | None = None) -> list[Any]:
-    """Return the layers of the chart. `look` gives the colours; by default the scene's own."""
-    look = look or look_of(scene)
-    x = payment_axis(scene.payment, scene.x_range, log=scene.log)
-    y = quality_axis(scene.heights)
-    # From bottom to top: bands, front, target, lines, means, runs. The topmost marks take the clicks: single runs, or
-    # means where there are too many runs to draw.
-    parts = [_band(scene, x, y, look), _front(scene, x, y), _target(scene, x, y)]
-    parts.append(_line_layer(scene, x, y, look) if len(scene.lines) else None)
-    parts += _mean_layers(scene, x, y, look, brush=None if scene.draws_runs else brush)
-    parts.append(_seeds(scene, x, y, look, brush=brush) if scene.draws_runs else None)
-    return [layer for layer in parts if layer is not None]
-
-
-def look_of(scene: Scene) -> theme.Look:
-    """Return the colour of each group, and the group of each label."""
-    first = scene.means.drop_duplicates("recipe")
-    groups = {str(label): str(group) for label, group in zip(first["recipe"], first["group"], strict=True)}
-    return theme.look(scene.groups, baseline=scene.baseline, groups=groups)
+    With `brush`, which may be empty, runs can be selected by dragging (`BRUSH`), and the other parameters are there.
+    """
+    drawn = Drawing(scene, look=look_of(scene), height=height, live=brush is not None)
+    layers = drawn.layers()
+    spec: Json = {
+        "$schema": theme.SCHEMA,
+        "layer": layers,
+        "datasets": drawn.datasets,
+        "width": width,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"} if width == "container" else {"type": "pad"},
+        "padding": {"top": 18, "left": 2, "right": 12, "bottom": 4},
+        "description": describe(scene),
+        "resolve": {"scale": {"color": "shared", "shape": "shared"}},
+        "config": theme.CONFIG,
+    }
+    if brush is not None:
+        spec["params"] = [*_parameters(), _brush(scene, brush, marks=drawn.marks)]
+    return spec
 
 
 def describe(scene: Scene) -> str:
@@ -351,8 +84,12 @@ def describe(scene: Scene) -> str:
         parts.append(f"Controls, dashed: {listed(scene.controls)}.")
     if scene.target is not None:
         parts.append(f"Target quality: {amounts.quality(scene.target, scene.kind)}.")
+    if scene.gain is not None and scene.gain.claimed:
+        parts.append(f"{clipped(scene.gain.recipe)} reaches it {scene.gain.words} as fast.")
     if scene.size is not None:
         parts.append(f"The size of a mark is {scene.size.label.lower()}.")
+    if len(scene.diverged):
+        parts.append(f"Diverged: {amounts.count(len(scene.diverged), 'run')}, crosses at the bottom.")
     return " ".join(parts)
 
 
@@ -363,159 +100,475 @@ def listed(names: list[str], *, most: int = 12) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-def _band(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart | None:
-    frame = scene.lines.dropna(subset=["low", "high"])
-    if frame.empty:
-        return None
-    place = scene.heights
-    frame = frame[["series", "group", "x"]].assign(y=place.within(frame["low"]), high=place.within(frame["high"]))
-    return (
-        alt.Chart(frame, name="bands")
-        .mark_area(opacity=0.13 if len(scene.recipes) <= 3 else 0.08, clip=True)
-        .encode(x=x, y=y, y2=alt.Y2("high:Q"), color=look.colour(), detail=alt.Detail("series:N"))
-    )
-
-
-def _front(scene: Scene, x: alt.X, y: alt.Y) -> alt.Chart | None:
-    if scene.front.empty:
-        return None
-    return (
-        alt.Chart(_placed(scene.front[["x", "y"]], scene), name="front")
-        .mark_line(interpolate="step-after", color=theme.TEXT, opacity=0.35, strokeWidth=1.5)
-        .encode(x=x, y=y)
-    )
-
-
-def _target(scene: Scene, x: alt.X, y: alt.Y) -> alt.LayerChart | None:
-    if scene.target is None:
-        return None
-    label = f"target {amounts.quality(scene.target, scene.kind)}"
-    frame = _placed(pd.DataFrame({"y": [scene.target], "label": [label]}), scene)
-    base = alt.Chart(frame)
-    rule = base.mark_rule(color=theme.TEXT, opacity=0.5, strokeDash=[5, 4]).encode(y=y)
-    words = base.mark_text(
-        x=0, align="left", baseline="bottom", dx=4, dy=-4, color=theme.TEXT, fontSize=12, opacity=0.75
-    )
-    return alt.LayerChart(layer=[rule, words.encode(y=y, text=alt.Text("label:N"))])
-
-
-def _line_layer(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look) -> alt.Chart:
-    frame = _placed(scene.lines, scene).assign(bright=_bright(scene.lines, scene))
-    frame = frame.assign(base=frame["recipe"] == scene.base, control=frame["recipe"].isin(scene.controls))
-    frame = frame[["series", "group", "x", "y", "bright", "base", "control"]]
-    dashed = {"strokeDash": _if("control", [5, 4], [1, 0], channel=alt.StrokeDashValue)} if scene.controls else {}
-    return (
-        alt.Chart(frame, name="curves")
-        .mark_line()
-        .encode(
-            x=x,
-            y=y,
-            color=look.colour(),
-            detail=alt.Detail("series:N"),
-            strokeWidth=_if("base", 3, 2, channel=alt.StrokeWidthValue),
-            opacity=_if("bright", 1, DIM),
-            **dashed,
-        )
-    )
-
-
-def _seeds(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> alt.Chart:
-    frame = _worded(scene.runs, scene).assign(bright=_bright(scene.runs, scene))
-    chart = (
-        alt.Chart(frame, name="runs")
-        .mark_point(size=26, strokeWidth=1.2, clip=True)
-        .encode(
-            x=x,
-            y=y,
-            color=look.colour(),
-            shape=look.shape(),
-            opacity=_if("bright", 0.6, DIM / 2),
-            tooltip=_tooltip(_RUN_WORDS, frame, scene),
-        )
-    )
-    return chart if brush is None else chart.add_params(*_selections(scene, brush))
-
-
-def _if(field: str, value: Any, otherwise: Any, *, channel: Any = alt.OpacityValue) -> Any:
-    """Return one value where a field is true and another elsewhere. `alt.condition` takes ten times as long."""
-    return channel(value=otherwise, condition={"test": f"datum.{field}", "value": value})
-
-
-def _selections(scene: Scene, brush: Brush) -> list[alt.Parameter]:
-    """Return the selection by dragging, which begins with the current brush."""
-    place = scene.heights.drawn
-    drawn: Any = {"x": [*brush[:2]], "y": sorted(map(place, brush[2:]))} if len(brush) == 4 else alt.Undefined
-    mark = alt.BrushConfig(fill=theme.TEXT, fillOpacity=0.06, stroke=theme.TEXT, strokeOpacity=0.4)
+def _parameters() -> list[Json]:
     return [
-        alt.selection_interval(name=BRUSH, mark=mark, value=drawn, zoom=False),  # the wheel belongs to the page
+        {"name": ISOLATED, "value": ""},
+        {"name": PICKED, "value": []},
+        {"name": CHOSEN, "value": []},
+        {"name": BANDS, "value": "selected"},
     ]
 
 
-def _mean_layers(scene: Scene, x: alt.X, y: alt.Y, look: theme.Look, *, brush: Brush | None) -> list[alt.Chart]:
-    """Return the means: filled marks for measured amounts, hollow ones for others, a cross in predicted ones.
+def _brush(scene: Scene, brush: Brush, *, marks: str) -> Json:
+    """Return the selection by dragging over some marks, which begins with the current brush."""
+    select = {
+        "type": "interval",
+        "zoom": False,  # the wheel belongs to the page
+        "mark": {"fill": theme.TEXT, "fillOpacity": 0.06, "stroke": theme.TEXT, "strokeOpacity": 0.4},
+    }
+    drawn = {}
+    if len(brush) == 4:
+        drawn = {"value": {"x": [*brush[:2]], "y": sorted(map(scene.heights.drawn, brush[2:]))}}
+    return {"name": BRUSH, "select": select, "views": [marks], **drawn}
 
-    With a `brush`, means can be selected.
-    """
-    frame = _worded(scene.means, scene).assign(bright=_bright(scene.means, scene))
-    exact = scene.payment.counted
-    measured = ((frame["time_source"] == "measured") & (not scene.payment.forecast)) | exact
-    predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
 
-    def layer(rows: pd.Series, **mark: Any) -> alt.Chart:
-        name = "filled" if mark["filled"] else "hollow"
-        size: Any = alt.Undefined if scene.size is None else _size(scene)
-        if scene.size is not None:
-            mark["fillOpacity"] = 0.25  # large marks overlap
-        return (
-            alt.Chart(frame[rows], name=name)
-            .mark_point(size=95, opacity=1, strokeWidth=2.2, clip=True, **mark)
-            .encode(
-                x=x,
-                y=y,
-                color=look.colour(),
-                shape=look.shape(),
-                opacity=_if("bright", 1, DIM),
-                tooltip=_tooltip(_MEAN_WORDS, frame, scene),
-                size=size,
-            )
+class Drawing:
+    """Layers of a chart and their data. `prefix` keeps the data of several charts of one picture apart."""
+
+    def __init__(self, scene: Scene, *, look: theme.Look, height: int, live: bool, prefix: str = "") -> None:
+        self.scene, self.look, self.height, self.live, self.prefix = scene, look, height, live, prefix
+        self.datasets: dict[str, list[Json]] = {}
+        self.x = payment_channel(scene.payment, scene.x_range, log=scene.log)
+        self.y = quality_channel(scene.heights)
+        # Colours that mean recipes are explained by the names at the ends of the lines, others by a legend.
+        self.by_recipe = set(look.recipes) == set(scene.recipes) and len(scene.lines) > 0
+        self.many = len(look.recipes) > theme.MANY
+        self._ends = self._spread() if self.by_recipe and not prefix else pd.DataFrame()
+
+    @property
+    def marks(self) -> str:
+        """The name of the layer whose marks are brushed: single runs, or means where there are too many runs."""
+        if self.scene.draws_runs:
+            return "runs"
+        return "filled" if self._measured().any() else "hollow"
+
+    def layers(self) -> list[Json]:
+        """Return the layers from bottom to top. The topmost marks take the clicks."""
+        parts = [
+            self._bands(),
+            self._front(),
+            *self._target(),
+            *self._curves(),
+            *self._gain(),
+            *self._means(),
+            self._runs(),
+            self._rings(),
+            self._diverged(),
+            *self._names(),
+        ]
+        return [layer for layer in parts if layer is not None]
+
+    # ---- what is drawn
+
+    def _bands(self) -> Json | None:
+        scene, place = self.scene, self.scene.heights
+        frame = scene.lines.dropna(subset=["low", "high"])
+        if frame.empty:
+            return None
+        shown = (frame["recipe"] == scene.base) | (frame["recipe"] == (scene.gain.recipe if scene.gain else None))
+        frame = frame[["recipe", "series", "group", "x"]].assign(
+            y=place.within(frame["low"]), high=place.within(frame["high"]), shown=shown
         )
+        data = self._data("bands", frame.drop_duplicates(["series", "x"]))
+        value = 0.14 if len(scene.recipes) <= 3 else 0.1
+        asked = f"datum.shown || {BANDS} === 'all' || indexof({CHOSEN}, datum.recipe) >= 0"
+        test = f"{ISOLATED} === '' ? ({asked}) : datum.recipe === {ISOLATED}" if self.live else "datum.shown"
+        return {
+            "name": self._named("bands"),
+            "data": data,
+            "mark": {"type": "area", "clip": True, "aria": False},
+            "encoding": {
+                "x": self.x,
+                "y": self.y,
+                "y2": {"field": "high"},
+                "color": self._plain_colour(),
+                "detail": {"field": "series"},
+                "opacity": _when([(test, value)], 0),
+            },
+        }
 
-    layers = []
-    if measured.any():
-        layers.append(layer(measured, filled=True))
-    if not measured.all():
-        layers.append(layer(~measured, filled=False))
-    if predicted.any():
-        cross = alt.Chart(frame[predicted], name="predicted").mark_point(shape="cross", filled=True, size=40)
-        layers.append(cross.encode(x=x, y=y, color=look.colour()))
-    if brush is not None:
-        layers[0] = layers[0].add_params(*_selections(scene, brush))
-    return layers
+    def _front(self) -> Json | None:
+        # Bright pieces of the curves are the front; only points without curves need a line of their own.
+        if self.scene.front.empty or len(self.scene.lines):
+            return None
+        data = self._data("front", self._placed(self.scene.front[["x", "y"]]))
+        mark = {
+            "type": "line",
+            "interpolate": "step-after",
+            "color": theme.TEXT,
+            "opacity": 0.35,
+            "strokeWidth": 1.5,
+            "clip": True,
+        }
+        return {
+            "name": self._named("front"),
+            "data": data,
+            "mark": mark | {"aria": False},
+            "encoding": {"x": self.x, "y": self.y},
+        }
+
+    def _target(self) -> list[Json]:
+        scene = self.scene
+        if scene.target is None:
+            return []
+        whose = f" ({clipped(scene.base, 24)} at full budget)" if scene.own_target and scene.base else ""
+        label = f"target {amounts.quality(scene.target, scene.kind)}{whose}"
+        share = float(scene.heights.share(scene.target))
+        frame = pd.DataFrame({"y": scene.heights.drawn(np.array([scene.target])), "label": label})
+        data = self._data("target", frame)
+        rule = {"type": "rule", "color": theme.TEXT, "opacity": 0.5, "strokeDash": [5, 4], "clip": True, "aria": False}
+        # A line close to the top has its words below it.
+        words = {"type": "text", "x": 0, "align": "left", "dx": 4, "color": theme.TEXT, "fontSize": 12, "opacity": 0.75}
+        words |= {"baseline": "bottom", "dy": -4} if share < 1 - 18 / self.height else {"baseline": "top", "dy": 5}
+        text = {"y": self.y, "text": {"field": "label"}}
+        return [
+            {"name": self._named("target"), "data": data, "mark": rule, "encoding": {"y": self.y}},
+            {"name": self._named("target-words"), "data": data, "mark": words, "encoding": text},
+        ]
+
+    def _gain(self) -> list[Json]:
+        """Return the speedup where it is read off: between the two times at which the target is reached."""
+        scene, gain = self.scene, self.scene.gain
+        if gain is None or scene.target is None or self.prefix:
+            return []
+        mark = self.look.mark(gain.recipe)
+        colour = mark.colour if mark is not None and gain.claimed else theme.GREY
+        middle = float(np.sqrt(gain.x * gain.baseline_x)) if scene.log else (gain.x + gain.baseline_x) / 2
+        frame = pd.DataFrame({"x": [gain.x], "x2": [gain.baseline_x], "middle": [middle], "text": [gain.words]})
+        frame = frame.assign(y=scene.heights.drawn(np.array([scene.target])))
+        data = self._data("gain", frame)
+        common = {"clip": True, "aria": False}
+        x, middle_x = self.x, self.x | {"field": "middle"}
+        words = {"type": "text", "fontSize": 14, "fontWeight": 700, "dy": 14, "color": theme.TEXT, "clip": True}
+        rule = {"type": "rule", "strokeWidth": 3.5, "color": colour, "strokeCap": "round"}
+        return [
+            {
+                "name": self._named("gain"),
+                "data": data,
+                "mark": rule | common,
+                "encoding": {"x": x, "x2": {"field": "x2"}, "y": self.y},
+            },
+            {
+                "name": self._named("gain-words"),
+                "data": data,
+                "mark": words if gain.claimed else words | {"opacity": 0.75},
+                "encoding": {"x": middle_x, "y": self.y, "text": {"field": "text"}},
+            },
+        ]
+
+    def _curves(self) -> list[Json]:
+        scene = self.scene
+        if scene.lines.empty:
+            return []
+        frame = self._placed(scene.lines).assign(base=scene.lines["recipe"] == scene.base)
+        frame = frame.assign(lit=frame["bright"] | frame["base"], control=frame["recipe"].isin(scene.controls))
+        # Later lines cover earlier ones: grey, then bright, then the baseline.
+        frame = frame.assign(rank=frame["lit"].astype(int) + frame["base"]).sort_values("rank", kind="stable")
+        columns = ["recipe", "group", "piece", "x", "y", "lit", "base", *(["control"] if scene.controls else [])]
+        data = self._data("curves", frame[columns])
+        encoding = {
+            "x": self.x,
+            "y": self.y,
+            "color": self._colour(),
+            "detail": {"field": "piece"},
+            "strokeWidth": _when([("datum.base", 3), ("datum.lit", 2.4)], 1.4),
+            "opacity": self._opacity(bright=1, grey=0.55),
+        }
+        if scene.controls:
+            encoding["strokeDash"] = _when([("datum.control", [5, 4])], [1, 0])
+        lines = {
+            "name": self._named("curves"),
+            "data": data,
+            "mark": {"type": "line", "clip": True, "aria": False, "strokeCap": "round"},
+            "encoding": encoding,
+        }
+        # A line of two pixels is hard to point at: wide ones that cannot be seen take the mouse.
+        hits = {
+            "name": self._named("hits"),
+            "data": data,
+            "mark": {"type": "line", "clip": True, "aria": False, "strokeWidth": 13, "opacity": 0.001},
+            "encoding": {"x": self.x, "y": self.y, "detail": {"field": "piece"}},
+        }
+        return [hits, lines] if self.live else [lines]
+
+    def _means(self) -> list[Json]:
+        """Return the means: filled marks for measured amounts, hollow ones for others, a cross in predicted ones."""
+        scene = self.scene
+        frame = self._worded(scene.means)
+        frame = frame.assign(lit=scene.means["bright"].astype(bool) | (scene.means["recipe"] == scene.base))
+        exact = scene.payment.counted
+        measured = self._measured()
+        predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
+        layers = []
+        for name, rows in (("filled", measured), ("hollow", ~measured)):
+            if not rows.any():
+                continue
+            mark: Json = {"type": "point", "filled": name == "filled", "size": 80, "strokeWidth": 2, "clip": True}
+            encoding = {
+                "x": self.x,
+                "y": self.y,
+                "color": self._colour(),
+                "shape": self._shape(),
+                "opacity": self._opacity(bright=1, grey=0.7, brushed=not scene.draws_runs, keys="place"),
+                "tooltip": _tooltip(_MEAN_WORDS, frame, scene),
+            }
+            if scene.size is not None:
+                mark["fillOpacity"] = 0.25  # large marks overlap
+                encoding["size"] = _size(scene)
+            elif self.many:
+                encoding["size"] = _when([(self._lit(), 80)], 36)
+            layers.append(
+                {
+                    "name": self._named(name),
+                    "data": self._data(name, frame[rows]),
+                    "mark": mark,
+                    "encoding": encoding,
+                }
+            )
+        if predicted.any():
+            cross = {"type": "point", "shape": "cross", "filled": True, "size": 40, "clip": True, "aria": False}
+            layers.append(
+                {
+                    "name": self._named("predicted"),
+                    "data": self._data("predicted", frame[predicted]),
+                    "mark": cross,
+                    "encoding": {"x": self.x, "y": self.y, "color": self._colour()},
+                }
+            )
+        return layers
+
+    def _measured(self) -> pd.Series:
+        """Return which means have a measured amount. A count is known exactly, and a forecast never is measured."""
+        scene = self.scene
+        return ((scene.means["time_source"] == "measured") & (not scene.payment.forecast)) | scene.payment.counted
+
+    def _runs(self) -> Json | None:
+        scene = self.scene
+        if not scene.draws_runs:
+            return None
+        frame = self._worded(scene.runs).assign(lit=scene.runs["bright"])
+        return {
+            "name": self._named("runs"),
+            "data": self._data("runs", frame),
+            "mark": {"type": "point", "size": 24, "strokeWidth": 1.1, "clip": True},
+            "encoding": {
+                "x": self.x,
+                "y": self.y,
+                "color": self._colour(),
+                "shape": self._shape(),
+                "opacity": self._opacity(bright=0.65, grey=0.15 if self.many else 0.45, brushed=True, keys="directory"),
+                "tooltip": _tooltip(_RUN_WORDS, frame, scene),
+            },
+        }
+
+    def _rings(self) -> Json | None:
+        """Return rings around the marks that are picked."""
+        if not self.live:
+            return None
+        name, key = (self.marks, "directory" if self.scene.draws_runs else "place")
+        test = f"length({PICKED}) <= {RINGED} && indexof({PICKED}, datum.{key}) >= 0"
+        mark = {"type": "point", "shape": "circle", "filled": False, "size": 260, "strokeWidth": 2.2}
+        return {
+            "name": self._named("rings"),
+            "data": {"name": self.prefix + name},
+            "transform": [{"filter": test}],
+            "mark": mark | {"color": theme.TEXT, "clip": True, "aria": False},
+            "encoding": {"x": self.x, "y": self.y},
+        }
+
+    def _diverged(self) -> Json | None:
+        frame = self.scene.diverged
+        if frame.empty:
+            return None
+        frame = frame.assign(
+            recipe_text=frame["recipe"].map(clipped),
+            budget=[_budget(ssr) for ssr in frame["ssr"]],
+            message_text=[clipped(str(words), 120) for words in frame["message"].fillna("")],
+        )
+        titles = {"recipe_text": "Diverged", "budget": "Budget", "message_text": "Message"}
+        return {
+            "name": self._named("diverged"),
+            "data": self._data("diverged", frame),
+            "mark": {
+                "type": "point",
+                "shape": "M-0.8,-0.8L0.8,0.8M-0.8,0.8L0.8,-0.8",
+                "size": 110,
+                "strokeWidth": 2.2,
+                "color": theme.PALETTE[1],
+                "yOffset": -9,
+            },
+            "encoding": {
+                "x": self.x,
+                "y": {"value": "height"},
+                "tooltip": [{"field": name, "title": title} for name, title in titles.items()],
+            },
+        }
+
+    def _names(self) -> list[Json]:
+        """Return the names of the curves to the right of the chart, each with its mark and a line to its curve."""
+        if self._ends.empty:
+            return []
+        data = self._data("names", self._ends)
+        label_y = self.y | {"field": "label"}
+        opacity = self._opacity(bright=1, grey=0.75)
+        leader = {"type": "rule", "color": theme.TEXT, "strokeWidth": 0.8, "aria": False}
+        return [
+            {
+                "name": self._named("leaders"),
+                "data": data,
+                "mark": leader,
+                "encoding": {
+                    "x": self.x | {"field": "x"},
+                    "x2": {"value": "width"},
+                    "y": self.y,
+                    "y2": {"field": "label"},
+                    "opacity": self._opacity(bright=0.35, grey=0 if self.many else 0.16),
+                },
+            },
+            {
+                "name": self._named("symbols"),
+                "data": data,
+                "mark": {"type": "point", "filled": True, "size": 60, "xOffset": LABEL_AT, "aria": False},
+                "encoding": {
+                    "x": {"value": "width"},
+                    "y": label_y,
+                    "color": self._colour(),
+                    "shape": self._shape(),
+                    "opacity": opacity,
+                },
+            },
+            {
+                "name": self._named("names"),
+                "data": data,
+                "mark": {
+                    "type": "text",
+                    "align": "left",
+                    "baseline": "middle",
+                    "xOffset": TEXT_AT,
+                    "color": theme.TEXT,
+                    "fontSize": 12,
+                },
+                "encoding": {
+                    "x": {"value": "width"},
+                    "y": label_y,
+                    "text": {"field": "text"},
+                    "opacity": opacity,
+                },
+            },
+        ]
+
+    def _spread(self) -> pd.DataFrame:
+        """Return the ends of the curves with the places of their names, apart.
+
+        All bright names are written. Of the others those that would come to stand too far from their line are not: the
+        mouse and the table tell them.
+        """
+        scene, place = self.scene, self.scene.heights
+        low, high = self.x["scale"]["domain"]
+        seen = scene.lines[scene.lines["x"].between(low, high)]
+        ends = seen.sort_values("x", kind="stable").groupby("series", sort=False).tail(1)
+        lit = ends["series"].isin(set(seen.loc[seen["bright"], "series"])) | (ends["recipe"] == scene.base)
+        ends = ends.assign(lit=lit, share=place.share(ends["y"]))
+        ends = ends[ends["share"].between(-0.02, 1.02)]
+        least = LABEL / self.height
+        # More than fit are never tried: bright ones first, then the best.
+        ends = ends.sort_values(["lit", "share"], ascending=False, kind="stable").head(int(1 / least))
+        ends = ends.sort_values("share", kind="stable")
+        placed = spread(ends["share"].to_numpy(), least=least)
+        while len(ends):
+            moved = np.where(ends["lit"], 0.0, np.abs(placed - ends["share"]))
+            if moved.max() <= FARTHEST / self.height:
+                break
+            ends = ends.drop(ends.index[int(moved.argmax())])
+            placed = spread(ends["share"].to_numpy(), least=least)
+        texts = [clipped(str(name), MOST_LETTERS) for name in ends["series"]]
+        columns = ["recipe", "series", "group", "x", "y", "lit"]
+        return self._placed(ends[columns]).assign(text=texts, label=place.place_of(placed))
+
+    # ---- channels
+
+    def _lit(self) -> str:
+        """Return the test for a mark in colour."""
+        if not self.live:
+            return "datum.lit"
+        return f"datum.lit || datum.recipe === {ISOLATED} || indexof({CHOSEN}, datum.recipe) >= 0"
+
+    def _opacity(self, *, bright: float, grey: float, brushed: bool = False, keys: str = "") -> Json:
+        """Return the opacity: faint for what is not isolated, picked (`keys` names the field of the key) or brushed."""
+        cases: list[tuple[Any, float]] = []
+        if self.live:
+            cases.append((f"{ISOLATED} !== '' && datum.recipe !== {ISOLATED}", FAINT))
+            if keys:
+                test = f"length({PICKED}) > 0 && indexof({PICKED}, datum.{keys}) < 0"
+                cases.append((f"{test} && {ISOLATED} === ''", FAINT * 2))
+            if brushed:
+                cases.append(({"not": {"param": BRUSH}}, FAINT * 2))
+        return _when([*cases, (self._lit(), bright)], grey)
+
+    def _colour(self) -> Json:
+        """Return the colour of a mark: that of its group, or grey for what is dominated."""
+        return {"condition": {"test": self._lit(), **self._plain_colour()}, "value": theme.GREY}
+
+    def _plain_colour(self) -> Json:
+        scale = self.look.scale(self.look.colours)
+        return {"field": "group", "type": "nominal", "scale": scale, "legend": self._legend()}
+
+    def _shape(self) -> Json:
+        scale = self.look.scale(self.look.shapes)
+        return {"field": "group", "type": "nominal", "scale": scale, "legend": self._legend()}
+
+    def _legend(self) -> Json | None:
+        return None if self.by_recipe and not self.prefix else self.look.legend
+
+    # ---- data
+
+    def _named(self, name: str) -> str:
+        return self.prefix + name
+
+    def _data(self, name: str, frame: pd.DataFrame) -> Json:
+        """Keep the rows under a name, and return the reference to them."""
+        self.datasets[self.prefix + name] = records(frame)
+        return {"name": self.prefix + name}
+
+    def _placed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows with their qualities in `y` turned into places on the axis."""
+        return frame.assign(y=self.scene.heights.drawn(frame["y"]))
+
+    def _worded(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows with the texts of their tooltips."""
+        scene = self.scene
+        words: dict[str, Any] = {
+            "recipe_text": frame["series"].map(clipped),
+            "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"]],
+            "budget": [_budget(ssr) for ssr in frame["ssr"]],
+        }
+        # Rows of single runs have `train_seconds`; rows of means have not.
+        if "train_seconds" in frame:
+            sources = frame["time_source"].fillna("unknown")
+            words["time_text"] = [
+                f"{amounts.seconds(value)} ({source})"
+                for value, source in zip(frame["train_seconds"], sources, strict=True)
+            ]
+            words["cost_text"] = ["no price" if amounts.missing(v) else amounts.dollars(v) for v in frame["cost_usd"]]
+            words["methods_text"] = frame["methods"].fillna("").map(clipped)
+            if scene.payment.forecast:
+                words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
+        else:
+            words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
+            words["place"] = [f"{name} at {ssr:g}" for name, ssr in zip(frame["series"], frame["ssr"], strict=True)]
+            known = frame["probability"].notna()
+            words["front_text"] = [
+                ("yes" if on else "no") + (f", in {p:.0%} of the resamples of the seeds" if sure else "")
+                for on, p, sure in zip(frame["on_front"], frame["probability"], known, strict=True)
+            ]
+            if scene.size is not None:
+                words["size_text"] = [scene.size.words(value) for value in frame["size"]]
+        return self._placed(frame[[name for name in _KEPT if name in frame]]).assign(**words)
 
 
-def _size(scene: Scene) -> alt.Size:
-    """Return the size channel over the field `size`, labelled in words."""
-    assert scene.size is not None  # the caller checks
-    known = scene.means["size"].dropna()
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    # Vega formats no times: the labels of three ticks are spelt out in an expression.
-    ticks = sorted({low, (low + high) / 2, high})
-    words = " : ".join([*(f"datum.value == {tick!r} ? '{scene.size.words(tick)}'" for tick in ticks), "''"])
-    legend = alt.Legend(
-        title=scene.size.label,
-        titleFontWeight="normal",
-        orient="bottom",
-        direction="horizontal",
-        values=ticks,
-        labelExpr=words,
-        symbolFillColor="transparent",
-        symbolStrokeColor=theme.TEXT,
-        symbolType="circle",
-    )
-    scale = alt.Scale(domain=[low, high if high > low else low + 1], range=list(SIZES))
-    return alt.Size("size:Q", scale=scale, legend=legend)
-
-
+_KEPT = (
+    *("run_id", "directory", "recipe", "series", "group", "x", "y", "n", "seed", "hardware", "time_source", "size"),
+)
 _RUN_WORDS = {
     "recipe_text": "Recipe",
     "methods_text": "Methods",
@@ -540,68 +593,55 @@ _MEAN_WORDS = {
 }
 
 
-def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[alt.Tooltip]:
+def _budget(ssr: float) -> str:
+    return f"{ssr:g} of the full schedule"
+
+
+def _when(cases: Sequence[tuple[Any, Any]], otherwise: Any) -> Json:
+    """Return the value of the first case whose test holds, or else another."""
+    return {"condition": [{"test": test, "value": value} for test, value in cases], "value": otherwise}
+
+
+def _tooltip(words: dict[str, str], frame: pd.DataFrame, scene: Scene) -> list[Json]:
     """Return the tooltip: the columns that the frame has, with their titles."""
     titles = words | {
         "quality_text": f"{words['quality_text']}{scene.metric}",
         "time_text": words["time_text"] or scene.payment.label,
         "size_text": scene.size.label if scene.size else "",
     }
-    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items() if name in frame]
+    return [{"field": name, "type": "nominal", "title": title} for name, title in titles.items() if name in frame]
 
 
-def _placed(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
-    """Return the rows with their qualities in `y` turned into places on the axis."""
-    return frame.assign(y=scene.heights.drawn(frame["y"]))
-
-
-def _bright(frame: pd.DataFrame, scene: Scene) -> pd.Series:
-    """Mark the rows of bright curves: the baseline's, and those on the frontier anywhere. Other curves are dimmed."""
-    on_front = scene.means["on_front"].astype(bool)
-    bright = {*scene.means.loc[on_front, "series"]}
-    return frame["series"].isin(bright) | (frame["recipe"] == scene.base)
-
-
-def _worded(frame: pd.DataFrame, scene: Scene) -> pd.DataFrame:
-    """Return the rows with the texts of their tooltips."""
-    words: dict[str, Any] = {
-        "recipe_text": frame["series"].map(clipped),
-        "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"]],
-        "budget": [f"{ssr:g} of the full schedule" for ssr in frame["ssr"]],
+def _size(scene: Scene) -> Json:
+    """Return the size channel over the field `size`, labelled in words."""
+    assert scene.size is not None  # the caller checks
+    known = scene.means["size"].dropna()
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    # Vega formats no times: the labels of three ticks are spelt out in an expression.
+    ticks = sorted({low, (low + high) / 2, high})
+    words = " : ".join([*(f"datum.value == {tick!r} ? '{scene.size.words(tick)}'" for tick in ticks), "''"])
+    legend = {
+        "title": scene.size.label,
+        "titleFontWeight": "normal",
+        "orient": "bottom",
+        "direction": "horizontal",
+        "values": ticks,
+        "labelExpr": words,
+        "symbolFillColor": "transparent",
+        "symbolStrokeColor": theme.TEXT,
+        "symbolType": "circle",
     }
-    # Rows of single runs have `train_seconds`; rows of means have not.
-    if "train_seconds" in frame:
-        sources = frame["time_source"].fillna("unknown")
-        words["time_text"] = [
-            f"{amounts.seconds(value)} ({source})"
-            for value, source in zip(frame["train_seconds"], sources, strict=True)
-        ]
-        words["cost_text"] = ["no price" if amounts.missing(v) else amounts.dollars(v) for v in frame["cost_usd"]]
-        words["methods_text"] = frame["methods"].fillna("").map(clipped)
-        if scene.payment.forecast:
-            words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
-    else:
-        words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
-        words["place"] = frame["series"] + " at " + frame["ssr"].map("{:g}".format)
-        known = frame["probability"].notna()
-        words["front_text"] = [
-            ("yes" if on else "no") + (f", in {p:.0%} of the resamples of the seeds" if sure else "")
-            for on, p, sure in zip(frame["on_front"], frame["probability"], known, strict=True)
-        ]
-        if scene.size is not None:
-            words["size_text"] = [scene.size.words(value) for value in frame["size"]]
-    keep = (
-        "run_id",
-        "directory",
-        "recipe",
-        "series",
-        "group",
-        "x",
-        "y",
-        "n",
-        "seed",
-        "hardware",
-        "time_source",
-        "size",
-    )
-    return _placed(frame[[name for name in keep if name in frame]], scene).assign(**words)
+    scale = {"domain": [low, high if high > low else low + 1], "range": list(SIZES)}
+    return {"field": "size", "type": "quantitative", "scale": scale, "legend": legend}
+
+
+def records(frame: pd.DataFrame) -> list[Json]:
+    """Return the rows as JSON has them: numbers and texts, nothing in place of NaN."""
+    columns = {str(name): _values(frame[name]) for name in frame}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _values(column: pd.Series) -> list[Any]:
+    known = column.notna()
+    values = column.tolist()
+    return values if known.all() else [value if sure else None for value, sure in zip(values, known, strict=True)]

@@ -19,7 +19,8 @@ from explorer.run_files import METRICS, Metric
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.tradeoff import build_scene, tradeoff
+from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.tradeoff import tradeoff_spec
 from explorer.views.notebook import empty_chart, runs_directory
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
@@ -183,7 +184,7 @@ class SweepPanel(widgets.VBox):
             scene = build_scene(
                 results, payment=PAYMENTS["steps"], baseline=str(results["baseline"].iloc[0]), target=None
             )
-            self._quality.chart = None if scene is None else tradeoff(scene, height=260)
+            self._quality.draw(None if scene is None else tradeoff_spec(scene, height=260))
 
     async def _follow(self, process: SweepProcess) -> None:
         ticks = 0
