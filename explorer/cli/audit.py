@@ -14,6 +14,7 @@ from explorer.audit.history import badge
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
 from explorer.cli import options
+from explorer.cli.verbs import part
 from explorer.errors import LedgerError
 from explorer.ledger.proof import SUFFIX, make_proof, write_proof
 from explorer.page.document import Block
@@ -83,8 +84,8 @@ def _record(answer: Trace) -> dict[str, Any]:
     value = asdict(answer)
     for row in value["rows"]:
         row["class"] = row.pop("class_")
-    for part in ("participants", "separable"):
-        for entry in value[part] or ():
+    for key in ("participants", "separable"):
+        for entry in value[key] or ():
             entry["class"] = entry.pop("class_")
     value["class"] = value.pop("class_")
     return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
@@ -198,6 +199,7 @@ def conform(
         holds=conformance.conforms,
         status=options.CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,
+        then=lambda: part("governed runs, next")(run, "conform", trust=trust),
     )
 
 

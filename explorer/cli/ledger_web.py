@@ -13,6 +13,7 @@ from explorer.audit.monitor import Look, look, read_memory, write_memory
 from explorer.cli import options
 from explorer.cli.ledger import keep_evidence, named_anchor, required, verification_blocks, verification_json
 from explorer.cli.signing import load_key
+from explorer.cli.verbs import part
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger import cosign as cosigning
 from explorer.ledger.cosign import Cosigning, Memory, begin_memory, memory_of
@@ -69,6 +70,7 @@ def cosign(
         record=lambda: {**verification_json(done.verification, directory), "note": path, "time": done.time},
         holds=done.verification.ok,
         remark=keep_evidence(done.verification.evidence, evidence),
+        then=lambda: part("governed runs, next")(directory.parent, "cosign", trust=trust),
     )
 
 

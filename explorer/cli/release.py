@@ -12,6 +12,7 @@ import typer
 from explorer import rundir
 from explorer.cli import options
 from explorer.cli.signing import keys_for, load_key, provide_trainer
+from explorer.cli.verbs import part
 from explorer.errors import ProvenanceError, RunError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
@@ -74,6 +75,7 @@ def attest(
     return Answer(
         page=lambda: _attested_page(path, shipped, signature),
         record=lambda: {**files, "digest": digest, "model": shipped.attested.model, **_summary(value)},
+        then=lambda: part("governed runs, next")(run, "attest", trust=trust),
     )
 
 

@@ -18,6 +18,7 @@ from explorer import rundir
 from explorer.cli import options
 from explorer.cli.results import tell_upkeep
 from explorer.cli.signing import provide_trainer
+from explorer.cli.verbs import part
 from explorer.disclosure.pack import (
     Pack,
     accesses,
@@ -89,7 +90,11 @@ def report(
     # A name can mean both. A directory with a ledger is a run; any other directory of runs is a sweep.
     run = None if (runs / name).is_dir() and not (runs / name / LEDGER).is_dir() else _governed(runs, name)
     path = _of_sweep(runs, name, format, out, trust) if run is None else _of_run(run, format, out, trust)
-    return Answer(page=lambda: [str(path)], record=lambda: {"file": str(path)})
+    return Answer(
+        page=lambda: [str(path)],
+        record=lambda: {"file": str(path)},
+        then=lambda: () if run is None else part("governed runs, next")(run, "report", trust=trust),
+    )
 
 
 def _of_run(run: Path, format: ReportFormat, out: Path | None, trust: Path | None) -> Path:
@@ -169,7 +174,11 @@ def pack(
             assert project is not None
             project.append(access)
     write_pack(out, made)
-    return Answer(page=lambda: _page(made, out, trusted), record=lambda: _record(made, out))
+    return Answer(
+        page=lambda: _page(made, out, trusted),
+        record=lambda: _record(made, out),
+        then=lambda: part("governed runs, next")(run, "pack", trust=trust),
+    )
 
 
 def _reports(run: Path, trust: Path, now: int) -> tuple[bytes, bytes]:

@@ -12,6 +12,7 @@ import typer
 from explorer import run_files, rundir
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
+from explorer.cli.verbs import part
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
@@ -79,7 +80,7 @@ def run(
     planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
-    if directory.resolve() == recipe.parent.resolve():
+    if directory.resolve() == recipe.parent.resolve() and (directory / rundir.RESULT).exists():
         raise RecipeError(f"{recipe}: the run would be trained into its own directory; name another one with --out")
     begin(planned, directory)
     if not json:
@@ -93,6 +94,7 @@ def run(
         page=lambda: _run_lines(record, result, directory, same),
         record=lambda: run_files.to_json(result) | rest,
         holds=same is not False,
+        then=lambda: part("governed runs, next")(directory, "run"),
     )
 
 

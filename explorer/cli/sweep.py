@@ -11,7 +11,9 @@ import typer
 
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
-from explorer.costing import train_seconds
+from explorer.cli.sweep_status import label
+from explorer.cli.verbs import part
+from explorer.costing import load_prices, own_prices, train_seconds
 from explorer.errors import SweepError, unknown
 from explorer.page.amounts import BUSY
 from explorer.page.document import Block
@@ -50,6 +52,10 @@ def run(
         print(f"warning: {visible(words)}", file=sys.stderr)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
     finish(summary, json=json)
+    if planned.spec.governance is not None and planned.runs and not json:
+        # All of its runs take the same steps; the first one stands for them.
+        first = planned.directory / planned.runs[0].record.run_id
+        show(part("governed runs, next")(first, "run"), file=sys.stderr)
 
 
 def profile(

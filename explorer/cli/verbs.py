@@ -9,6 +9,7 @@ no module with verbs that do not. Where an option of a verb needs more than the 
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from explorer.cli.options import Json
-from explorer.page.terminal import Answer, deliver
+from explorer.page.terminal import Answer, deliver, show
 
 VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explorer.cli, first sentence of its docstring
     "quickstart": (
@@ -56,6 +57,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "conform": (
         "audit:conform",
         "Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.",
+    ),
+    "next": (
+        "next_steps:next_",
+        "Show what is missing between a governed run and an audited one, in order, with the command for each step.",
     ),
     "pack": (
         "report:pack",
@@ -236,6 +241,7 @@ GROUPS = {
 }
 
 PARTS = {  # options and arguments that need more imports than their verb
+    "governed runs, next": "explorer.cli.next_steps:after",
     "ledger --trust": "explorer.provenance.trust:read_trust",
     "ledger --trust, signers": "explorer.runlog.anchor:anchor_of_trust",
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
@@ -328,8 +334,13 @@ def _delivered(verb: Callable[..., Answer | None]) -> Callable[..., None]:
     @functools.wraps(verb)
     def deliver_answer(**arguments: Any) -> None:
         answer = verb(**{name: value for name, value in arguments.items() if name in signature.parameters})
-        if answer is not None and (status := deliver(answer, as_json=arguments.get("json", False))):
+        if answer is None:
+            return
+        if status := deliver(answer, as_json=arguments.get("json", False)):
             raise typer.Exit(status)
+        # For people alone: what reads the output of a verb gets the answer and nothing else.
+        if not arguments.get("json", False):
+            show(answer.then(), file=sys.stderr)
 
     deliver_answer.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
     deliver_answer.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

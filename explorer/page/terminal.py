@@ -42,6 +42,7 @@ class Answer:
     status: int | None = None  # another exit status than these
     faults_to_stderr: bool = False  # the page of an answer that does not hold goes to standard error
     remark: str = ""  # for standard error, after the page or the record
+    then: Callable[[], Iterable[str]] = tuple  # lines with the next command, for standard error, if the answer holds
 
 
 def deliver(answer: Answer, *, as_json: bool) -> int:

@@ -154,6 +154,7 @@ TITLES: dict[Verdict, str] = {
 }
 SIGNS: dict[Verdict, str] = {"verified": "\u2713", "unchecked": "?", "broken": "\u2717"}
 
+NO_TRUST = "No trust file given."
 SIMULATED = "Simulated provenance: this data has no real sources; the classes were cut for demonstration."
 OUTCOMES = {
     "finished": "the run is finished",
@@ -194,7 +195,7 @@ def badge_words(badge: Badge) -> Words:
         )
     if not badge.anchored:
         why = (
-            "No trust file given. The files are internally consistent, which a forger could arrange too. Give a trust "
+            f"{NO_TRUST} The files are internally consistent, which a forger could arrange too. Give a trust "
             "file from an independent source."
         )
         return Words(verdict="unchecked", sentences=(size, why), findings=())
