@@ -11,9 +11,8 @@ import typer
 
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
-from explorer.cli.sweep_status import label
 from explorer.cli.verbs import part
-from explorer.costing import load_prices, own_prices, train_seconds
+from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown
 from explorer.page.amounts import BUSY
 from explorer.page.document import Block
