@@ -29,6 +29,15 @@ class Metric(Protocol):
     def show(self, value: float) -> str: ...
 
 
+class Scale(Metric, Protocol):
+    """A metric that also knows its name, and whether its values lie between 0 and 1."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bounded(self) -> bool: ...
+
+
 # ---- numbers as text
 
 
@@ -192,9 +201,33 @@ def read_quality(option: str, written: str) -> float:
     >>> read_quality("--quality", "93%"), read_quality("--quality", "-0.5")
     (0.93, -0.5)
     """
-    sign, rest = (-1.0, written[1:]) if written.startswith("-") else (1.0, written)
+    value, is_percentage = _quality(option, written)
+    return value / 100 if is_percentage else value
+
+
+def read_target(option: str, written: str, kind: Scale) -> float:
+    """Read a quality of a known metric. Where values lie between 0 and 1, 97, 97% and 0.97 are the same.
+
+    Raises `ExplorerError` for what the metric cannot be, such as 9700%.
+    """
+    value, is_percentage = _quality(option, written)
+    if not kind.bounded:
+        if is_percentage:
+            raise unreadable(option, written, f"a number such as 0.35, because {kind.name} is no fraction")
+        return value
+    # A bare number above 1 can only be meant as a percentage: no fraction is that large.
+    fraction = value / 100 if is_percentage or value > 1 else value
+    if not 0 <= fraction <= 1:
+        raise unreadable(option, written, f"{kind.name} from {kind.show(0.0)} to {kind.show(1.0)}")
+    return fraction
+
+
+def _quality(option: str, written: str) -> tuple[float, bool]:
+    """Return the number of a quality, and whether it is a percentage."""
+    text = written.strip()
+    sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text)
     number, unit = _amount(option, rest, units=("", "%"), expected=_QUALITY, shown=written)
-    return sign * (number / 100 if unit else number)
+    return sign * number, bool(unit)
 
 
 def read_inference(option: str, written: str) -> tuple[float | None, float | None]:

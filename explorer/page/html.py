@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import vl_convert
@@ -50,7 +50,7 @@ WIDTH = 880  # pixels of a picture
 CSS = files("explorer.page").joinpath("explorer.css").read_text(encoding="utf-8")
 
 Attribute = str | int | float | bool | None
-EMPTY = ("br", "circle", "img", "line", "path", "polyline", "rect")  # elements that end where they begin
+EMPTY = ("br", "circle", "img", "input", "line", "path", "polyline", "rect")  # elements that end where they begin
 
 
 # ---- a page, and the fragment that a widget shows
@@ -107,6 +107,11 @@ def element(name: str, *content: str | Markup, **attributes: Attribute) -> Marku
     if name in EMPTY and not content:
         return Markup("<{}{}/>").format(Markup(name), start)
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), start, Markup("").join(content))
+
+
+def chip(words: str, tone: Literal["good", "bad", "warn", "quiet"] = "quiet", *, hover: str = "") -> Markup:
+    """Return a verdict in a word or two, in a frame whose colour repeats what the words say."""
+    return element("span", clipped(words, 48), class_=f"x-chip x-chip-{tone}", title=clipped(hover, LONGEST_HOVER) or None)
 
 
 def _attribute(key: str) -> Markup:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,21 +11,21 @@ import ipywidgets as widgets
 import pandas as pd
 
 from explorer.errors import ExplorerError
-from explorer.page import amounts
-from explorer.page.document import Paragraph, clipped, one_line
+from explorer.page.document import clipped, one_line
 from explorer.page.html import Markup, element, fragment, style
 from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.upkeep import bring_up
-from explorer.views.explorer.answer import Answer, answer, headline, notes, where_words
+from explorer.views.explorer.answer import Answer, answer, notes
 from explorer.views.explorer.ask_section import AskSection
-from explorer.views.explorer.comparison_tables import comparison_table
+from explorer.views.explorer.comparison_view import Comparison
 from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
-from explorer.views.explorer.curves_section import CurvesSection
+from explorer.views.explorer.dock import Dock
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
-from explorer.views.explorer.question import ALL, OF_SECTIONS, Question, from_token
+from explorer.views.explorer.headline import headline_html
+from explorer.views.explorer.question import OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
 from explorer.views.explorer.sharing import Format, Sharing, button, export
@@ -71,11 +70,13 @@ class Explorer(widgets.VBox):
         self._answer: Answer | None = None
         self._remarks: tuple[str, ...] = ()  # on runs that the database lacks
         self._head = widgets.HTML()
-        self._controls = Controls(on_change=self._controlled)
-        self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
-        self._table = widgets.HTML()
         self._sharing = Sharing(export=self.export, on_open=self._open)
+        self._controls = Controls(on_change=self._controlled, sharing=self._sharing)
+        self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
+        self._comparison = Comparison(ask=self._change, on_hover=self._hovered, on_pick=self._picked_recipe)
+        self._table = widgets.HTML()
         self._sections = Sections(SECTIONS, on_change=self.ask)
+        self._dock = Dock(ask=self._change, titles={kind.key: kind.title for kind in SECTIONS})
         super().__init__([widgets.HTML(style()), *self._parts()])
         self.add_class("explorer")
         self.refresh()
@@ -125,14 +126,11 @@ class Explorer(widgets.VBox):
         refresh = button("Refresh", tooltip="Read the results again")
         refresh.on_click(lambda _: self.refresh())
         head = widgets.HBox([self._head, refresh]).add_class("x-head")
-        self._body = widgets.VBox(
-            [
-                self._controls,
-                widgets.Box([self._figure, self._table]).add_class("x-main"),
-                self._sharing,
-                self._sections,
-            ]
-        ).add_class("x-body")
+        chart = widgets.VBox([self._figure]).add_class("x-chart-place")
+        table = widgets.VBox([self._comparison, self._table]).add_class("x-table-place")
+        # The style sheet places these by their class: side by side, or below one another in a narrow notebook.
+        front = widgets.Box([self._controls, self._controls.panel, chart, table, self._dock]).add_class("x-main")
+        self._body = widgets.VBox([front, self._sections.add_class("x-below")]).add_class("x-body")
         return [head, self._body]
 
     def _answer_to(self, question: Question) -> None:
@@ -145,17 +143,28 @@ class Explorer(widgets.VBox):
             return self._show_nothing(str(error))
         self.question, self._answer = shown.question, shown
         self._body.layout.display = ""
-        self._head.value = _head(shown, [*self._remarks, *_left_out(self._snapshot, shown.question.sweep)])
-        self._controls.show(shown.settled, target=shown.target, price=clipped(shown.price, 90))
+        self._head.value = headline_html(shown, [*self._remarks, *_left_out(self._snapshot, shown.question.sweep)])
+        self._controls.show(shown.settled, target=shown.target, drawn=_drawn(shown), price=clipped(shown.price, 90))
         self._figure.show(shown)
-        self._table.value = _table(shown)
+        self._show_table(shown)
         return self._show_sections()
+
+    def _show_table(self, shown: Answer) -> None:
+        """Show the comparison, or in its place why there is none."""
+        compares = shown.scene is not None and not shown.question.is_survey
+        self._comparison.layout.display = "" if compares else "none"
+        self._table.layout.display = "none" if compares else ""
+        if compares:
+            self._comparison.draw(shown)
+        else:
+            self._table.value = _instead(shown)
 
     def _show_sections(self) -> None:
         shown, snapshot = self._answer, self._snapshot
         assert shown is not None and snapshot is not None  # `_answer_to` set both
         self.shown = _exported(shown)
         self._sharing.show(_to_share(shown))
+        self._dock.draw(shown)
         self._sections.show(snapshot, shown)
 
     def _open(self, question: Question) -> None:
@@ -171,17 +180,27 @@ class Explorer(widgets.VBox):
 
     def _brushed(self, brush: Brush) -> None:
         if self._answer is not None and brush != self._answer.question.brush:
-            self.ask(replace(self._answer.question, brush=brush, chosen=(), section=self._section_of_picks()))
+            self._change(brush=brush, chosen=())
 
     def _picked(self, directories: list[str]) -> None:
-        if self._answer is not None and directories:
-            self.ask(replace(self._answer.question, chosen=tuple(directories), section=self._section_of_picks()))
+        self._change(chosen=tuple(directories))
 
-    def _section_of_picks(self) -> str:
-        """Return the open section if it shows what is picked, else the one with the runs."""
-        assert self._answer is not None  # the callers check
-        opened = self._answer.question.section
-        return opened if opened in ("", CurvesSection.key, RunsSection.key) else RunsSection.key
+    def _picked_recipe(self, recipe: str) -> None:
+        """Pick the runs of a recipe at its largest budget; a second press takes that back."""
+        if self._answer is None or self._answer.scene is None:
+            return
+        runs = self._answer.scene.runs
+        mine = runs[runs["recipe"] == recipe]
+        largest = mine[mine["ssr"] == (1.0 if (mine["ssr"] == 1.0).any() else mine["ssr"].max())]
+        names = tuple(map(str, largest["directory"]))
+        self._change(brush=(), chosen=() if names == self._answer.question.chosen else names)
+
+    def _hovered(self, recipe: str | None) -> None:
+        pass
+
+    def _change(self, **fields: Any) -> None:
+        if self._answer is not None:
+            self.ask(replace(self._answer.question, **fields))
 
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()
@@ -230,38 +249,22 @@ def _exported(answer: Answer) -> pd.DataFrame:
     return rows.drop(columns=["x", "y", "series", "group", "hardware_label"], errors="ignore")
 
 
-def _head(answer: Answer, remarks: Iterable[str]) -> Markup:
-    lines = [" · ".join(where_words(answer)), *remarks]
-    return fragment(Paragraph(headline(answer), "lead"), *(Paragraph(words, "note") for words in lines))
-
-
 def _left_out(snapshot: Snapshot, sweep: str) -> list[str]:
     """Return the remark on the superseded runs of the sweep, if it has any."""
     counts = snapshot.remember("left out", lambda: queries.left_out(snapshot.database))
     return [left_out_words(count, name) for name, count in counts.items() if sweep == name]
 
 
-def _table(answer: Answer) -> Markup:
-    """Return the table next to the chart, with the notes on both."""
+def _drawn(answer: Answer) -> pd.DataFrame | None:
+    """Return the marks of the chart, whose qualities bound a target; None without a chart."""
+    scene = answer.scene
+    return None if scene is None else scene.runs if len(scene.runs) else scene.means
+
+
+def _instead(answer: Answer) -> Markup:
+    """Return what takes the place of the comparison: the frontier of a survey, or why there is no chart."""
     if answer.scene is None:
         label = answer.question.paid_in.label.lower()
         words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
         return element("div", words, class_="x-empty")
-    if answer.question.sweep == ALL:
-        return fragment(frontier_table(answer.scene, answer.look), *notes(answer))
-    rows = comparison_table(
-        answer.verdicts,
-        answer.budgets,
-        payment=answer.question.paid_in,
-        look=answer.look,
-        rates=answer.rates,
-        order=answer.question.order,
-    )
-    return fragment(element("p", _title(answer), class_="x-heading"), *rows, *notes(answer))
-
-
-def _title(answer: Answer) -> str:
-    label = answer.question.paid_in.label
-    if answer.target is None or answer.scene is None:
-        return f"{label} at equal quality"
-    return f"{label} to reach {answer.scene.metric} {amounts.quality(answer.target, answer.scene.kind)}"
+    return fragment(frontier_table(answer.scene, answer.look), *notes(answer))

@@ -31,23 +31,19 @@ def explorer(notebook: Locator, shared_page: Page) -> Locator:
     return notebook
 
 
+def unfold(explorer: Locator, group: str) -> None:
+    """Open a group of fields, if it is not open already."""
+    button = explorer.locator(".x-links button").filter(has_text=group)
+    if "mod-active" not in str(button.get_attribute("class")):
+        button.click()
+
+
 def paste(explorer: Locator, question: Question) -> None:
     """Open a view by its token."""
+    unfold(explorer, "Share")
     field = explorer.get_by_label(LABEL)
     field.fill(to_token(question))
     field.press("Enter")
-
-
-def choose(button: Locator) -> None:
-    """Press a toggle until it is on: one that has just appeared may be drawn anew under the mouse."""
-    for _ in range(5):
-        button.click()
-        try:
-            expect(button).to_have_class(re.compile("mod-active"), timeout=4000)
-            return
-        except AssertionError:
-            continue
-    expect(button).to_have_class(re.compile("mod-active"))
 
 
 def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace: Path, screenshots: Path) -> None:
@@ -56,38 +52,44 @@ def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace
     expect(rows).to_have_count(3)
     page.screenshot(path=screenshots / "explore.png")
 
-    explorer.get_by_label("Quality", exact=True).select_option("nll")
+    explorer.get_by_label("Metric", exact=True).select_option("nll")
     expect(explorer.locator(".x-answer").first).to_contain_text("nll")
     expect(explorer.locator(".role-axis-title").filter(has_text="nll (nats)")).to_be_visible()
-    explorer.get_by_label("Quality", exact=True).select_option("accuracy")
+    explorer.get_by_label("Metric", exact=True).select_option("accuracy")
     expect(explorer.locator(".x-answer").first).to_contain_text("accuracy")
 
-    explorer.get_by_label("Recipes (Ctrl adds)").select_option(["baseline", "heavy"])
-    expect(rows).to_have_count(2)
-    explorer.get_by_label("Recipes (Ctrl adds)").select_option(["baseline", "fast", "heavy"])
+    explorer.get_by_label("Show heavy").uncheck()
+    expect(explorer.locator(".x-compare")).to_contain_text("1 recipe hidden from the chart")
+    expect(explorer.locator(".x-links button").filter(has_text="Filters (1)")).to_be_visible()
+    expect(explorer.locator(".x-main .vega-embed")).not_to_contain_text("heavy")
+    explorer.get_by_role("button", name="Show all").click()
+    expect(explorer.get_by_label("Show heavy")).to_be_checked()
     expect(rows).to_have_count(3)
 
+    unfold(explorer, "Drawing")
     zero = explorer.locator(".x-main .role-axis-label text").filter(has_text=re.compile("^0$"))
     expect(zero).to_have_count(0)
-    explorer.get_by_role("button", name="Linear").click()
+    explorer.get_by_label("X scale").select_option("linear")
     expect(zero).to_have_count(1)
-    explorer.get_by_role("button", name="Log").click()
+    explorer.get_by_label("X scale").select_option("log")
     expect(zero).to_have_count(0)
 
     chart = explorer.locator(".x-main .vega-embed svg.marks")
     page.wait_for_timeout(1000)  # the chart is drawn; its brush is connected a moment later
     drag(page, chart, start=(0.35, 0.2), end=(0.75, 0.7))
-    heading = explorer.locator(".x-rule .x-heading").filter(has_text="selected")
-    expect(heading).to_be_visible()
-    count = int(heading.inner_text().split()[0])
+    picked = explorer.locator(".x-picked")
+    expect(picked).to_contain_text("runs: ")  # at once, under the chart
+    count = int(picked.inner_text().split()[0])
     assert 0 < count < 45
+    explorer.get_by_role("button", name="Cards").click()
     expect(explorer.locator(".x-card")).to_have_count(min(count, 6))
     listed = explorer.locator(".x-rule .x-table").last.locator("tbody tr")
     expect(listed).to_have_count(count)
     expect(listed.first).to_contain_text("explorer run ../runs/digits/")
-    scroll_to(page, ".x-sharing")
+    scroll_to(page, ".x-docked")
     page.screenshot(path=screenshots / "explore-brushed.png")
 
+    unfold(explorer, "Share")
     explorer.get_by_role("button", name="CSV").click()
     expect(explorer.locator(".x-sharing")).to_contain_text("Wrote exports/")
     exported = next((workplace / "notebooks" / "exports").glob("*.csv"))
@@ -100,6 +102,8 @@ def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Lo
     )
     shared_page.wait_for_timeout(1500)  # the chart is drawn; its selections are connected a moment later
     mark.first.click(force=True)
+    expect(explorer.locator(".x-picked")).to_contain_text("1 run picked: baseline")
+    explorer.get_by_role("button", name="Card", exact=True).click()
     card = explorer.locator(".x-card")
     expect(card).to_have_count(1)
     expect(card).to_contain_text("seed 0")
@@ -111,9 +115,10 @@ def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Lo
 
 
 def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
+    unfold(explorer, "Share")
     field = explorer.get_by_label(LABEL)
     before = field.input_value()
-    explorer.get_by_label("Quality", exact=True).select_option("nll")
+    explorer.get_by_label("Metric", exact=True).select_option("nll")
     expect(field).not_to_have_value(before)
     token = field.input_value()
     assert from_token(token).metric == "nll"
@@ -127,21 +132,23 @@ def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
 
 
 def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
-    explorer.get_by_role("button", name="More filters, prices, colours").click()
-    explorer.get_by_label("Price", exact=True).select_option("your own")
-    field = explorer.get_by_label("Your price ($/hour)")
+    unfold(explorer, "Prices")
+    field = explorer.get_by_label("Your price ($ per hour)")
     field.fill("1.5")
     field.press("Enter")
-    choose(explorer.get_by_role("button", name="Cost"))
+    explorer.get_by_label("X axis").select_option("cost")
     expect(explorer.locator(".x-answer").first).to_contain_text("x cheaper")
     expect(explorer.locator(".role-axis-title").filter(has_text="Training cost (US dollars)")).to_be_visible()
-    explorer.get_by_label("Target quality", exact=True).select_option("your own")
-    field = explorer.get_by_label("Your target")
-    field.fill("0.99")
+    field = explorer.get_by_label("Target", exact=True)
+    field.fill("97")
     field.press("Enter")
-    expect(explorer.locator(".x-main .x-table").first).to_contain_text("not reached")
+    expect(explorer.locator(".x-compare")).to_contain_text("Gain at 97.00%")
+    expect(field).to_have_value("97%")
+    field.fill("99.9")
+    field.press("Enter")
+    expect(explorer.get_by_role("alert").first).to_contain_text("No run here reaches accuracy 99.90%")
+    expect(explorer.locator(".x-compare")).to_contain_text("Gain at 97.00%")  # the view is kept
     shared_page.screenshot(path=screenshots / "explore-cost.png")
-    explorer.get_by_role("button", name="More filters, prices, colours").click()
 
 
 def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
@@ -195,6 +202,7 @@ def test_hostile_names_are_names(explorer: Locator, shared_page: Page, screensho
 def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     page = shared_page
     paste(explorer, Question(sweep="digits", brush=(1.0, 4.0, 0.9, 1.0)))
+    explorer.get_by_role("button", name="Cards").click()
     expect(explorer.locator(".x-card")).to_have_count(6)
     assert faults(page, ".explorer") == []
     theme(page, "Dark")
@@ -222,7 +230,7 @@ def test_everything_can_be_reached_by_keyboard(explorer: Locator, shared_page: P
         if shared_page.evaluate("document.activeElement.textContent") == "Composition":
             break
     words = " ".join(str(each) for each in reached)
-    for name in ("Time", "Log", "More filters", "CSV", "Runs", "Composition"):
+    for name in ("Filters", "Prices", "Drawing", "Share", "Recipe", "heavy", "How this is computed", "Composition"):
         assert name in words
     shared_page.keyboard.press("Enter")
     expect(explorer.locator(".x-composition")).to_be_visible()

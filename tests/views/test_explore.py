@@ -26,7 +26,7 @@ def explorer(runs: Path) -> Explorer:
 
 def texts(widget: Any) -> str:
     """All HTML that a widget shows."""
-    own = getattr(widget, "value", "") if type(widget).__name__ == "HTML" else ""
+    own = getattr(widget, "html", "") or (getattr(widget, "value", "") if type(widget).__name__ == "HTML" else "")
     return str(own) + "".join(map(texts, getattr(widget, "children", ())))
 
 
@@ -39,8 +39,9 @@ def brush(explorer: Explorer, ranges: dict[str, list[float]]) -> None:
 def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     shown = texts(explorer)
     assert "fast reaches the baseline&#39;s accuracy 1.93x faster" in shown
-    assert "1.54x-2.42x" in shown
-    assert "9 runs of all recipes shown, at their full budget" in shown  # their learning curves
+    assert "(1.54x to 2.42x)" in shown and "1.54 to 2.42" in shown  # in the headline and in the table
+    assert "not confirmed on fresh seeds yet" in shown
+    assert "All 45 runs are shown" in shown
     assert len(explorer.shown) == 45
 
 
@@ -59,10 +60,11 @@ def test_a_control_asks_anew(explorer: Explorer) -> None:
 
 
 def test_an_own_price_brings_costs(explorer: Explorer) -> None:
-    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Steps", "Examples"]
-    explorer._controls.price_from.value = "own"
-    assert [label for label, _ in explorer._controls.payment.options] == ["Time", "Cost", "Steps", "Examples"]
-    explorer._controls.price.value = 3600.0
+    assert [key for _, key in explorer._controls.payment.options] == ["time", "steps", "examples"]
+    explorer._controls.price.value = "a lot"
+    assert "found &#39;a lot&#39;" in texts(explorer) and explorer.question.usd_per_hour is None
+    explorer._controls.price.value = "$3600"
+    assert [key for _, key in explorer._controls.payment.options] == ["time", "cost", "steps", "examples"]
     explorer._controls.payment.value = "cost"
     assert "x cheaper" in texts(explorer)
     assert explorer.shown["cost_usd"].tolist() == pytest.approx(explorer.shown["train_seconds"].tolist())
@@ -70,16 +72,38 @@ def test_an_own_price_brings_costs(explorer: Explorer) -> None:
     assert explorer.question.payment == "time"
 
 
-def test_an_own_target_is_used_for_chart_and_table(explorer: Explorer) -> None:
-    assert explorer._answer is not None
-    used = explorer._answer.target
-    explorer._controls.target_from.value = "own"
-    assert explorer._controls.target.value == used  # not a rounded one, which the baseline may not have
-    explorer._controls.target.value = 0.97
+@pytest.mark.parametrize("written", ["97", "97%", " 0.97 "])
+def test_an_own_target_is_used_for_chart_and_table(explorer: Explorer, written: str) -> None:
+    explorer._controls.target.value = written
+    assert explorer.question.target == pytest.approx(0.97)
     assert "accuracy 97.00%" in texts(explorer)
     assert "target 97.00%" in str(explorer._figure._chart.spec)
-    explorer._controls.target_from.value = "automatic"
+    explorer._controls.metric.value = "nll"
+    assert explorer.question.target is None  # 0.97 of accuracy says nothing about a loss
+    explorer._controls.metric.value = "accuracy"
+    assert explorer._controls.target.value == ""
     assert "target 98.18%" in str(explorer._figure._chart.spec)
+
+
+@pytest.mark.parametrize(
+    ("written", "complaint"),
+    [
+        ("9700", "expected accuracy from 0.00% to 100.00%"),
+        ("-3", "expected accuracy from"),
+        ("99.9%", "No run here reaches accuracy 99.90%"),
+        ("0.1", "Every run here is past accuracy 10.00%"),
+        ("much", "found &#39;much&#39;"),
+    ],
+)
+def test_an_impossible_target_is_refused_next_to_its_field(explorer: Explorer, written: str, complaint: str) -> None:
+    before, drawn = explorer.question, explorer._figure._chart.spec
+    explorer._controls.target.value = written
+    assert complaint in explorer._controls._complaint.value
+    assert explorer.question == before and explorer._figure._chart.spec is drawn
+    explorer._controls.scale.value = not explorer._controls.scale.value  # other fields still work
+    assert explorer.question.target is None and explorer.question.log is not before.log
+    assert explorer._controls._complaint.value == ""
+    explorer._controls.scale.value = before.log
 
 
 def test_a_brush_lists_its_runs_and_a_click_takes_it_back(explorer: Explorer) -> None:
@@ -211,7 +235,7 @@ def test_a_sweep_in_progress_and_one_run_show_what_there_is(tmp_path: Path) -> N
     ingest(tmp_path)
     opened = explore(tmp_path)
     shown = texts(opened)
-    assert "nothing to compare: the baseline is the only recipe" in shown.lower()
+    assert "One run: baseline" in shown and "nothing to compare with yet" in shown
     assert "is not known yet" in shown  # nobody has measured its steps
     opened.ask(replace(opened.question, payment="steps"))
     assert len(opened.shown) == 1 and "1 finished run" in texts(opened)
@@ -238,8 +262,8 @@ def test_fresh_seeds_take_the_place_of_the_wish_for_them(tmp_path: Path) -> None
             write_profile(tmp_path, record, seconds=step)
     ingest(tmp_path)
     shown = texts(explore(tmp_path, sweep="all"))
-    assert shown.count("confirmed on 3 fresh seeds") == 2  # in the headline and in the table
+    assert shown.count("confirmed on 3 fresh seeds") == 3  # in the headline, and behind two chips of the table
     shutil.rmtree(tmp_path / "fresh")
     ingest(tmp_path)
     alone = texts(explore(tmp_path, sweep="all"))
-    assert "confirm on fresh seeds" in alone and "confirmed on" not in alone
+    assert "not confirmed on fresh seeds yet" in alone and "confirmed on 3" not in alone

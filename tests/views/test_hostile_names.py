@@ -12,6 +12,7 @@ from explorer.canonical import digest
 from explorer.run_files import Hardware
 from explorer.store.ingest import ingest
 from explorer.views.explore import SECTIONS, Explorer, explore
+from explorer.views.live import Live
 from tests.builders import run_record, write_run
 
 LONG = "w" * 5_000
@@ -50,6 +51,8 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Explorer:
 def pages(widget: Any) -> Iterator[str]:
     if isinstance(widget, widgets.HTML):
         yield str(widget.value)
+    if isinstance(widget, Live):
+        yield widget.html
     for child in getattr(widget, "children", ()):
         yield from pages(child)
 

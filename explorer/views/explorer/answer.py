@@ -39,6 +39,8 @@ class Answer:
     target: float | None  # the quality at which recipes are compared
     rates: Mapping[Machine, float]  # US dollars an hour of a run, on each machine that has a price
     price: str  # the price behind the rates in words, with its date
+    all_verdicts: tuple[Verdict, ...] = ()  # on hidden recipes too
+    all_budgets: tuple[EqualBudget, ...] = ()
 
     @property
     def question(self) -> Question:
@@ -108,6 +110,8 @@ def answer(results: Results, wished: Question) -> Answer:
         target=target,
         rates=_rates(visible),
         price=price_words(visible, today=datetime.now(UTC).date()),
+        all_verdicts=made.verdicts,
+        all_budgets=made.budgets,
     )
 
 
@@ -189,16 +193,6 @@ def _own_target(rows: pd.DataFrame, asked: Question, verdicts: tuple[Verdict, ..
     return next((point.fitted for curve in own for point in curve.points if point.ssr == 1.0), None)
 
 
-def headline(answer: Answer) -> str:
-    """Return the answer as a sentence. A recipe's name at its beginning keeps its case."""
-    named = any(
-        answer.sentence.startswith(f"{result.label} ") or answer.sentence.startswith(f"{result.label}:")
-        for result in answer.comparisons
-    )
-    first = answer.sentence[:1]
-    return f"{first if named else first.upper()}{answer.sentence[1:]}."
-
-
 def where_words(answer: Answer) -> list[str]:
     """Return the subject of the answer, in a few words each: task, sweep, hardware, number of runs."""
     asked, rows = answer.question, answer.settled.rows
@@ -274,7 +268,7 @@ def facts(answer: Answer) -> list[str]:
         words.append(
             f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_adjusted(answer)}."
         )
-    if answer.question.order == "best":
+    if answer.question.order.removeprefix("-") == "best":
         words += _best_at_equal_budget(answer)
     if answer.question.paid_in.forecast:
         words.append(f"Deletion time is a forecast for the whole command, start-up included: {_ways(answer)}.")

@@ -55,7 +55,7 @@ def comparison_table(
     """
     at_budget = {(result.setting, result.label): result for result in budgets}
     pairs = [(verdict, at_budget.get((verdict.comparison.setting, verdict.comparison.label))) for verdict in verdicts]
-    pairs.sort(key=lambda pair: _best_first(*pair) if order == "best" else _least_first(pair[0].comparison))
+    pairs.sort(key=lambda pair: best_first(*pair) if order == "best" else least_first(pair[0].comparison))
     several = len({verdict.comparison.setting for verdict in verdicts}) > 1
     bases = {verdict.comparison.baseline_setting: verdict.comparison for verdict in reversed(verdicts)}
     cells = {
@@ -132,11 +132,13 @@ def _is_reached(result: EqualQuality) -> bool:
 # Unknown amounts come last, and equal ones in the order of their names, so that a table is the same every time.
 
 
-def _least_first(result: EqualQuality) -> tuple[bool, float, str]:
+def least_first(result: EqualQuality) -> tuple[bool, float, str]:
+    """Return what sorts recipes by the amount that they need."""
     return not _is_reached(result), result.ratio or 0.0, result.label
 
 
-def _best_first(verdict: Verdict, at_budget: EqualBudget | None) -> tuple[bool, float, str]:
+def best_first(verdict: Verdict, at_budget: EqualBudget | None) -> tuple[bool, float, str]:
+    """Return what sorts recipes by their quality at the baseline's budget."""
     label, higher = verdict.comparison.label, verdict.comparison.setting.higher_is_better
     if at_budget is None or at_budget.difference is None:
         return True, 0.0, label

@@ -45,7 +45,9 @@ SPLITS = {
 }
 """The choices for small multiples."""
 
-ORDERS = {"least": "least {payment} at equal quality", "best": "best quality at equal {payment}"}
+ORDERS = ("least", "best", "recipe", "reach", "-least", "-best", "-recipe", "-reach")
+"""The orders of the comparison table: by the amount at equal quality, by the quality at equal budget, by name, by reach
+rate; with "-" the other way round."""
 
 
 @record
@@ -77,11 +79,7 @@ class Question:
     chosen: tuple[str, ...] = ()  # directories of runs that are shown as cards
     versus: tuple[str, ...] = ()  # two recipes side by side
     section: str = ""  # what is open below the chart, a key of `sections.SECTIONS`
-    curve: str = ""  # the metric of the learning curves; empty: the training loss
-    curve_x: str = "steps"  # what they are drawn over, a key of `curves_chart.OVER`
-    curve_runs: bool = False  # each run, instead of means over seeds
-    curve_smooth: float = SMOOTH  # the share of a run; 0: as measured
-    curve_log: bool = False
+    bands: str = ""  # "all": every recipe has its band; empty: those in colour
 
     @property
     def paid_in(self) -> Payment:
@@ -104,10 +102,8 @@ class Question:
 
 # Fields by what depends on them: an answer is computed again only from the first part that a changed field touches.
 
-OF_CURVES = ("curve", "curve_x", "curve_runs", "curve_smooth", "curve_log")
-
-OF_SECTIONS = ("brush", "chosen", "versus", "section", *OF_CURVES)
-"""Fields that only the sections below the chart depend on."""
+OF_SECTIONS = ("brush", "chosen", "versus", "section", "bands")
+"""Fields that change nothing of the drawn chart but its highlights: the sections below it, what is picked, bands."""
 
 OF_LAYOUT = ("split", "order", *OF_SECTIONS)
 """Fields that the content of the chart does not depend on."""

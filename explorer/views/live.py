@@ -1,0 +1,40 @@
+"""HTML whose elements answer: a table with check boxes, a line with buttons.
+
+The HTML is made by `explorer.page.html`, which escapes every text from outside. Its elements say what they report, as
+`live.js` lists: a press, a change of a check box, a hover. Anything else in it is shown and does nothing.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import anywidget
+import traitlets
+
+from explorer.page.html import Markup
+
+LONGEST = 1000  # characters of a name or key; a page that sends more is not ours
+
+
+class Live(anywidget.AnyWidget):
+    """HTML that reports what happens to its elements: `on_event` is called with event, name, key and `checked`."""
+
+    _esm = files("explorer.views").joinpath("live.js").read_text(encoding="utf-8")
+    html = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, on_event: Callable[[str, str, str, bool], None]) -> None:
+        self._on_event = on_event
+        super().__init__()
+        self.on_msg(lambda _, content, __: self.hear(content))
+
+    def show(self, shown: Markup) -> None:
+        """Show HTML in the place of what was shown."""
+        self.html = str(shown)
+
+    def hear(self, content: Any) -> None:
+        """Pass on a message of the browser; one of another form is ignored, because any page could send it."""
+        if not isinstance(content, dict):
+            return
+        texts = [content.get(part) for part in ("event", "name", "key")]
+        if all(isinstance(text, str) and len(text) <= LONGEST for text in texts):
+            self._on_event(*texts, content.get("checked") is True)  # pyright: ignore[reportArgumentType]
