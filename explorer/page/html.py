@@ -109,9 +109,13 @@ def element(name: str, *content: str | Markup, **attributes: Attribute) -> Marku
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), start, Markup("").join(content))
 
 
-def chip(words: str, tone: Literal["good", "bad", "warn", "quiet"] = "quiet", *, hover: str = "") -> Markup:
+Colour = Literal["good", "bad", "warn", "quiet"]
+
+
+def chip(words: str, colour: Colour = "quiet", *, hover: str = "") -> Markup:
     """Return a verdict in a word or two, in a frame whose colour repeats what the words say."""
-    return element("span", clipped(words, 48), class_=f"x-chip x-chip-{tone}", title=clipped(hover, LONGEST_HOVER) or None)
+    title = clipped(hover, LONGEST_HOVER) or None
+    return element("span", clipped(words, 48), class_=f"x-chip x-chip-{colour}", title=title)
 
 
 def _attribute(key: str) -> Markup:

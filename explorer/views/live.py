@@ -35,6 +35,5 @@ class Live(anywidget.AnyWidget):
         """Pass on a message of the browser; one of another form is ignored, because any page could send it."""
         if not isinstance(content, dict):
             return
-        texts = [content.get(part) for part in ("event", "name", "key")]
-        if all(isinstance(text, str) and len(text) <= LONGEST for text in texts):
-            self._on_event(*texts, content.get("checked") is True)  # pyright: ignore[reportArgumentType]
+        event, name, key = (str(content.get(part, ""))[:LONGEST] for part in ("event", "name", "key"))
+        self._on_event(event, name, key, content.get("checked") is True)

@@ -9,7 +9,6 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from explorer import costing
 from explorer.analysis.axis_words import gain_name, ratio_words
@@ -20,19 +19,18 @@ from explorer.analysis.sentences import by_how_much, call_words, control_words, 
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
 from explorer.page.document import clipped, one_line
-from explorer.page.html import Markup, chip, element, inline
+from explorer.page.html import Colour, Markup, chip, element, inline
 from explorer.views.explorer.answer import Answer, facts, warnings
 from explorer.views.explorer.comparison_tables import CLAIMS_TUNING, best_first, least_first, speedup, speedup_title
 from explorer.views.explorer.payments import amount
 from explorer.views.live import Live
 from explorer.views.notebook import swatch
 
-NAME = 26  # characters of a recipe's name in the table; the whole name is its hover text
+NAME = 30  # characters of a recipe's name in the table; the whole name is its hover text
 WIDTH, HEIGHT = 132, 26  # of a drawn interval, in pixels
 WIDEST = 16.0  # the largest speedup on the axis of intervals; what lies beyond has an arrow
 
 NOTHING = Markup("")
-Tone = Literal["good", "bad", "warn", "quiet"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -303,7 +301,7 @@ def _chips(line: Line, sheet: Sheet) -> Iterator[Markup]:
         yield element("small", clipped(str(result.setting.machine), 40))
 
 
-def verdict_chip(verdict: Verdict) -> tuple[str, Tone]:
+def verdict_chip(verdict: Verdict) -> tuple[str, Colour]:
     """Return the verdict on a recipe in a word or two, and its tone."""
     result = verdict.comparison
     if verdict.is_refuted:

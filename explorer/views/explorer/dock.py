@@ -69,8 +69,10 @@ def docked(answer: Answer, titles: Mapping[str, str], *, action: tuple[str, str]
     rows = picked(answer)
     left: list[Markup | str]
     if len(rows):
-        places = [("", "Curves"), ("runs", "Cards" if len(rows) > 1 else "Card"), ("versus", "Compare")]
-        buttons = [_leading(key, words) for key, words in places if _is_offered(key, titles, rows, answer)]
+        places = {"Curves": "Curves", "Runs": "Cards" if len(rows) > 1 else "Card", "Two recipes": "Compare"}
+        if len(two_recipes(rows, answer)) < 2:
+            del places["Two recipes"]
+        buttons = [_leading(key, places[title]) for key, title in titles.items() if title in places]
         left = [element("span", *picked_words(rows, answer), class_="x-picked", role="status"), *buttons]
         left.append(element("button", "Clear", type="button", class_="x-link x-quiet", data_click="clear"))
     else:
@@ -127,10 +129,6 @@ def two_recipes(rows: pd.DataFrame, answer: Answer) -> tuple[str, ...]:
     if len(names) == 1 and base is not None and base != names[0]:
         return base, names[0]
     return tuple(names[:2])
-
-
-def _is_offered(key: str, titles: Mapping[str, str], rows: pd.DataFrame, answer: Answer) -> bool:
-    return key in titles and (key != "versus" or len(two_recipes(rows, answer)) == 2)
 
 
 def _next_step(answer: Answer) -> tuple[str, str, str] | None:

@@ -14,9 +14,9 @@ from explorer.analysis.sentences import headliner
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
 from explorer.page.document import clipped, one_line, sentence
-from explorer.page.html import Markup, chip, element
+from explorer.page.html import Colour, Markup, chip, element
 from explorer.views.explorer.answer import Answer, where_words
-from explorer.views.explorer.comparison_view import Tone, verdict_chip
+from explorer.views.explorer.comparison_view import verdict_chip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,7 @@ class Headline:
 
     words: str
     chip: str = ""
-    tone: Tone = "quiet"
+    tone: Colour = "quiet"
 
 
 def headline(answer: Answer) -> Headline:
@@ -98,23 +98,18 @@ def _without_claim(verdicts: Iterable[Verdict]) -> Headline:
     for verdict in sorted(verdicts, key=lambda verdict: verdict.comparison.ratio or math.inf):
         by_call.setdefault(verdict.call, []).append(verdict)
     # The order of the long summary (`sentences.summary`): what more seeds or budgets would decide comes first.
-    for call, tone in (
-        (Call.ONE_SEED, "warn"),
-        (Call.BELOW, "warn"),
-        (Call.NO_BASELINE, "warn"),
-        (Call.INCONCLUSIVE, "quiet"),
-    ):
+    for call in (Call.ONE_SEED, Call.BELOW, Call.NO_BASELINE, Call.INCONCLUSIVE):
         for verdict in by_call.get(call, ()):
             result = verdict.comparison
             if call is Call.INCONCLUSIVE and (result.ratio or 1.0) >= 1:
                 continue
             if call is Call.INCONCLUSIVE:
                 words = f"No recipe beats the baseline yet: {_looks(result)}."
-                return Headline(words=words, chip=_decided_by(verdict), tone=tone)
-            return Headline(words=_sentence(result), chip=verdict_chip(verdict)[0], tone=tone)
+                return Headline(words=words, chip=_decided_by(verdict))
+            return Headline(words=_sentence(result), chip=verdict_chip(verdict)[0], tone="warn")
     counts = Counter(verdict_chip(verdict)[0] for verdicts_of in by_call.values() for verdict in verdicts_of)
     said = ", ".join(f"{number} {words}" for words, number in counts.items())
-    return Headline(words=f"No recipe beats the baseline: {said}.", chip="", tone="quiet")
+    return Headline(words=f"No recipe beats the baseline: {said}.")
 
 
 def _decided_by(verdict: Verdict) -> str:
