@@ -72,7 +72,7 @@ class Explorer(widgets.VBox):
         self._head = widgets.HTML()
         self._sharing = Sharing(export=self.export, on_open=self._open)
         self._controls = Controls(on_change=self._controlled, sharing=self._sharing)
-        self._figure = Figure(on_brush=self._brushed, on_pick=self._picked)
+        self._figure = Figure(on_brush=self._brushed, on_pick=self._picked, on_hover=self._hovered)
         self._comparison = Comparison(ask=self._change, on_hover=self._hovered, on_pick=self._picked_recipe)
         self._table = widgets.HTML()
         self._sections = Sections(SECTIONS, on_change=self.ask)
@@ -164,6 +164,8 @@ class Explorer(widgets.VBox):
         assert shown is not None and snapshot is not None  # `_answer_to` set both
         self.shown = _exported(shown)
         self._sharing.show(_to_share(shown))
+        self._figure.pick(shown.question.chosen)
+        self._figure.bands("all" if shown.question.bands else "selected")
         self._dock.draw(shown)
         self._sections.show(snapshot, shown)
 
@@ -196,7 +198,7 @@ class Explorer(widgets.VBox):
         self._change(brush=(), chosen=() if names == self._answer.question.chosen else names)
 
     def _hovered(self, recipe: str | None) -> None:
-        pass
+        self._figure.isolate(recipe)
 
     def _change(self, **fields: Any) -> None:
         if self._answer is not None:
