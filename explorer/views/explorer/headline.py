@@ -113,7 +113,7 @@ def _without_claim(verdicts: Iterable[Verdict]) -> Headline:
 
 
 def _decided_by(verdict: Verdict) -> str:
-    return "inconclusive" if verdict.seeds is None else f"inconclusive: about {verdict.seeds} seeds would decide"
+    return "inconclusive" if verdict.seeds is None else f"inconclusive: about {verdict.seeds} more seeds would decide"
 
 
 def _sentence(result: EqualQuality) -> str:
