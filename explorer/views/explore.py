@@ -22,10 +22,11 @@ from explorer.views.explorer.comparison_view import Comparison
 from explorer.views.explorer.composition_section import CompositionSection
 from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
+from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.dock import Dock
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
-from explorer.views.explorer.question import OF_SECTIONS, Question, from_token
+from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
 from explorer.views.explorer.sharing import Format, Sharing, button, export
@@ -226,7 +227,7 @@ def _to_share(answer: Answer) -> Question:
 
 
 def _same_picture(one: Question, other: Question) -> bool:
-    return one.without(*OF_SECTIONS) == other.without(*OF_SECTIONS)
+    return one.without(*OF_HIGHLIGHTS) == other.without(*OF_HIGHLIGHTS)
 
 
 def _same_runs(one: Question, other: Question) -> bool:

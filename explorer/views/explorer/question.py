@@ -79,7 +79,12 @@ class Question:
     chosen: tuple[str, ...] = ()  # directories of runs that are shown as cards
     versus: tuple[str, ...] = ()  # two recipes side by side
     section: str = ""  # what is open below the chart, a key of `sections.SECTIONS`
-    bands: str = ""  # "all": every recipe has its band; empty: those in colour
+    curve: str = ""  # the metric of the learning curves; empty: the training loss
+    curve_x: str = "steps"  # what they are drawn over, a key of `curves_chart.OVER`
+    curve_runs: bool = False  # each run, instead of means over seeds
+    curve_smooth: float = SMOOTH  # the share of a run; 0: as measured
+    curve_log: bool = False
+    bands: str = ""  # "all": every recipe has its band; empty: the baseline and what is highlighted
 
     @property
     def paid_in(self) -> Payment:
@@ -102,10 +107,15 @@ class Question:
 
 # Fields by what depends on them: an answer is computed again only from the first part that a changed field touches.
 
-OF_SECTIONS = ("brush", "chosen", "versus", "section", "bands")
-"""Fields that change nothing of the drawn chart but its highlights: the sections below it, what is picked, bands."""
+OF_CURVES = ("curve", "curve_x", "curve_runs", "curve_smooth", "curve_log")
 
-OF_LAYOUT = ("split", "order", *OF_SECTIONS)
+OF_SECTIONS = ("brush", "chosen", "versus", "section", *OF_CURVES)
+"""Fields that only the sections below the chart depend on."""
+
+OF_HIGHLIGHTS = ("bands", *OF_SECTIONS)
+"""Fields that leave the drawn chart as it is: they only highlight some of it."""
+
+OF_LAYOUT = ("split", "order", *OF_HIGHLIGHTS)
 """Fields that the content of the chart does not depend on."""
 
 OF_PICTURE = ("recipes", "methods", "compare", "size", "log", *OF_LAYOUT)
