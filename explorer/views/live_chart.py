@@ -53,8 +53,9 @@ class LiveChart(alt.JupyterChart):
         )
         self.on_msg(self._received)
 
-    def draw(self, spec: dict[str, Any] | None) -> None:
-        """Draw a specification of Vega-Lite, which is not checked, or nothing for None."""
+    def draw(self, chart: alt.TopLevelMixin | dict[str, Any] | None) -> None:
+        """Draw a chart of Altair's or a specification of Vega-Lite, which is not checked, or nothing for None."""
+        spec = chart.to_dict(validate=False) if isinstance(chart, alt.TopLevelMixin) else chart
         selects = {p["name"]: p["select"]["type"] for p in (spec or {}).get("params", []) if "select" in p}
         self.selections = Selections({name: _empty(name, kind) for name, kind in selects.items()})
         with self.hold_sync():
