@@ -81,7 +81,8 @@ def test_every_field_has_a_label(panel: AskSection) -> None:
 
 
 def test_ungoverned_runs_offer_no_class(panel: AskSection) -> None:
-    assert panel.deletable.options == (("any", ""),) and panel.deletable.disabled and panel.deletion.disabled
+    fields = (panel.deletable, panel.repeated, panel.deletion, panel.deletion_unit)
+    assert panel.deletable.options == (("any", ""),) and {field.layout.display for field in fields} == {"none"}
 
 
 def test_classes_and_levels_of_governed_runs(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_classes_and_levels_of_governed_runs(tmp_path: Path) -> None:
     ingest(tmp_path)
     panel = opened(tmp_path)
     panel.quality.value, panel.deletable.value = "50%", MIT
-    assert {value for _, value in panel.deletable.options} >= {"", MIT} and not panel.repeated.disabled
+    assert {value for _, value in panel.deletable.options} >= {"", MIT} and panel.repeated.layout.display == ""
     assert panel.asked is not None and panel.asked.best is not None
     panel.repeated.value = "1% of training"
     assert f"{MIT} is deletable at G3: " in said(panel) and "at most 1% of training allowed" in said(panel)

@@ -149,11 +149,12 @@ def test_what_the_command_line_refuses_is_shown(
     assert "it broke &lt;b&gt;" in winner(panel).state.value and not winner(panel).button.disabled
 
 
-def test_without_a_winner_there_is_no_button(tmp_path: Path) -> None:
+def test_without_a_winner_any_recipe_can_be_confirmed(tmp_path: Path) -> None:
     write(tmp_path, gain=-0.0002)
     panel = ConfirmSection(lambda **_: None)
     panel.show(read_snapshot(tmp_path), asked(tmp_path))
-    assert panel.winners == [] and "Nothing to confirm" in panel.children[0].value
+    assert [label for label, _ in panel.recipe.options] == ["fast (not reached)"]
+    assert [winner._recipe for winner in panel.winners] == ["fast"]
 
 
 def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmSection, runs: Path) -> None:

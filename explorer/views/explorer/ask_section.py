@@ -15,6 +15,7 @@ from explorer.page import amounts
 from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, clipped
 from explorer.page.html import fragment
 from explorer.provenance.levels import EXACT, read_cost
+from explorer.run_files import metric_of
 from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.views.explorer import ask_words
@@ -96,7 +97,7 @@ class AskSection(Section):
         self.deletable.value = chosen
         # Without a governed run no deletion has a forecast, so its fields could only fail.
         for field in (self.deletable, self.repeated, self.deletion, self.deletion_unit):
-            field.disabled = not about.classes
+            field.layout.display = "" if about.classes else "none"
         higher = about.rows["higher_is_better"].iloc[0]
         self.quality.description = "Quality, at least" if higher else "Quality, at most"
 
@@ -124,9 +125,7 @@ class AskSection(Section):
         chosen: dict[str, Any] = {class_: EXACT} if class_ else {}
         most = {class_: read_cost(repeated, where=self.repeated.description)} if class_ and repeated else {}
         return Limits(
-            quality=amounts.read_quality(self.quality.description, self.quality.value)
-            if self.quality.value.strip()
-            else None,
+            quality=self._least_quality(),
             max_seconds=_seconds(self.time, self.time_unit),
             max_usd=amounts.read_usd(self.cost.description, cost) if cost else None,
             max_inference_seconds=seconds,
@@ -136,9 +135,23 @@ class AskSection(Section):
             max_deletion_seconds=_seconds(self.deletion, self.deletion_unit) if chosen else None,
         )
 
+    def _least_quality(self) -> float | None:
+        written = self.quality.value.strip()
+        if not written or self._about is None:
+            return None
+        kind = metric_of(self._about.rows.iloc[0].to_dict())
+        return amounts.read_target(self.quality.description, written, kind)
+
     def _changed(self, _: Any) -> None:
         if not self.quiet:
             self._answer()
+
+
+def winner(snapshot: Snapshot, question: Question) -> str | None:
+    """Return the recipe that wins without further limits; None if no recipe does. Raises `ExplorerError`."""
+    about = _About(snapshot, question)
+    asked = ask(about.rows, about.forecasts, Limits(), verdicts=about.verdicts, baseline=about.baseline)
+    return None if asked.best is None else asked.best.recipe
 
 
 class _About:

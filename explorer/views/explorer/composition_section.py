@@ -44,8 +44,8 @@ class CompositionSection(Section):
         self._head, self._tables = widgets.HTML(), widgets.HTML()
         self._pairs, self._way, self._parts = _Figure(), _Figure(), _Figure()
         fields = widgets.Box([self.budget, self.recipe]).add_class("x-controls")
-        figures = widgets.Box([self._pairs, self._way]).add_class("x-halves")
-        self._body = widgets.VBox([fields, figures, self._tables, self._parts]).add_class("x-composed")
+        self._figures = widgets.Box([self._pairs, self._way]).add_class("x-halves")
+        self._body = widgets.VBox([fields, self._figures, self._tables, self._parts]).add_class("x-composed")
         super().__init__(ask, [self._head, self._body])
         self.add_class("x-composition").add_class("x-rule")
 
@@ -71,7 +71,9 @@ class CompositionSection(Section):
         together = [recipe for recipe in composition.recipes if recipe.by_parts is not None]
         self._head.value = _heading("How methods compose") + (_hint(composition) or fragment(*_sentences(composition)))
         self._body.layout.display = "none" if composition.reason is not None or len(composition.methods) < 1 else ""
-        # A figure without data shows a caption with the reason, so that the layout never jumps.
+        # One empty figure next to a full one says why it is empty; two empty ones say less than the hint above.
+        empty = not composition.recipes and not composition.measured_pairs
+        self._figures.layout.display = "none" if empty else ""
         self._offer(composition, together)
         self._pairs.show(
             "Pairs: their effect beyond that of both separately",

@@ -1,15 +1,18 @@
-"""Section that confirms winners on fresh seeds: one press shows the plan with its price, a second one runs it.
+"""Section that confirms recipes on fresh seeds: one press shows the plan with its price, a second one runs it.
+
+Any recipe can be confirmed; the one that Ask names is chosen at first.
 
 It writes a specification and starts the command line; the notebook itself trains nothing.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
+from explorer.analysis.advice import to_confirm
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import call_words, control_words, fresh_words
@@ -20,6 +23,7 @@ from explorer.page.document import Paragraph, clipped
 from explorer.page.html import element, fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
+from explorer.views.explorer.ask_section import winner
 from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
@@ -145,7 +149,7 @@ def plan_words(plan: dict[str, Any]) -> str:
     return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
 
 
-MOST = 12  # winners that are shown
+MOST = 12  # recipes that are shown with their verdicts
 
 NOTE = (
     "The best of many recipes looks better than it is, because noise helped to choose it. Seeds that no run of the"
@@ -154,7 +158,7 @@ NOTE = (
 
 
 class ConfirmSection(Section):
-    """Winners of an answer, each with its button or the verdict of fresh seeds. Nothing starts without a press."""
+    """A recipe of an answer with its button, and the verdicts of fresh seeds. Nothing starts without a press."""
 
     key, title = "confirm", "Confirm"
 
@@ -164,23 +168,44 @@ class ConfirmSection(Section):
         self._known: dict[tuple[Path, Setting, str], Winner] = {}
         self._shown: tuple[Answer, Path] | None = None
         self._introduction = widgets.HTML()
+        self.recipe = widgets.Dropdown(description="Recipe to confirm")
+        self.recipe.observe(self._chosen, "value")
+        self._fields = widgets.Box([self.recipe]).add_class("x-controls")
+        self._ready: tuple[Verdict, ...] = ()
         super().__init__(ask, [self._introduction])
         self.add_class("x-confirm")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Show the winners of an answer about one sweep; those that need least come first."""
+        """Offer the recipes of an answer about one sweep: Ask's winner first, then what asks to be confirmed."""
         self._shown = answer, snapshot.runs
         own = {str(name) for name in answer.rows["baseline"]}
-        forecast = answer.question.paid_in.forecast
         # A forecast cannot be confirmed by training; a comparison with a baseline of the user's choice has no spec.
-        claims = (
-            [] if forecast else [verdict for verdict in answer.verdicts if verdict.asks or verdict.judged_by_others]
-        )
-        ready = [verdict for verdict in claims if _has_own_baseline(verdict.comparison, own)]
-        ready.sort(key=lambda verdict: verdict.comparison.ratio or 0.0)
-        self._introduction.value = fragment(_introduction(answer, claims, ready))
-        self.winners = [self._winner(snapshot.runs, verdict) for verdict in ready[:MOST]]
-        self.children = (self._introduction, *self.winners)
+        forecast = answer.question.paid_in.forecast
+        itself = any(verdict.confirmation and not verdict.judged_by_others for verdict in answer.verdicts)
+        known = [] if forecast or itself else to_confirm(answer.verdicts, winner=_winner_of(snapshot, answer))
+        ready = self._ready = tuple(verdict for verdict in known if _has_own_baseline(verdict.comparison, own))
+        self._introduction.value = fragment(_introduction(answer, known, ready, itself=itself))
+        with self.quiet:
+            chosen = self.recipe.value
+            options = [(_offered(verdict), at) for at, verdict in enumerate(ready)]
+            if tuple(self.recipe.options) != tuple(options):
+                self.recipe.options, chosen = options, 0
+            self.recipe.value = (chosen or 0) if ready else None
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        """Show the chosen recipe, and below it those that have a verdict of fresh seeds or ask for one."""
+        if self._shown is None:
+            return
+        first = [self._ready[self.recipe.value]] if self._ready and self.recipe.value is not None else []
+        others = [verdict for verdict in self._ready if verdict.asks or verdict.judged_by_others]
+        shown = [*first, *(verdict for verdict in others if verdict not in first)][:MOST]
+        self.winners = [self._winner(self._shown[1], verdict) for verdict in shown]
+        self.children = (self._introduction, *([self._fields] if self._ready else []), *self.winners)
+
+    def _chosen(self, _: Any) -> None:
+        if not self.quiet:
+            self._show_chosen()
 
     def _winner(self, runs: Path, verdict: Verdict) -> "Winner":
         result = verdict.comparison
@@ -209,16 +234,28 @@ def _has_own_baseline(result: EqualQuality, own: Collection[str]) -> bool:
     return result.baseline in own and result.baseline_setting == result.setting
 
 
-def _introduction(answer: Answer, claims: list[Verdict], ready: list[Verdict]) -> Paragraph:
+def _winner_of(snapshot: Snapshot, answer: Answer) -> str | None:
+    try:
+        return winner(snapshot, answer.question)
+    except ExplorerError:  # Ask says why it has no answer; here the recipes keep their own order
+        return None
+
+
+def _offered(verdict: Verdict) -> str:
+    result = verdict.comparison
+    gain = "" if result.ratio is None else f", {speedup_title(result.x).lower()} {speedup(result)}"
+    return f"{clipped(result.label, 40)}{gain} ({verdict.call})"
+
+
+def _introduction(answer: Answer, known: Sequence[Verdict], ready: Sequence[Verdict], *, itself: bool) -> Paragraph:
     if answer.question.paid_in.forecast:
         words = "Deletion is a forecast, which training cannot confirm. Choose time, cost or steps as the x axis."
-    elif not claims and any(verdict.confirmation is not None for verdict in answer.verdicts):
+    elif itself:
         words = "Nothing to confirm: this sweep is a confirmation itself."
-    elif not claims:
-        words = "Nothing to confirm: no recipe beats the baseline at equal quality yet."
-    elif not ready:
+    elif not answer.verdicts:
+        words = "Nothing to confirm: there is no recipe besides the baseline."
+    elif known and not ready:
         words = "Only comparisons with the sweep's own baseline on the same machine can be confirmed here."
     else:
-        more = f" The {MOST} of {len(ready)} recipes that need least are shown."
-        words = f"{NOTE}{more if len(ready) > MOST else ''}"
+        words = NOTE
     return Paragraph(words, "note")
