@@ -10,7 +10,8 @@ never torch, so results open on any laptop in a second. Import what you need fro
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
 with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` lists the layers that a policy for a model
 can name; `explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` returns
-the model of a recorded run, once its attestation is verified.
+the model of a recorded run, once its attestation is verified. `explorer.load` returns the results of a directory of
+runs or of an export, for anybody's notebook: tables, comparisons, charts, questions.
 """
 
 from importlib import import_module
@@ -21,6 +22,7 @@ from explorer import moved
 __version__ = "0.1.0"
 
 _LAZY = {
+    "load": "explorer.api",
     "govern": "explorer.training.govern",
     "Governed": "explorer.training.govern",
     "layers": "explorer.training.model_layers",
