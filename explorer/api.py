@@ -1,13 +1,14 @@
 """Results in anybody's notebook: `explorer.load`, and what it returns.
 
-    >>> import explorer
-    >>> runs = explorer.load("runs")
-    >>> runs.frame                                   # a DataFrame, a row for each finished run
-    >>> runs.sweep("digits").compare(target=0.97)    # a table with intervals; `.frame` has it as a DataFrame
-    >>> runs.chart().save("tradeoff.html")           # an Altair chart, in a page that works offline
-    >>> runs.curves("train_loss")                    # learning curves, as an Altair chart
-    >>> runs.ask(quality=0.97)                       # the cheapest recipe under limits, with evidence
-    >>> runs.explore()                               # the explorer itself, as a widget
+    import explorer
+
+    runs = explorer.load("runs")
+    runs.frame                                    # a DataFrame, a row for each finished run
+    runs.sweep("digits").compare(target=0.97)     # a table with intervals; its `.frame` is a DataFrame
+    runs.chart().save("tradeoff.html")            # an Altair chart, in a page that works offline
+    runs.curves("train_loss")                     # learning curves, as an Altair chart
+    runs.ask(quality=0.97)                        # the cheapest recipe under limits, with evidence
+    runs.explore()                                # the explorer itself, as a widget
 
 `load` takes a directory of runs, or a file that `explorer export` wrote. What needs the runs themselves, such as
 learning curves, works for a directory only. Errors are `explorer.errors.ExplorerError`.
@@ -26,6 +27,7 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import vl_convert
 
 from explorer.analysis import ask as asking
 from explorer.analysis.comparison import known
@@ -37,17 +39,20 @@ from explorer.errors import AnalysisError, StoreError, unknown
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Table, sentence
 from explorer.page.html import element, fragment, style
-from explorer.page.pictures import drawable
+from explorer.page.pictures import VEGA_LITE, drawable
 from explorer.page.terminal import show
 from explorer.run_files import metric_of
 from explorer.store import frames
+from explorer.store.learning_curves import learning_curves
 from explorer.store.published import database
 from explorer.store.upkeep import bring_up
 from explorer.views.explore import Explorer, explore
 from explorer.views.explorer import ask_words
 from explorer.views.explorer.comparison_tables import comparison_table
+from explorer.views.explorer.curves_chart import OVER, curves_chart, metric_named
 from explorer.views.explorer.payments import PAYMENTS, Payment
-from explorer.views.explorer.tradeoff import build_scene, tradeoff
+from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.tradeoff import tradeoff
 
 MAX_EXPORT_BYTES = 2**31
 MAX_EXPORT_ROWS = 2_000_000
@@ -75,7 +80,11 @@ UNITS: Mapping[str, str] = {
 }
 """Units of the columns of `Runs.frame` that are numbers with one; also in its `attrs["units"]`."""
 
+# Columns of an export whose types a file of text does not keep.
 _LISTS = ("train_seconds_windows", "inference_windows")
+_NUMBERS = ("quality", "ssr", "train_seconds", "cost_usd", "steps", "examples")
+_TRUTHS = ("higher_is_better", "is_baseline")
+_TEXTS = ("format", "tuning", "control", "control_of", "deletion_level")
 
 
 def load(runs: str | os.PathLike[str] | None = None) -> "Runs":
@@ -205,17 +214,61 @@ class Runs:
         drawn = tradeoff(scene, width=width, height=height)
         return Chart(**drawn._kwds)
 
-    def measurements(self, metric: str) -> pd.DataFrame:
-        """Return what was measured while runs trained: sweep, run_id, step, metric, value.
+    def curves(
+        self,
+        metric: str,
+        *,
+        x: str = "steps",
+        mean: bool = True,
+        smooth: float = 0.0,
+        log: bool = False,
+        budget: float | None = 1.0,
+        width: int = 720,
+        height: int = 320,
+    ) -> "Chart":
+        """Draw the learning curves of a metric, as an Altair chart.
+
+        Args:
+            metric: what was measured while runs trained, such as the training loss.
+            x: "steps", "examples" or "time".
+            mean: draw the mean over the seeds of each recipe and budget, with its interval, instead of each run.
+            smooth: the share of a run that an exponential mean covers; 0 draws the measurements.
+            log: a log scale; of the error, for a fraction that should be high.
+            budget: only runs of this budget, a fraction of the full one; None: all budgets.
+            width, height: in pixels.
 
         Raises `StoreError` for a metric that was not measured, and for runs of an export, which has none.
         """
-        directory = self._directory("measurements")
-        rows = pd.concat([frames.metrics(database(directory), sweep=name) for name in self.sweeps], ignore_index=True)
-        chosen = rows[rows["metric"] == metric]
-        if chosen.empty:
-            raise StoreError(unknown("metric", metric, map(str, rows["metric"].unique())))
-        return chosen.reset_index(drop=True)
+        if x not in OVER:
+            raise AnalysisError(unknown("x", x, OVER))
+        frame = self.curve_frame(metric)
+        if budget is not None:
+            known_budgets = sorted(set(frame["ssr"]))
+            frame = frame[frame["ssr"] == budget]
+            if frame.empty:
+                shown = ", ".join(f"{ssr:g}" for ssr in known_budgets)
+                raise AnalysisError(f"budget: found {budget}; expected None or one of {shown}")
+        drawn = curves_chart(
+            frame,
+            metric=metric_named(metric),
+            over=x,
+            mean=mean,
+            smooth=smooth,
+            log=log,
+            width=width,
+            height=height,
+            interactive=False,
+        )
+        return Chart(**drawn._kwds)
+
+    def curve_frame(self, metric: str) -> pd.DataFrame:
+        """Return what `curves` draws: recipe, run_id, seed, ssr, state, step, examples, seconds, value, mean.
+
+        Curves of very many points are thinned: extremes stay. Unfinished runs are in it too.
+        """
+        directory = self._directory("learning curves")
+        sweep = self.sweeps[0] if len(self.sweeps) == 1 else None
+        return learning_curves(database(directory), metric, sweep=sweep)
 
     def ask(
         self,
@@ -319,13 +372,25 @@ class Runs:
 class Chart(alt.LayerChart):
     """An Altair chart whose HTML needs no network: what draws it is in the page."""
 
-    def save(self, fp: Any, format: Any = None, *, inline: bool = True, **options: Any) -> None:
+    def save(  # pyright: ignore[reportIncompatibleMethodOverride]: what is not named here goes to Altair as it is
+        self, fp: Any, format: Any = None, *, inline: bool = True, **options: Any
+    ) -> None:
         """Save the chart: HTML, JSON (Vega-Lite), SVG, PNG or PDF, by the ending of the file's name.
 
         HTML has the Vega libraries in it (about 0.8 MB); with `inline=False` it loads them from the network.
         """
         html = format == "html" or (format is None and str(fp).lower().endswith((".html", ".htm")))
         super().save(fp, format, **({"inline": inline} if html else {}), **options)
+
+    def _repr_mimebundle_(self, *args: Any, **options: Any) -> dict[str, Any]:
+        """Show the chart as Vega-Lite to notebooks that draw it themselves, and as a picture (SVG) to all others.
+
+        Altair's own way would load the Vega libraries from the network, whenever the notebook is opened.
+        """
+        specification = self.to_dict()
+        mime = f"application/vnd.vegalite.v{VEGA_LITE.partition('.')[0]}+json"
+        picture = vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE)
+        return {mime: specification, "image/svg+xml": picture, "text/plain": repr(self)}
 
     def to_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
         """Return the Vega-Lite specification; names in it are fit to be drawn, whatever characters they have."""
@@ -491,19 +556,18 @@ def _exported(path: Path) -> pd.DataFrame:
 
 def _typed(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """Return an export with the types that it had: in CSV a column without any value has lost its own."""
-    for name in ("quality", "ssr", "train_seconds", "cost_usd", "steps", "examples"):
-        if name in table:
-            table[name] = pd.to_numeric(table[name], errors="coerce")
-    for name in ("higher_is_better", "is_baseline"):
-        if name in table and table[name].notna().all():
-            table[name] = table[name].astype(bool)
-    for name in _LISTS:
-        if name in table and any(isinstance(value, str) for value in table[name]):
-            table[name] = [_numbers(value, path) for value in table[name]]
-    for name in ("format", "tuning", "control", "control_of", "deletion_level"):
-        if name in table:
-            table[name] = table[name].astype(object).where(table[name].notna(), "" if name == "format" else None)
-    return table
+    typed: dict[str, Any] = {}
+    for name in table.columns.intersection([*_NUMBERS, *_TEXTS, *_TRUTHS, *_LISTS]):
+        column = table[name]
+        if name in _NUMBERS:
+            typed[name] = pd.to_numeric(column, errors="coerce")
+        elif name in _TRUTHS and column.notna().all():
+            typed[name] = column.astype(bool)
+        elif name in _TEXTS:
+            typed[name] = column.astype(object).where(column.notna(), "" if name == "format" else None)
+        elif name in _LISTS and any(isinstance(value, str) for value in column):
+            typed[name] = pd.Series([_numbers(value, path) for value in column], index=table.index, dtype=object)
+    return table.assign(**typed)
 
 
 def _numbers(value: Any, path: Path) -> list[float] | None:
