@@ -15,6 +15,7 @@ from explorer.errors import ExplorerError
 
 MISSING = "-"
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+MEMORY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}  # bytes, as typed
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": MINUTE, "h": HOUR, "d": DAY}  # of a time that is typed, in seconds
 
 STALE_DAYS = 180  # a price that was last seen earlier is marked as old
@@ -86,6 +87,18 @@ def ratio(value: float | None) -> str:
     '0.60x'
     """
     return MISSING if missing(value) else f"{value:.2f}x"
+
+
+def memory(size: float | None) -> str:
+    """Return bytes of memory in the unit that suits them.
+
+    >>> [memory(v) for v in (1_000, 431 * 2**20, 1.5 * 2**30, None)]
+    ['0.977 KiB', '431 MiB', '1.5 GiB', '-']
+    """
+    if size is None or missing(size):
+        return MISSING
+    name = next((name for name in ("GiB", "MiB") if size >= MEMORY[name.lower()]), "KiB")
+    return f"{size / MEMORY[name.lower()]:.3g} {name}"
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
@@ -181,6 +194,7 @@ _TIME = "a time above 0 with its unit (us, ms, s, min, h, d), such as 90s, 15min
 _QUALITY = "a number such as 0.93, or a percentage such as 93%"
 _USD = "US dollars above 0, such as 2.50"
 _INFERENCE = "a time such as 3ms, or a ratio to the baseline such as 1.02x"
+_MEMORY = "memory above 0 with its unit (MiB, GiB, MB, GB), such as 2GiB"
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z%]*)")
 _MOST = 40  # characters of an amount
 
@@ -250,6 +264,16 @@ def read_usd(option: str, written: str) -> float:
     """
     number, _ = _amount(option, written, units=("",), expected=_USD)
     return _positive(option, written, number, _USD)
+
+
+def read_memory(option: str, written: str) -> float:
+    """Read an amount of memory in bytes.
+
+    >>> read_memory("--max-memory", "2GiB"), read_memory("--max-memory", "500 MB")
+    (2147483648.0, 500000000.0)
+    """
+    number, unit = _amount(option, written, units=MEMORY, expected=_MEMORY)
+    return _positive(option, written, number * MEMORY[unit], _MEMORY)
 
 
 def unreadable(option: str, written: str, expected: str) -> ExplorerError:

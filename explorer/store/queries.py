@@ -46,7 +46,7 @@ class Question:
     """An SQL statement with its parameters."""
 
     sql: str
-    parameters: tuple[Any, ...] = ()
+    parameters: tuple[Any, ...] | dict[str, Any] = ()  # for its question marks, or by name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,7 @@ class Gap:
     """Differences between the run directories and the snapshot."""
 
     finished: int  # runs with a result that the snapshot lacks, or has as unfinished
-    other: int  # plans, profiles and price tables that are new or changed
+    other: int  # plans, profiles and price tables that are new or changed; runs that began, stopped or failed since
     gone: int  # finished runs of the snapshot that have no directory any more
     damaged_profiles: tuple[tuple[str, str], ...] = ()  # each with its fault, as the snapshot has it; imports too
 
@@ -48,13 +48,14 @@ def gap_of(runs: Path) -> Gap:
     snapshot = database(runs)
     made = snapshot.stat().st_mtime_ns if snapshot.exists() else 0  # before it is read: a newer one may replace it
     with opened(snapshot) as connection:
-        finished = {path for (path,) in connection.execute(_FINISHED).fetchall()}
+        states = dict(connection.execute("SELECT directory, state FROM runs WHERE imported IS NULL").fetchall())
         problems = dict(connection.execute("SELECT directory, reason FROM problems").fetchall())
         profiles = {path for (path,) in connection.execute("SELECT DISTINCT source FROM profiles").fetchall()}
         plans = dict(connection.execute("SELECT source, version FROM plans").fetchall())
         imports = dict(connection.execute("SELECT source, version FROM imports").fetchall())
         imported = dict(connection.execute("SELECT sweep, runs FROM imports").fetchall())
         priced = connection.execute("SELECT prices FROM schema_version").fetchall()[0][0]
+    finished = {path for path, state in states.items() if state == "finished"}
     present, missing, other = set[str](), 0, 0
     for sweep in sweeps(runs):
         for name in _run_names(sweep):
@@ -62,7 +63,9 @@ def gap_of(runs: Path) -> Gap:
             present.add(directory)
             # A result is written last and never changed, so a run that the snapshot has as finished is not opened.
             if directory not in finished and directory not in problems:
-                missing += (sweep / name / rundir.RESULT).exists()
+                ended = (sweep / name / rundir.RESULT).exists()
+                missing += ended
+                other += not ended and _moved_on(sweep / name, states.get(directory), made=made)
         other += _file_changed(sweep / rundir.SWEEP, plans.get(f"{sweep.name}/{rundir.SWEEP}"), made=made)
         other += _import_changed(sweep, imports, problems, made=made)
         imported.pop(sweep.name, None)
@@ -81,7 +84,14 @@ def gap_of(runs: Path) -> Gap:
     )
 
 
-_FINISHED = "SELECT directory FROM runs WHERE state = 'finished' AND imported IS NULL"
+def _moved_on(run: Path, state: str | None, *, made: int) -> bool:
+    """Return whether a run without a result is in another state than the snapshot has it in."""
+    if state is None:
+        return (run / rundir.RUN).exists()
+    if rundir.is_locked(run) != (state == "running"):
+        return True
+    failure = run / rundir.FAILURE
+    return failure.exists() and failure.stat().st_mtime_ns >= made
 
 
 def candidates(sweep_directory: Path) -> list[Path]:

@@ -6,10 +6,11 @@ in JupyterLab and in a browser that reads the page from disk. A command is for a
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -17,10 +18,23 @@ import pandas as pd
 from explorer import rundir
 from explorer.analysis import ladders, schedules
 from explorer.analysis.sentences import busy_recipes
-from explorer.errors import AnalysisError, StoreError
+from explorer.errors import AnalysisError, RunError, StoreError
 from explorer.page import amounts, theme
 from explorer.page.amounts import BUSY, age_words
-from explorer.page.document import Block, Column, Facts, Paragraph, Row, Span, Table, Text, clipped, isolated, with_note
+from explorer.page.document import (
+    Block,
+    Column,
+    Facts,
+    Paragraph,
+    Row,
+    Span,
+    Table,
+    Text,
+    clipped,
+    isolated,
+    one_line,
+    with_note,
+)
 from explorer.page.html import Markup, element, fragment, inline
 from explorer.run_files import metric_of, tuning_words
 from explorer.store.run_details import Machine, Profile, RunDetails, run_details
@@ -210,6 +224,33 @@ def run_cards(
         yield Paragraph(f"and {amounts.count(rest, 'more run')}: {CARDS} are shown at most", "note")
 
 
+def unfinished_cards(
+    rows: Sequence[Mapping[str, Any]], *, runs: Path, here: Path, look: theme.Look
+) -> Iterator[Markup]:
+    """Yield a card for each of the first `CARDS` rows of `store.run_list`: runs that have no row of `results` here."""
+    cards: list[Markup] = []
+    for run in rows[:CARDS]:
+        name = str(run["recipe"] or run["run_id"])
+        place = "" if run["ssr"] is None else f"budget {run['ssr']:g} · seed {run['seed']} · "
+        facts: list[tuple[str, Text]] = []
+        if run["steps"] is not None:
+            facts.append(("Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples"))
+            facts.append(("Methods", joined(map(named, filter(None, str(run["methods"]).split("+")))) or "none"))
+        if run["peak_memory"] is not None:
+            facts.append(("Peak memory", amounts.memory(run["peak_memory"])))
+        facts += _own_files(run_directory(runs, run["directory"]), here=here)
+        message = str(run["message"] or "")
+        blocks = [
+            element("p", inline(swatch(name, look)), class_="x-card-title"),
+            Paragraph((Span(f"{place}{run['state']}"),), "note"),
+            *([Paragraph(one_line(message), "warning")] if message else []),
+            Facts(facts),
+        ]
+        cards.append(element("article", fragment(*blocks), class_="x-card", aria_label=clipped(name)))
+    if cards:
+        yield element("div", *cards, class_="x-cards")
+
+
 def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
     title = f"{clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
     data = (*named(run["model"]), Span(" on "), *named(run["dataset"]))
@@ -249,6 +290,9 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
     yield "Time", _time(run, known)
     yield "Cost", _dollars(run)
     yield "Inference", _inference(run)
+    if not amounts.missing(run["peak_memory"]):
+        of = "allocated on the GPU" if run["device"] == "cuda" else "of the whole process"
+        yield "Peak memory", f"{amounts.memory(run['peak_memory'])} {of}"
     yield "Hardware", isolated(_label(_machine(run)), 80)
     yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {isolated(run['precision'])}"
     yield "Methods", _methods(run)
@@ -337,14 +381,31 @@ def _deletion(run: pd.Series) -> Text:
 def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
     directory = run_directory(runs, run["directory"])
     governed = isinstance(run["ledger_root"], str)
-    yield "Train again", reproduce(directory, here=here)
-    yield "Notebook", notebook(directory, here=here)
+    yield from _own_files(directory, here=here)
+    if not directory.is_dir():
+        return
     if governed:
         yield "Ledger files", ledger(directory, here=here)
     yield (
         "Report" if governed else "Sweep's report",
         report(directory, runs=runs, governed=governed, here=here),
     )
+
+
+def _own_files(directory: Path, *, here: Path) -> Iterator[tuple[str, Text]]:
+    """Yield the command that repeats a run and its notebook, or why there is neither."""
+    if not directory.is_dir():
+        yield "Files", (Span("directory removed: what is shown comes from the database", "warn"),)
+        return
+    # A command that names a damaged record would only fail.
+    try:
+        record = rundir.read_json(directory / rundir.RUN)
+        fault = "" if isinstance(record, dict) and record.get("run_id") == directory.name else "of another run"
+    except RunError:
+        fault = "removed or damaged"
+    again = (Span(f"not possible: {rundir.RUN} is {fault}", "warn"),)
+    yield "Train again", again if fault else reproduce(directory, here=here)
+    yield "Notebook", notebook(directory, here=here)
 
 
 def _digest(value: object) -> tuple[Span, ...]:

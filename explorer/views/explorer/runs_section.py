@@ -1,36 +1,38 @@
-"""Section on runs: those chosen by brush, click or from a list, as cards and as a table."""
+"""Section on runs: all runs of the sweep as a table, in any state, and those that are chosen as cards, compared."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
 
-from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
-from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
-from explorer.page.html import Markup, element, fragment
-from explorer.run_files import metric_of
+from explorer.page.document import Block, Paragraph, Span, clipped
+from explorer.page.html import Markup, element, fragment, inline
+from explorer.store.run_list import GROUPS, RunList
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.run_cards import CARDS, notebook, reproduce, run_cards, run_directory
-from explorer.views.explorer.scene import Scene
+from explorer.views.explorer.run_cards import CARDS, notebook, run_cards, run_directory, unfinished_cards
+from explorer.views.explorer.run_differences import differences, quality_words
 from explorer.views.explorer.sections import Section
+from explorer.views.explorer.sharing import button
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.grid import Grid, GridColumn, GridRow, GridView
 from explorer.views.notebook import swatch
 
-MAX_ROWS = 60
-
-COLUMNS = (
-    Column(title="Recipe"),
-    Column(title="Budget", number=True),
-    Column(title="Seed", number=True),
-    Column(title="Quality", number=True),
-    Column(title="Training time", number=True),
-    Column(title="Cost", number=True),
-    Column(title="Notebook"),
-    Column(title="Train again"),
-)
+MOST_CHOSEN = 24  # runs that can be chosen at once
+HINT = "Click one to see its card; tick two or more to compare them. A brush over the chart lists the runs inside it."
+STATES = {
+    "finished": "x-settled",
+    "running": "x-running",
+    "diverged": "x-broken",
+    "failed": "x-broken",
+    "damaged": "x-broken",
+    "interrupted": "x-halted",
+    "superseded": "x-settled",
+}
+"""The style of each state's word."""
 
 
 def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
@@ -39,88 +41,6 @@ def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
     for field, limits in brush.items():
         inside &= rows[field].between(min(limits), max(limits))
     return rows[inside]
-
-
-def runs_table(rows: pd.DataFrame, *, look: theme.Look, runs: Path, here: Path) -> Iterator[Block]:
-    """Yield the rows as a table, in their order. `runs` is the directory of runs; links are relative to the directory
-    `here`.
-
-    Raises `StoreError` if the database places a run outside `runs`.
-    """
-    shown = rows.head(MAX_ROWS)
-    if len(shown):
-        yield Table(COLUMNS, [_row(row, look=look, runs=runs, here=here) for _, row in shown.iterrows()])
-    if rest := len(rows) - len(shown):
-        yield Paragraph(f"and {amounts.count(rest, 'more run')}; the export has all of them", "note")
-
-
-def _row(run: pd.Series, *, look: theme.Look, runs: Path, here: Path) -> Row:
-    directory = run_directory(runs, run["directory"])
-    return Row(
-        cells=(
-            swatch(run["recipe"], look),
-            f"{run['ssr']:g}",
-            str(run["seed"]),
-            amounts.quality(run["y"], metric_of(run.to_dict())),
-            amounts.seconds(run["train_seconds"]),
-            "no price" if amounts.missing(run["usd_per_hour"]) else amounts.dollars(run["cost_usd"]),
-            notebook(directory, here=here),
-            reproduce(directory, here=here),
-        )
-    )
-
-
-LISTED = 400  # runs in the list; a brush or a filter makes them fewer
-
-
-class RunsSection(Section):
-    """Runs chosen by brush, by click, or from a list that the keyboard reaches."""
-
-    key, title = "runs", "Runs"
-
-    def __init__(self, ask: Callable[..., None]) -> None:
-        self.list = widgets.SelectMultiple(description="Runs (Ctrl adds)", rows=6)
-        self.list.observe(self._chosen, "value")
-        self._cards, self._table = widgets.HTML(), widgets.HTML()
-        fields = widgets.Box([self.list.add_class("x-recipes")]).add_class("x-controls")
-        super().__init__(ask, [fields, self._cards, self._table])
-
-    def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Show the chosen runs, or how to choose some."""
-        scene = answer.scene
-        if scene is None:
-            raise ExplorerError("No run is drawn, so there is none to choose.")
-        listed = chosen_rows(answer)
-        self._offer(listed, scene, answer.question.chosen)
-        # Single runs that were clicked come first; with only a brush, the first runs inside it.
-        cards = scene.runs[scene.runs["directory"].isin(answer.question.chosen)]
-        if cards.empty and answer.question.brush:
-            cards = listed.head(CARDS)
-        here, look = Path.cwd(), answer.look
-        shown: Iterable[Block | Markup] = [Paragraph(hint(scene), "note")]
-        if len(cards):
-            shown = run_cards(cards, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
-        self._cards.value, self._table.value = fragment(*shown), ""
-        if answer.question.brush:
-            heading = element("p", f"{amounts.count(len(listed), 'run')} selected", class_="x-heading")
-            self._table.value = fragment(heading, *runs_table(listed, look=look, runs=snapshot.runs, here=here))
-
-    def _offer(self, rows: pd.DataFrame, scene: Scene, chosen: tuple[str, ...]) -> None:
-        with self.quiet:
-            # Options are set only when they change: setting them clears the selection and the scroll position.
-            listed = rows.loc[:, ["directory", "recipe", "ssr", "seed", "y"]].head(LISTED)
-            options = [
-                (_words(recipe, ssr, seed, scene, quality), directory)
-                for directory, recipe, ssr, seed, quality in listed.itertuples(index=False)
-            ]
-            if tuple(self.list.options) != tuple(options):
-                self.list.options = tuple(options)
-            known = {directory for _, directory in options}
-            self.list.value = tuple(directory for directory in chosen if directory in known)
-
-    def _chosen(self, _: Any) -> None:
-        if not self.quiet:
-            self.ask(chosen=tuple(self.list.value)[:CARDS])
 
 
 def chosen_rows(answer: Answer) -> pd.DataFrame:
@@ -132,14 +52,149 @@ def chosen_rows(answer: Answer) -> pd.DataFrame:
     return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
 
 
-def hint(scene: Scene) -> str:
-    """Return the sentence on how to choose runs."""
-    return (
-        f"All {amounts.count(len(scene.runs), 'run')} are shown. Drag over the chart to list some of them here, click"
-        " one, or choose it from the list: its card shows the settings, the cost and the command to repeat it."
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSource:
+    """Source of a grid: the runs of a sweep, as the database pages them. `here` is what links are relative to."""
+
+    listed: RunList
+    look: theme.Look
+    runs: Path
+    here: Path
+    metric: str
+    known: frozenset[str]  # of time, cost and memory: a column that no run has a value in is not shown
+
+    @property
+    def columns(self) -> tuple[GridColumn, ...]:
+        return (
+            GridColumn(key="recipe", title="Recipe", groups=True),
+            GridColumn(key="state", title="State", groups=True),
+            GridColumn(key="ssr", title="Budget", number=True, groups=True, hint="as a multiple of the full schedule"),
+            GridColumn(key="seed", title="Seed", number=True),
+            GridColumn(key="quality", title=clipped(self.metric), number=True),
+            GridColumn(key="time", title="Training time", number=True, shown="time" in self.known),
+            GridColumn(key="cost", title="Cost", number=True, shown="cost" in self.known),
+            GridColumn(key="memory", title="Peak memory", number=True, shown="memory" in self.known),
+            GridColumn(key="notebook", title="Notebook", sortable=False),
+            GridColumn(key="steps", title="Steps", number=True, shown=False),
+            GridColumn(key="methods", title="Methods", groups=True, shown=False),
+            GridColumn(key="hardware", title="Hardware", shown=False),
+            GridColumn(key="ended", title="Ended", shown=False),
+        )
+
+    def groups(self, view: GridView) -> list[tuple[str, int]]:
+        return self.listed.counts(group=view.group if view.group in GROUPS else "", search=view.search)
+
+    def rows(self, view: GridView, *, group: str, first: int, count: int) -> list[GridRow]:
+        page = self.listed.page(
+            first=first,
+            count=count,
+            sort=view.sort,
+            descending=view.descending,
+            search=view.search,
+            group=view.group if view.group in GROUPS else "",
+            of_group=group,
+        )
+        return [self._row(run) for run in page]
+
+    def _row(self, run: Mapping[str, Any]) -> GridRow:
+        directory = run_directory(self.runs, run["directory"])
+        # A damaged run has nothing but its place, its state and its problem.
+        recipe = str(run["recipe"] or run["run_id"])
+        budget, seed = ("-", "-") if run["ssr"] is None else (f"{run['ssr']:g}", str(run["seed"]))
+        return GridRow(
+            id=run["directory"],
+            label=f"{recipe}, budget {budget}, seed {seed}",
+            cells=(
+                swatch(recipe, self.look),
+                state_words(run),
+                budget,
+                seed,
+                quality_words(run),
+                amounts.seconds(run["train_seconds"]),
+                amounts.dollars(run["cost_usd"]),
+                amounts.memory(run["peak_memory"]),
+                notebook(directory, here=self.here),
+                amounts.MISSING if run["steps"] is None else f"{run['steps']:,}",
+                clipped(str(run["methods"] or "none").replace("+", ", ")),
+                clipped(str(run["hardware"] or amounts.MISSING)),
+                str(run["ended"] or amounts.MISSING).replace("T", " ").replace("Z", " UTC"),
+            ),
+            quiet=run["state"] == "superseded",
+        )
 
 
-def _words(recipe: str, ssr: float, seed: int, scene: Scene, quality: float) -> str:
-    reached = amounts.quality(quality, scene.kind)
-    return f"{clipped(recipe, 40)} · budget {ssr:g} · seed {seed} · {reached}"
+def state_words(run: Mapping[str, Any]) -> Markup:
+    """Return the state of a run as a chip, with its message beneath."""
+    state = str(run["state"])
+    chip = element("span", state, class_=f"x-state {STATES.get(state, 'x-settled')}")
+    if not run["message"]:
+        return chip
+    message = (Span((Span(clipped(str(run["message"]), 110), hover=str(run["message"])),), "small"),)
+    return Markup("").join((chip, inline(message)))
+
+
+class RunsSection(Section):
+    """All runs of the sweep. Ticks, clicks in the table and clicks in the chart choose the same runs."""
+
+    key, title = "", "Runs"
+
+    def __init__(self, ask: Callable[..., None]) -> None:
+        self.grid = Grid(
+            title="Runs of the sweep",
+            noun="run",
+            on_pick=lambda directory: self.ask(chosen=(directory,)),
+            on_select=lambda directories: self.ask(chosen=directories[:MOST_CHOSEN]),
+        )
+        self._said, self._cards = widgets.HTML(), widgets.HTML()
+        self.all = button("Show all runs", tooltip="Remove the brush")
+        self.all.on_click(lambda _: self.ask(brush=(), chosen=()))
+        super().__init__(ask, [widgets.HBox([self._said, self.all]).add_class("x-head"), self.grid, self._cards])
+
+    def show(self, snapshot: Snapshot, answer: Answer) -> None:
+        """Show the runs, and the cards of those that are chosen."""
+        question, here = answer.question, Path.cwd()
+        # Without a known time nothing is drawn, and the runs are there all the same.
+        brushed = len(question.brush) == 4 and answer.scene is not None
+        inside = [] if answer.scene is None else list(chosen_rows(answer)["directory"].unique())
+        listed = RunList(
+            database=snapshot.database,
+            sweep=question.sweep,
+            metric=question.metric,
+            only=inside if brushed else None,
+        )
+        source = RunSource(
+            listed=listed,
+            look=answer.look,
+            runs=snapshot.runs,
+            here=here,
+            metric=question.metric,
+            known=listed.known(),
+        )
+        words = f"{amounts.count(len(inside), 'run')} selected with the brush"
+        if not brushed:
+            ((_, total),) = listed.counts()
+            words = f"All {amounts.count(total, 'run')} are shown. {HINT}" if total > 1 else "The sweep has one run."
+        self._said.value = fragment(Paragraph(words, "note"))
+        self.all.layout.display = "" if brushed else "none"
+        self.grid.show(source, selected=question.chosen)
+        self._cards.value = fragment(*self._shown(snapshot, answer, inside, here=here))
+
+    def _shown(self, snapshot: Snapshot, answer: Answer, inside: Sequence[str], *, here: Path) -> list[Markup]:
+        """Return the comparison and the cards of the chosen runs; of few brushed ones too, and of a run alone."""
+        question, look = answer.question, answer.look
+        chosen = list(question.chosen)
+        if not chosen and len(inside) <= (CARDS if question.brush else 1):
+            chosen = list(inside)
+        if not chosen:
+            return []
+        runs = RunList(database=snapshot.database, sweep=question.sweep, metric=question.metric).rows(chosen)
+        shown: list[Block | Markup] = list(differences(runs, look=look)) if len(runs) > 1 else []
+        drawn: set[str] = set()
+        if answer.scene is not None:
+            rows = answer.scene.runs[answer.scene.runs["directory"].isin(chosen)]
+            drawn = set(rows["directory"])
+            if drawn:
+                shown += run_cards(rows, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
+        others = [run for run in runs if run["directory"] not in drawn]
+        shown += unfinished_cards(others, runs=snapshot.runs, here=here, look=look)
+        return [fragment(*shown)]
