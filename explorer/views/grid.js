@@ -38,7 +38,11 @@ function render({ model, el }) {
   let waiting = 0;
   const search = make("input", {
     type: "search", placeholder: "Search", "aria-label": `Search ${get("title")}`, "aria-controls": name,
-    oninput: () => { clearTimeout(waiting); waiting = setTimeout(() => ask({ search: search.value }), 200); },
+    oninput: () => {
+      const words = search.value; // another choice may set the field again before the pause is over
+      clearTimeout(waiting);
+      waiting = setTimeout(() => ask({ search: words }), 200);
+    },
   });
   const group = make("select", { id: `${name}-group`, onchange: () => ask({ group: group.value, closed: [] }) });
   const choice = make("div", { class: "x-grid-choice", role: "group", "aria-label": "Columns" });

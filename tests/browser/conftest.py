@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store.ingest import ingest
 from tests.browser.lab import ARGUMENTS, CHROMIUM, VIEWPORT, Fence, jupyterlab
-from tests.builders import write_sweep
+from tests.builders import run_record, write_failure, write_sweep
 from tests.composed_sample import write_composed
 from tests.sample import write_sample
 
@@ -21,6 +21,10 @@ HOSTILE = (
     "=cmd|calc",
     "\u05d0\u05d1\u05d2",
     150 * "w",
+)
+DIVERGED = (
+    "training diverged: the loss is nan at step 36: the first layer that gives something else is 'head';"
+    " the step was not made, and checkpoints of earlier ones are kept; a lower learning rate or a warm-up may help"
 )
 PATIENCE = 60_000  # milliseconds; the machine may be busy with other things
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_sample(place / "runs")
     write_composed(place / "runs", sweep="together")
     write_sweep(place / "runs", {name: {0.5: (0.9, 0.91), 1.0: (0.95, 0.96)} for name in HOSTILE}, sweep="hostile")
+    hot = run_record(recipe="hot", full_steps=400)
+    write_failure(place / "runs", hot, kind="diverged", message=DIVERGED)
     ingest(place / "runs")
     notebook = next((place / "runs" / "digits").glob("*baseline-ssr1-s0*")) / "notebook.ipynb"
     shutil.copy(ROOT / "notebooks" / "run.ipynb", notebook)

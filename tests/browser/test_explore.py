@@ -77,16 +77,13 @@ def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace
     chart = explorer.locator(".x-main .vega-embed svg.marks")
     page.wait_for_timeout(1000)  # the chart is drawn; its brush is connected a moment later
     drag(page, chart, start=(0.35, 0.2), end=(0.75, 0.7))
-    picked = explorer.locator(".x-picked")
-    expect(picked).to_contain_text("runs: ")  # at once, under the chart
-    count = int(picked.inner_text().split()[0])
+    heading = explorer.locator(".x-rule .x-note").filter(has_text="selected with the brush")
+    expect(heading).to_be_visible()
+    count = int(heading.inner_text().split()[0])
     assert 0 < count < 45
-    explorer.get_by_role("button", name="Cards").click()
-    expect(explorer.locator(".x-card")).to_have_count(min(count, 6))
-    listed = explorer.locator(".x-rule .x-table").last.locator("tbody tr")
-    expect(listed).to_have_count(count)
-    expect(listed.first).to_contain_text("explorer run ../runs/digits/")
-    scroll_to(page, ".x-docked")
+    expect(explorer.locator(".x-card")).to_have_count(count if count <= 6 else 0)
+    expect(explorer.locator(".x-grid tbody tr")).to_have_count(count)
+    scroll_to(page, ".x-sharing")
     page.screenshot(path=screenshots / "explore-brushed.png")
 
     unfold(explorer, "Share")
@@ -112,6 +109,30 @@ def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Lo
     opened.value.wait_for_selector(".jp-Notebook .jp-Cell")
     assert "/runs/digits/resnet8-digits-baseline-ssr1-s0" in opened.value.url
     opened.value.close()
+
+
+def test_all_runs_are_a_table_and_two_of_them_are_compared(
+    explorer: Locator, shared_page: Page, screenshots: Path
+) -> None:
+    grid = explorer.locator(".x-grid")
+    expect(grid.get_by_role("status")).to_contain_text("46 runs")
+    grid.get_by_label("Search Runs of the sweep").fill("diverged")
+    expect(grid.locator("tbody tr")).to_have_count(1)
+    expect(grid.locator("tbody")).to_contain_text("the loss is nan at step 36")
+    grid.locator("tbody tr").click()
+    card = explorer.locator(".x-card")
+    expect(card).to_contain_text("training diverged: the loss is nan at step 36")
+    grid.get_by_label("Search Runs of the sweep").fill("")
+    grid.get_by_role("button", name="Training time").click()
+    expect(grid.get_by_role("columnheader", name="Training time")).to_have_attribute("aria-sort", "ascending")
+    grid.locator("tbody tr[data-id*=fast] input").first.check()
+    expect(card).to_have_count(2)
+    expect(explorer.get_by_text("What differs")).to_be_visible()
+    scroll_to(shared_page, ".x-sections")
+    shared_page.screenshot(path=screenshots / "explore-runs.png")
+    scroll_to(shared_page, ".x-cards")
+    shared_page.screenshot(path=screenshots / "explore-compared.png")
+    assert faults(shared_page, ".explorer .x-rule") == []
 
 
 def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
@@ -202,8 +223,12 @@ def test_hostile_names_are_names(explorer: Locator, shared_page: Page, screensho
 def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     page = shared_page
     paste(explorer, Question(sweep="digits", brush=(1.0, 4.0, 0.9, 1.0)))
-    explorer.get_by_role("button", name="Cards").click()
-    expect(explorer.locator(".x-card")).to_have_count(6)
+    expect(explorer.locator(".x-rule .x-note").filter(has_text="selected with the brush")).to_be_visible()
+    expect(explorer.locator(".x-grid tbody tr")).not_to_have_count(46)
+    ticks = explorer.locator(".x-grid tbody input")
+    for place in (0, 1):
+        ticks.nth(place).check()
+        expect(explorer.locator(".x-card")).to_have_count(place + 1)
     assert faults(page, ".explorer") == []
     theme(page, "Dark")
     scroll_to(page, ".explorer")

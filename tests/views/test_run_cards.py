@@ -88,7 +88,7 @@ def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> N
     assert said["Methods"] == "blurpool, ema"
     assert said["Baseline"] == 'baseline tuning, in the author\'s words: "lr over 5 values"'
     assert said["Governance"] == "none: the run keeps no ledger"
-    assert of(rows, "fast")["state_digest"].iloc[0].startswith(said["State"])
+    assert of(rows, "fast")["state_digest"].iloc[0].startswith(said["Model digest"])
 
 
 def test_time_by_phase_and_by_part_of_a_step(rows: pd.DataFrame, runs: Path) -> None:

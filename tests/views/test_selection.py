@@ -16,7 +16,7 @@ from explorer.run_files import ResultRecord, read
 from explorer.store.ingest import ingest
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.run_cards import reproduce, unfinished_cards
+from explorer.views.explorer.run_cards import reproduce, run_cards
 from explorer.views.explorer.run_differences import differences
 from explorer.views.explorer.runs_section import RunsSection, selected
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
@@ -150,12 +150,17 @@ def test_what_differs_comes_first_and_what_agrees_is_a_sentence() -> None:
 def test_a_removed_directory_offers_no_command(snapshot: Snapshot, tmp_path: Path) -> None:
     listed = Opened(snapshot)
     run = {"directory": "digits/gone", "recipe": "fast", "run_id": "gone", "ssr": 1.0, "seed": 0, "state": "failed"}
-    run |= {"steps": 8, "batch_size": 4, "methods": "", "peak_memory": None, "message": None}
-    html = fragment(*unfinished_cards([run], runs=tmp_path, here=tmp_path, look=LOOK))
+    run |= {"steps": 8, "batch_size": 4, "methods": "", "peak_memory": None, "message": None, "time_source": None}
+
+    def card() -> str:
+        where = {"database": snapshot.database, "runs": tmp_path, "here": tmp_path}
+        return fragment(*run_cards(pd.DataFrame(), others=[run], look=LOOK, **where))
+
+    html = card()
     assert "directory removed" in html and "explorer run" not in html
     (tmp_path / "digits" / "gone").mkdir(parents=True)
     (tmp_path / "digits" / "gone" / "run.json").write_text("{")
-    html = fragment(*unfinished_cards([run], runs=tmp_path, here=tmp_path, look=LOOK))
+    html = card()
     assert "not possible: run.json is removed or damaged" in html and "explorer run" not in html
     assert listed.grid.count == 9
 

@@ -208,47 +208,49 @@ UNTIMED = "unknown: the recipe was not profiled, and the run shared its machine"
 
 
 def run_cards(
-    rows: pd.DataFrame, *, database: Path, runs: Path, here: Path, look: theme.Look
+    rows: pd.DataFrame,
+    *,
+    others: Sequence[Mapping[str, Any]] = (),
+    database: Path,
+    runs: Path,
+    here: Path,
+    look: theme.Look,
 ) -> Iterator[Block | Markup]:
-    """Yield a card for each of the first `CARDS` rows of `results`, and the number of further rows.
+    """Yield a card for each of the first `CARDS` rows of `results` and of `others`, and the number of further ones.
 
-    `runs` is the directory of runs; links and commands are relative to the directory `here`. Raises `StoreError` if the
-    database cannot be read, or places a run outside `runs`.
+    `others` are rows of `store.run_list`: runs that did not finish, or have no row of `results` here. `runs` is the
+    directory of runs; links and commands are relative to the directory `here`. Raises `StoreError` if the database
+    cannot be read, or places a run outside `runs`.
     """
     # One query for all cards: each has several phases and parts.
     shown = rows.head(CARDS)
-    details = run_details(database, list(shown["directory"]))
+    details = run_details(database, list(shown["directory"])) if len(shown) else {}
     cards = [_card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()]
+    cards += [_unfinished(run, runs=runs, here=here, look=look) for run in others[: CARDS - len(cards)]]
     yield element("div", *cards, class_="x-cards")
-    if rest := len(rows) - len(shown):
+    if rest := len(rows) + len(others) - len(cards):
         yield Paragraph(f"and {amounts.count(rest, 'more run')}: {CARDS} are shown at most", "note")
 
 
-def unfinished_cards(
-    rows: Sequence[Mapping[str, Any]], *, runs: Path, here: Path, look: theme.Look
-) -> Iterator[Markup]:
-    """Yield a card for each of the first `CARDS` rows of `store.run_list`: runs that have no row of `results` here."""
-    cards: list[Markup] = []
-    for run in rows[:CARDS]:
-        name = str(run["recipe"] or run["run_id"])
-        place = "" if run["ssr"] is None else f"budget {run['ssr']:g} · seed {run['seed']} · "
-        facts: list[tuple[str, Text]] = []
-        if run["steps"] is not None:
-            facts.append(("Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples"))
-            facts.append(("Methods", joined(map(named, filter(None, str(run["methods"]).split("+")))) or "none"))
-        if run["peak_memory"] is not None:
-            facts.append(("Peak memory", amounts.memory(run["peak_memory"])))
-        facts += _own_files(run_directory(runs, run["directory"]), here=here)
-        message = str(run["message"] or "")
-        blocks = [
-            element("p", inline(swatch(name, look)), class_="x-card-title"),
-            Paragraph((Span(f"{place}{run['state']}"),), "note"),
-            *([Paragraph(one_line(message), "warning")] if message else []),
-            Facts(facts),
-        ]
-        cards.append(element("article", fragment(*blocks), class_="x-card", aria_label=clipped(name)))
-    if cards:
-        yield element("div", *cards, class_="x-cards")
+def _unfinished(run: Mapping[str, Any], *, runs: Path, here: Path, look: theme.Look) -> Markup:
+    name = str(run["recipe"] or run["run_id"])
+    place = "" if run["ssr"] is None else f"budget {run['ssr']:g} · seed {run['seed']} · "
+    facts: list[tuple[str, Text]] = []
+    if run["steps"] is not None:
+        facts.append(("Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples"))
+        facts.append(("Methods", joined(map(named, filter(None, str(run["methods"]).split("+")))) or "none"))
+    if run["peak_memory"] is not None:
+        facts.append(("Peak memory", amounts.memory(run["peak_memory"])))
+    is_imported = run["time_source"] == "imported"
+    facts += _own_files(run_directory(runs, run["directory"]), here=here, is_imported=is_imported)
+    message = str(run["message"] or "")
+    blocks = [
+        element("p", inline(swatch(name, look)), class_="x-card-title"),
+        Paragraph((Span(f"{place}{run['state']}"),), "note"),
+        *([Paragraph(one_line(message), "warning")] if message else []),
+        Facts(facts),
+    ]
+    return element("article", fragment(*blocks), class_="x-card", aria_label=clipped(name))
 
 
 def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
@@ -300,7 +302,7 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
     if isinstance(run["control"], str):
         yield "Control of", named(str(run["control_of"]))
     yield from _governed(run)
-    yield "State", _digest(run["state_digest"])
+    yield "Model digest", _digest(run["state_digest"])
 
 
 def _time(run: pd.Series, known: RunDetails | None) -> str:
@@ -381,7 +383,7 @@ def _deletion(run: pd.Series) -> Text:
 def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
     directory = run_directory(runs, run["directory"])
     governed = isinstance(run["ledger_root"], str)
-    yield from _own_files(directory, here=here)
+    yield from _own_files(directory, here=here, is_imported=run["time_source"] == "imported")
     if not directory.is_dir():
         return
     if governed:
@@ -392,8 +394,11 @@ def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Tex
     )
 
 
-def _own_files(directory: Path, *, here: Path) -> Iterator[tuple[str, Text]]:
+def _own_files(directory: Path, *, here: Path, is_imported: bool = False) -> Iterator[tuple[str, Text]]:
     """Yield the command that repeats a run and its notebook, or why there is neither."""
+    if is_imported:
+        yield "Files", "none here: the run was imported, and another tool trained it"
+        return
     if not directory.is_dir():
         yield "Files", (Span("directory removed: what is shown comes from the database", "warn"),)
         return

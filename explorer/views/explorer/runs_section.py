@@ -13,7 +13,7 @@ from explorer.page.document import Block, Paragraph, Span, clipped
 from explorer.page.html import Markup, element, fragment, inline
 from explorer.store.run_list import GROUPS, RunList
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.run_cards import CARDS, notebook, run_cards, run_directory, unfinished_cards
+from explorer.views.explorer.run_cards import CARDS, notebook, run_cards, run_directory
 from explorer.views.explorer.run_differences import differences, quality_words
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.sharing import button
@@ -189,12 +189,11 @@ class RunsSection(Section):
             return []
         runs = RunList(database=snapshot.database, sweep=question.sweep, metric=question.metric).rows(chosen)
         shown: list[Block | Markup] = list(differences(runs, look=look)) if len(runs) > 1 else []
-        drawn: set[str] = set()
-        if answer.scene is not None:
-            rows = answer.scene.runs[answer.scene.runs["directory"].isin(chosen)]
-            drawn = set(rows["directory"])
-            if drawn:
-                shown += run_cards(rows, database=snapshot.database, runs=snapshot.runs, here=here, look=look)
-        others = [run for run in runs if run["directory"] not in drawn]
-        shown += unfinished_cards(others, runs=snapshot.runs, here=here, look=look)
+        drawn = pd.DataFrame() if answer.scene is None else answer.scene.runs
+        rows = drawn[drawn["directory"].isin(chosen)] if len(drawn) else drawn
+        has_row = set(rows["directory"]) if len(rows) else set[str]()
+        others = [run for run in runs if run["directory"] not in has_row]
+        if len(rows) or others:
+            where = {"database": snapshot.database, "runs": snapshot.runs, "here": here}
+            shown += run_cards(rows, others=others, look=look, **where)
         return [fragment(*shown)]
