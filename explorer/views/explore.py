@@ -9,12 +9,15 @@ from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
+from IPython.core.getipython import get_ipython
+from IPython.display import clear_output
 
 from explorer.errors import ExplorerError
-from explorer.page.document import clipped, one_line
+from explorer.page import amounts
+from explorer.page.document import clipped
 from explorer.page.html import Markup, element, fragment, style
 from explorer.planned import left_out_words
-from explorer.store import queries
+from explorer.store import published, queries
 from explorer.store.upkeep import bring_up
 from explorer.views.explorer.answer import Answer, answer, notes
 from explorer.views.explorer.ask_section import AskSection
@@ -24,6 +27,7 @@ from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.controls_section import ControlsSection
 from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.dock import Dock
+from explorer.views.explorer.empty_page import EmptyPage
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
 from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
@@ -57,6 +61,7 @@ def explore(runs: str | Path | None = None, *, view: str | None = None, **preset
     """
     token = view or os.environ.get("EXPLORER_VIEW")
     question = from_token(token) if token else Question()
+    _say_reading(runs_directory(runs))
     return Explorer(runs_directory(runs), question=replace(question, **preset))
 
 
@@ -78,7 +83,8 @@ class Explorer(widgets.VBox):
         self._table = widgets.HTML()
         self._sections = Sections(SECTIONS, on_change=self.ask)
         self._dock = Dock(ask=self._change, titles={kind.key: kind.title for kind in SECTIONS})
-        super().__init__([widgets.HTML(style()), *self._parts()])
+        self._empty = EmptyPage(runs, on_end=self.refresh)
+        super().__init__([widgets.HTML(style()), *self._parts(), self._empty])
         self.add_class("explorer")
         self.refresh()
 
@@ -143,7 +149,7 @@ class Explorer(widgets.VBox):
         except ExplorerError as error:
             return self._show_nothing(str(error))
         self.question, self._answer = shown.question, shown
-        self._body.layout.display = ""
+        self._body.layout.display, self._empty.layout.display = "", "none"
         self._head.value = headline_html(shown, [*self._remarks, *_left_out(self._snapshot, shown.question.sweep)])
         self._controls.show(shown.settled, target=shown.target, drawn=_drawn(shown), price=clipped(shown.price, 90))
         self._figure.show(shown)
@@ -208,16 +214,21 @@ class Explorer(widgets.VBox):
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()
         self._body.layout.display = "none"
-        how = ("To fill it: ", "explorer quickstart", ", or ", "explorer sweep run SPEC", " and then ")
-        how += ("explorer store ingest", ". Then press Refresh.")
-        self._head.value = element(
-            "div",
-            element("p", "Nothing to show yet", class_="x-answer"),
-            element("p", one_line(reason)),
-            element("p", *(element("code", words) if at % 2 else words for at, words in enumerate(how))),
-            class_="x-empty",
-            role="status",
-        )
+        self._head.value = ""
+        self._empty.show(reason)
+        self._empty.layout.display = ""
+
+
+def _say_reading(runs: Path) -> None:
+    """Say in a notebook what is being read; the first output that follows takes the place of the words."""
+    if get_ipython() is None:
+        return
+    try:
+        counted = sum(queries.states(published.database(runs)).values())
+    except ExplorerError:  # the page says why, once it is there
+        return
+    print(f"Reading {amounts.count(counted, 'run')} ...")
+    clear_output(wait=True)
 
 
 def _to_share(answer: Answer) -> Question:

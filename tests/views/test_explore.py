@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 import json
 import shutil
@@ -169,9 +170,11 @@ def test_an_export_that_cannot_be_written_says_so(
 
 
 def test_without_a_database_it_says_what_to_type(tmp_path: Path) -> None:
-    shown = texts(explore(tmp_path))
-    assert "Nothing to show yet" in shown
+    opened = explore(tmp_path)
+    shown = texts(opened)
+    assert "No runs yet" in shown
     assert "explorer quickstart" in shown
+    assert opened._empty.button.description.startswith("Run the quickstart")
 
 
 def test_refresh_finds_what_was_made_since(tmp_path: Path) -> None:
@@ -193,7 +196,11 @@ def test_a_database_without_finished_runs_and_a_damaged_one(runs: Path, tmp_path
     ingest(tmp_path)
     assert "There are no runs" in texts(explore(tmp_path))
     (tmp_path / "explorer.duckdb").write_bytes(b"not a database")
-    assert "cannot be read" in texts(explore(tmp_path))
+    damaged = explore(tmp_path)
+    assert "cannot be read" in texts(damaged) and "The store cannot be used" in texts(damaged)
+    assert damaged._empty.button.description == "Rebuild the store"  # the quickstart would not help
+    asyncio.run(damaged._empty.run())
+    assert "There are no runs" in texts(damaged) and "cannot be read" not in texts(damaged)
 
 
 def test_a_database_that_disappears_while_it_is_open(runs: Path, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class CurvesSection(Section):
             log=asked.curve_log,
             look=_look(answer.look, drawn),
         )
-        self._chart.draw(chart.to_dict(validate=False))
+        self._chart.draw(chart)
 
     def _set(self, names: list[str], metric: str, over: str, asked: Question) -> None:
         with self.quiet:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import altair as alt
 import ipywidgets as widgets
+import pandas as pd
 
 from explorer.analysis.axis_words import axis_words
 from explorer.analysis.comparison import Estimate
@@ -15,12 +17,13 @@ from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Table, Text, clipped, isolated, with_note
 from explorer.page.html import fragment
+from explorer.run_files import Metric
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.notebook import joined, named, swatch
+from explorer.views.notebook import empty_chart, joined, named, swatch
 
 LONGEST = 160  # characters of a reason, which may contain long names
 
@@ -148,6 +151,52 @@ def _clipped(words: str) -> str:
     return clipped(words, LONGEST)
 
 
+def differences(pair: Duel) -> alt.LayerChart | None:
+    """Draw the second recipe's quality less the first's at each budget, with its interval; None without any."""
+    kind = pair.setting.kind
+    scale = 100 if kind.percent else 1
+    points = [
+        {
+            "budget": at.ssr,
+            "difference": scale * at.difference.value,
+            "low": None if at.difference.low is None else scale * at.difference.low,
+            "high": None if at.difference.high is None else scale * at.difference.high,
+            "words": by_how_much(at.difference.value, kind),
+            "interval": interval(at.difference.low, at.difference.high, kind, reason=at.difference.reason),
+            "n": at.difference.n,
+        }
+        for at in pair.budgets
+        if at.difference.value is not None
+    ]
+    if not points:
+        return None
+    budgets = [point["budget"] for point in points]
+    base = alt.Chart(pd.DataFrame(points))
+    x = alt.X("budget:Q", title="Budget (share of the full schedule)", axis=alt.Axis(values=budgets, format=".4~g"))
+    y = alt.Y(
+        "difference:Q", title=f"{clipped(pair.second.recipe, 40)} less {clipped(pair.first.recipe, 40)}, {_unit(kind)}"
+    )
+    hover = {"words": "Difference", "interval": "95% interval", "budget": "Budget", "n": "Seeds (n)"}
+    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in hover.items()]
+    layers = [
+        alt.Chart(pd.DataFrame({"difference": [0]})).mark_rule(color=theme.TEXT, opacity=0.5).encode(y=y),
+        base.mark_rule(color=theme.TEXT, strokeWidth=3, opacity=0.45).encode(x=x, y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_point(color=theme.TEXT, filled=True, size=80, opacity=1).encode(x=x, y=y, tooltip=tooltip),
+    ]
+    said = "; ".join(f"budget {point['budget']:g}: {point['words']} ({point['interval']})" for point in points)
+    chart = alt.LayerChart(layer=layers).properties(
+        width="container",
+        height=220,
+        padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
+        description=f"{pair.setting.metric} of the second recipe less the first: {said}.",
+    )
+    return theme.styled(chart)
+
+
+def _unit(kind: Metric) -> str:
+    return kind.of_difference.strip() or kind.name
+
+
 class TwoRecipesSection(Section):
     """Two chosen recipes; without a choice, the baseline and the recipe that needs least."""
 
@@ -158,8 +207,10 @@ class TwoRecipesSection(Section):
         self.second = widgets.Dropdown(description="Second recipe")
         for field in (self.first, self.second):
             field.observe(self._chosen, "value")
-        self._shown = widgets.HTML()
-        super().__init__(ask, [widgets.Box([self.first, self.second]).add_class("x-controls"), self._shown])
+        self._shown, self._chart = widgets.HTML(), empty_chart()
+        fields = widgets.Box([self.first, self.second]).add_class("x-controls")
+        drawn = widgets.VBox([self._chart]).add_class("x-chart")
+        super().__init__(ask, [fields, widgets.Box([self._shown, drawn]).add_class("x-halves")])
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Compare the two recipes."""
@@ -173,8 +224,11 @@ class TwoRecipesSection(Section):
                 field.value = name
         try:
             result = duel(answer.settled.rows, *chosen, x=asked.paid_in.column)
+            chart = differences(result)
+            self._chart.draw(chart)
             self._shown.value = fragment(*duel_blocks(result, look=answer.look, payment=asked.paid_in))
         except ExplorerError as error:  # the fields stay, so that another pair can be chosen
+            self._chart.draw(None)
             self._shown.value = fragment(Paragraph(str(error), "note"))
 
     def _chosen(self, _: Any) -> None:
