@@ -149,12 +149,30 @@ def test_what_the_command_line_refuses_is_shown(
     assert "it broke &lt;b&gt;" in winner(panel).state.value and not winner(panel).button.disabled
 
 
-def test_without_a_winner_any_recipe_can_be_confirmed(tmp_path: Path) -> None:
-    write(tmp_path, gain=-0.0002)
+def test_any_recipe_can_be_confirmed_with_a_number_of_seeds_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, gain=-0.0002)  # not a winner
     panel = ConfirmSection(lambda **_: None)
     panel.show(read_snapshot(tmp_path), asked(tmp_path))
-    assert [label for label, _ in panel.recipe.options] == ["fast (not reached)"]
-    assert [winner._recipe for winner in panel.winners] == ["fast"]
+    assert panel.recipe.options == ("fast",) and panel.recipe.value == "fast" and has_button(winner(panel))
+    command(monkeypatch, plan=PLAN)
+    panel.seeds.value = 7
+    assert winner(panel).button.description == "Confirm fast on 7 fresh seeds"
+    asyncio.run(winner(panel).start())  # plans and runs at once
+    planned, started = called(tmp_path)
+    assert planned[:5] == ["confirm", "--plan", "--json", "--seeds", "7"] and started[:2] == ["sweep", "run"]
+
+
+def test_an_inconclusive_recipe_shows_the_seeds_that_would_decide(tmp_path: Path) -> None:
+    write(tmp_path, gain=0.0009)
+    panel = ConfirmSection(lambda **_: None)
+    panel.show(read_snapshot(tmp_path), asked(tmp_path))
+    words = winner(panel).words.value
+    assert "inconclusive" in words and "more seeds of fast and baseline would decide (" in words and "about" in words
+    assert (
+        panel.seeds.value == winner(panel).seeds and f"on {panel.seeds.value} fresh" in winner(panel).button.description
+    )
 
 
 def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmSection, runs: Path) -> None:

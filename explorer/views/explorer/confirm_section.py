@@ -1,26 +1,26 @@
-"""Section that confirms recipes on fresh seeds: one press shows the plan with its price, a second one runs it.
-
-Any recipe can be confirmed; the one that Ask names is chosen at first.
+"""Section that confirms any recipe on fresh seeds: one press shows the plan with its price, a second one runs it.
 
 It writes a specification and starts the command line; the notebook itself trains nothing.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
-from explorer.analysis.advice import to_confirm
-from explorer.analysis.equal_quality import EqualQuality
+from explorer.analysis.advice import AFTER_LOOKING, SEEDS, Advice, advise, to_confirm
+from explorer.analysis.equal_quality import Call
 from explorer.analysis.ladders import Setting
+from explorer.analysis.power import MOST_SEEDS
 from explorer.analysis.sentences import call_words, control_words, fresh_words
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import Paragraph, clipped
+from explorer.page.document import Paragraph, clipped, one_line
 from explorer.page.html import element, fragment
+from explorer.sweep.workers import default_workers
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
 from explorer.views.explorer.ask_section import winner
@@ -29,14 +29,13 @@ from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
 
-SEEDS = 3  # fresh ones for each winner
-
 
 class Winner(widgets.VBox):
-    """Winner with its verdict and its confirmation: the first press shows the plan, the second starts it."""
+    """Recipe with its verdict and its confirmation: the first press shows the plan, the second starts it."""
 
     def __init__(self, runs: Path, sweep: str, recipe: str, *, on_end: Callable[[], None]) -> None:
         self._runs, self._sweep, self._recipe, self._on_end = runs, sweep, recipe, on_end
+        self._seeds = SEEDS  # in all, with those that were run before
         self._spec: Path | None = None
         self._process: SweepProcess | None = None
         self._background = Background()
@@ -52,8 +51,8 @@ class Winner(widgets.VBox):
         super().__init__([self.words, self._buttons, self.state])
         self._offer()
 
-    def show(self, verdict: Verdict) -> None:
-        """Show the verdict of the sweep, and that of fresh seeds."""
+    def show(self, verdict: Verdict, advice: Advice | None = None) -> None:
+        """Show the verdict of the sweep, and that of fresh seeds, and offer as many seeds as would tell."""
         result = verdict.comparison
         holds = verdict.is_confirmed and verdict.control is None
         kind = "x-verified" if holds else "x-broken" if verdict.is_refuted else "x-warn"
@@ -61,18 +60,45 @@ class Winner(widgets.VBox):
         chip = element("span", words, class_=kind)
         interval = f" ({speedup_interval(result)})" if result.adjusted_low is not None else ""
         name = element("strong", clipped(result.label))
-        self.words.value = element(
-            "p", name, f" {speedup_title(result.x).lower()} {speedup(result)}{interval}: ", chip, class_="x-confirmed"
-        )
-        # A verdict of fresh seeds is final; the buttons stay only while its runs are still going.
-        judged = verdict.is_confirmed or verdict.is_refuted
+        # "-" for a recipe that never reaches the target, whose chip says so.
+        gain = "" if result.ratio is None else f" {speedup_title(result.x).lower()} {speedup(result)}{interval}"
+        lines = [element("p", name, f"{gain}: ", chip, class_="x-confirmed")]
+        if advice is not None:
+            price = f" ({advice.price})" if advice.price else ""
+            looked = f"; {AFTER_LOOKING}" if advice.after_looking else ""
+            lines.append(
+                element("p", one_line(f"{advice.words[:1].upper()}{advice.words[1:]}{price}{looked}."), class_="x-note")
+            )
+        self.words.value = element("div", *lines)
+        # A verdict of fresh seeds is final, unless more of them would tell; the buttons stay while its runs are going.
+        more = advice is not None and bool(advice.command())
+        judged = verdict.is_confirmed or (verdict.is_refuted and not more)
         self._buttons.layout.display = "none" if judged and not self._running else ""
+        if not self._running and self._spec is None:
+            self._seeds = advice.total if advice is not None and more else SEEDS
+            self._offer()
+
+    def take(self, seeds: int) -> None:
+        """Offer another number of fresh seeds; a plan that is shown already is for the earlier number."""
+        if not self._running and seeds != self._seeds:
+            self._seeds, self._spec = seeds, None
+            self._offer()
+
+    @property
+    def seeds(self) -> int:
+        return self._seeds
+
+    async def start(self) -> None:
+        """Plan and run at once: the price was shown before the press."""
+        await self.plan()
+        if self._spec is not None:
+            await self.run()
 
     async def plan(self) -> None:
         """Write the specification and show the plan of the confirmation."""
         self.button.disabled = True
         self._report("Planning ...")
-        options = ("--plan", "--json", "--seeds", str(SEEDS), "--runs", str(self._runs))
+        options = ("--plan", "--json", "--seeds", str(self._seeds), "--runs", str(self._runs))
         output = await run_command("confirm", *options, "--", self._sweep, self._recipe)
         self.button.disabled = False
         if not output.succeeded:
@@ -122,7 +148,8 @@ class Winner(widgets.VBox):
         self._offer(running=running)
 
     def _offer(self, *, running: bool = False) -> None:
-        self.button.description = f"Confirm {clipped(self._recipe, 24)} on {SEEDS} fresh seeds"
+        fresh = amounts.count(self._seeds, "fresh seed")
+        self.button.description = f"Confirm {clipped(self._recipe, 24)} on {fresh}"
         self.button.tooltip = "Show the plan and its price; nothing starts yet"
         for widget in (self.stop_button, self.bar):
             widget.layout.display = "" if running else "none"
@@ -149,7 +176,7 @@ def plan_words(plan: dict[str, Any]) -> str:
     return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
 
 
-MOST = 12  # recipes that are shown with their verdicts
+MOST = 12  # recipes that are shown
 
 NOTE = (
     "The best of many recipes looks better than it is, because noise helped to choose it. Seeds that no run of the"
@@ -158,7 +185,10 @@ NOTE = (
 
 
 class ConfirmSection(Section):
-    """A recipe of an answer with its button, and the verdicts of fresh seeds. Nothing starts without a press."""
+    """The recipes of an answer that can be confirmed: a chosen one, and those that ask for it or have fresh seeds.
+
+    Nothing starts without a press.
+    """
 
     key, title = "confirm", "Confirm"
 
@@ -168,52 +198,63 @@ class ConfirmSection(Section):
         self._known: dict[tuple[Path, Setting, str], Winner] = {}
         self._shown: tuple[Answer, Path] | None = None
         self._introduction = widgets.HTML()
+        self._background = Background()
         self.recipe = widgets.Dropdown(description="Recipe to confirm")
+        self.seeds = widgets.BoundedIntText(description="Fresh seeds", min=1, max=MOST_SEEDS, value=SEEDS)
         self.recipe.observe(self._chosen, "value")
-        self._fields = widgets.Box([self.recipe]).add_class("x-controls")
-        self._ready: tuple[Verdict, ...] = ()
+        self.seeds.observe(self._counted, "value")
+        self._fields = widgets.Box([self.recipe, self.seeds]).add_class("x-controls")
         super().__init__(ask, [self._introduction])
         self.add_class("x-confirm")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Offer the recipes of an answer about one sweep: Ask's winner first, then what asks to be confirmed."""
+        """Show the recipes of an answer about one sweep: the chosen one first, by default the one that needs least."""
         self._shown = answer, snapshot.runs
         own = {str(name) for name in answer.rows["baseline"]}
         # A forecast cannot be confirmed by training; a comparison with a baseline of the user's choice has no spec.
-        forecast = answer.question.paid_in.forecast
-        itself = any(verdict.confirmation and not verdict.judged_by_others for verdict in answer.verdicts)
-        known = [] if forecast or itself else to_confirm(answer.verdicts, winner=_winner_of(snapshot, answer))
-        ready = self._ready = tuple(verdict for verdict in known if _has_own_baseline(verdict.comparison, own))
-        self._introduction.value = fragment(_introduction(answer, known, ready, itself=itself))
+        every = [] if answer.question.paid_in.forecast else to_confirm(answer.verdicts)
+        ready = [
+            verdict
+            for verdict in every
+            if verdict.comparison.baseline in own and not _is_itself(verdict) and verdict.call is not Call.UNKNOWN
+        ]
+        names = list(dict.fromkeys(verdict.comparison.recipe for verdict in ready))
         with self.quiet:
-            chosen = self.recipe.value
-            options = [(_offered(verdict), at) for at, verdict in enumerate(ready)]
-            if tuple(self.recipe.options) != tuple(options):
-                self.recipe.options, chosen = options, 0
-            self.recipe.value = (chosen or 0) if ready else None
-        self._show_chosen()
+            chosen = self.recipe.value if self.recipe.value in names else names[0] if names else None
+            self.recipe.options = names
+            self.recipe.value = chosen
+        self._introduction.value = fragment(_introduction(answer, every, ready))
+        first = [verdict for verdict in ready if verdict.comparison.recipe == chosen]
+        others = [v for v in ready if v not in first and (v.asks or v.judged_by_others)]
+        self.winners = [self._winner(snapshot.runs, verdict, answer) for verdict in (*first, *others)[:MOST]]
+        if self.winners:
+            with self.quiet:
+                self.seeds.value = self.winners[0].seeds
+        self.children = (self._introduction, *((self._fields,) if names else ()), *self.winners)
 
-    def _show_chosen(self) -> None:
-        """Show the chosen recipe, and below it those that have a verdict of fresh seeds or ask for one."""
-        if self._shown is None:
-            return
-        first = [self._ready[self.recipe.value]] if self._ready and self.recipe.value is not None else []
-        others = [verdict for verdict in self._ready if verdict.asks or verdict.judged_by_others]
-        shown = [*first, *(verdict for verdict in others if verdict not in first)][:MOST]
-        self.winners = [self._winner(self._shown[1], verdict) for verdict in shown]
-        self.children = (self._introduction, *([self._fields] if self._ready else []), *self.winners)
+    def start(self, recipe: str) -> None:
+        """Choose a recipe and run the number of fresh seeds that was advised for it."""
+        self.recipe.value = recipe
+        if self.winners:
+            self._background.start(self.winners[0].start())
 
     def _chosen(self, _: Any) -> None:
-        if not self.quiet:
-            self._show_chosen()
+        if not self.quiet and self._shown is not None:
+            self._again()
 
-    def _winner(self, runs: Path, verdict: Verdict) -> "Winner":
+    def _counted(self, _: Any) -> None:
+        if not self.quiet and self.winners:
+            self.winners[0].take(self.seeds.value)
+
+    def _winner(self, runs: Path, verdict: Verdict, answer: Answer) -> "Winner":
         result = verdict.comparison
         key = (runs, result.setting, result.recipe)
         winner = self._known.get(key)
         if winner is None:
             winner = self._known[key] = Winner(runs, result.setting.sweep, result.recipe, on_end=self._again)
-        winner.show(verdict)
+        workers = default_workers(threads=result.setting.threads, device=result.setting.device)
+        advice = advise(answer.verdicts, answer.settled.rows, workers=workers, recipe=result.recipe)
+        winner.show(verdict, None if verdict.is_confirmed else advice)
         return winner
 
     def _again(self) -> None:
@@ -229,32 +270,19 @@ class ConfirmSection(Section):
             self.children = (self._introduction,)
 
 
-def _has_own_baseline(result: EqualQuality, own: Collection[str]) -> bool:
-    """Return whether a comparison is with the sweep's own baseline on the same machine, as a confirmation would be."""
-    return result.baseline in own and result.baseline_setting == result.setting
+def _is_itself(verdict: Verdict) -> bool:
+    """Return whether the sweep is a confirmation already."""
+    return verdict.confirmation is not None and not verdict.judged_by_others
 
 
-def _winner_of(snapshot: Snapshot, answer: Answer) -> str | None:
-    try:
-        return winner(snapshot, answer.question)
-    except ExplorerError:  # Ask says why it has no answer; here the recipes keep their own order
-        return None
-
-
-def _offered(verdict: Verdict) -> str:
-    result = verdict.comparison
-    gain = "" if result.ratio is None else f", {speedup_title(result.x).lower()} {speedup(result)}"
-    return f"{clipped(result.label, 40)}{gain} ({verdict.call})"
-
-
-def _introduction(answer: Answer, known: Sequence[Verdict], ready: Sequence[Verdict], *, itself: bool) -> Paragraph:
+def _introduction(answer: Answer, every: list[Verdict], ready: list[Verdict]) -> Paragraph:
     if answer.question.paid_in.forecast:
         words = "Deletion is a forecast, which training cannot confirm. Choose time, cost or steps as the x axis."
-    elif itself:
+    elif any(_is_itself(verdict) for verdict in every):
         words = "Nothing to confirm: this sweep is a confirmation itself."
     elif not answer.verdicts:
-        words = "Nothing to confirm: there is no recipe besides the baseline."
-    elif known and not ready:
+        words = "Nothing to confirm: the baseline is the only recipe."
+    elif not ready:
         words = "Only comparisons with the sweep's own baseline on the same machine can be confirmed here."
     else:
         words = NOTE
