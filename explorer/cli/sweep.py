@@ -1,14 +1,19 @@
 """`explorer sweep run|profile`: run the missing runs of a sweep, measure its step times."""
 
 import json
+import math
+import shlex
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
 
 import typer
 
+from explorer.analysis.sentences import so_far
+from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.verbs import part
@@ -20,7 +25,9 @@ from explorer.page.progress import Bar, duration, tell_rehearsal
 from explorer.page.terminal import show, table, visible
 from explorer.planned import left_out_words
 from explorer.run_files import ProfileRecord, RunRecord
+from explorer.store import frames
 from explorer.store.ingest import ingest
+from explorer.store.published import database
 from explorer.sweep.execute import Event, Settings, Summary, profile_sweep, run_sweep
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.profiles import read_profiles
@@ -51,10 +58,13 @@ def run(
         print(f"warning: {visible(words)}", file=sys.stderr)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
     finish(summary, json=json)
-    if planned.spec.governance is not None and planned.runs and not json:
-        # All of its runs take the same steps; the first one stands for them.
-        first = planned.directory / planned.runs[0].record.run_id
-        show(part("governed runs, next")(first, "run"), file=sys.stderr)
+    if not json:
+        option = () if runs == options.RUNS else ("--runs", str(runs))
+        if planned.spec.governance is not None and planned.runs:
+            # All of its runs take the same steps; the first one stands for them.
+            first = planned.directory / planned.runs[0].record.run_id
+            show(part("governed runs, next")(first, "run"), file=sys.stderr)
+        print(f"next: {shlex.join(('explorer', 'results', planned.spec.name, *option))}")
 
 
 def profile(
@@ -118,10 +128,12 @@ def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, prof
     _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
 
-    def bring_in(directory: Path | None = None) -> None:
-        ingest(runs)
-
     with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
+
+        def bring_in(directory: Path) -> None:
+            ingest(runs)
+            progress.answer(lambda: so_far(sweep_verdicts(frames.results(database(runs), sweep=planned.spec.name))))
+
         settings = Settings(
             engine=chosen,
             workers=workers,
@@ -159,6 +171,23 @@ def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
 # --- progress of a running sweep ---
 
 EVERY = 10  # runs between two lines where standard error is no terminal
+ANSWERING = 0.05  # share of the time that may go into answers of an unfinished sweep
+
+
+class Rate:
+    """Runs a minute since the first of this start had finished."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None  # moment and number of runs then
+
+    def words(self, done: int) -> str:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done
+        begun, before = self._first
+        if done <= before or now <= begun:
+            return ""
+        return f"{60 * (done - before) / (now - begun):.2g} a minute"
 
 
 class JsonLines:
@@ -169,6 +198,9 @@ class JsonLines:
 
     def __exit__(self, *_: object) -> None:
         return None
+
+    def answer(self, words: Callable[[], str]) -> None:
+        """Print nothing: the lines are events, and answers are in the database."""
 
     def show(self, event: Event) -> None:
         line = {
@@ -181,10 +213,12 @@ class JsonLines:
 
 
 class ProgressBar:
-    """A bar with the time left; where standard error is no terminal, a line now and then."""
+    """A bar with rate, time left and the best answer so far; where standard error is no terminal, some lines."""
 
     def __init__(self, name: str) -> None:
         self._bar = Bar(name)
+        self._rate = Rate()
+        self._answer, self._not_before = "", -math.inf
 
     def __enter__(self) -> Self:
         self._bar.__enter__()
@@ -195,15 +229,23 @@ class ProgressBar:
     ) -> None:
         self._bar.__exit__(kind, value, traceback)
 
+    def answer(self, words: Callable[[], str]) -> None:
+        """Take the best answer so far, but spend at most a share `ANSWERING` of the time on it."""
+        begun = time.monotonic()
+        if begun >= self._not_before:
+            self._answer = words()
+            self._not_before = time.monotonic() + (time.monotonic() - begun) / ANSWERING
+
     def show(self, event: Event) -> None:
-        left = "" if event.seconds_left is None else f"about {duration(event.seconds_left)} left"
-        runs = f"{event.done} of {event.total} runs"
+        left = "" if not event.seconds_left else f"about {duration(event.seconds_left)} left"
+        runs = ", ".join(filter(None, (f"{event.done} of {event.total} runs", self._rate.words(event.done))))
         if event.kind == "profile":
             runs, left = f"measuring step times{' ' * bool(event.message)}{event.message}", "leave the machine idle"
         elif event.kind == "waiting":
             runs, left = event.message, ""
         elif event.kind == "stopping":
             runs, left = "stopping after this step", ""
+        left = "; ".join(filter(None, (left, self._answer)))
         self._bar.update(event.fraction, state=runs, left=left)
         self._tell(event, runs, left)
 
