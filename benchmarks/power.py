@@ -102,9 +102,9 @@ def main() -> None:
         *decided_table(sweeps),
         "",
         f"A number is given up to {MOST_SEEDS}, and meant to decide with probability {POWER:.0%} if effect and noise"
-        " are what the first seeds show. They are not: a sweep that happens to show too large an effect, or too little"
-        " noise, advises too few seeds. So the number is called an estimate, and the share that it decides is below"
-        f" {POWER:.0%}.",
+        " are what the first seeds show. They are not, so it is called an estimate: where the effect is small, first"
+        " seeds that show too large a one advise too few seeds; where it is large, an answer is inconclusive only"
+        " because its noise looks too large, and more seeds are advised than needed.",
         "",
         "## Why fresh seeds",
         "",

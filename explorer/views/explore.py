@@ -23,7 +23,7 @@ from explorer.views.explorer.answer import Answer, answer, notes
 from explorer.views.explorer.ask_section import AskSection
 from explorer.views.explorer.comparison_view import Comparison
 from explorer.views.explorer.composition_section import CompositionSection
-from explorer.views.explorer.confirm_section import ConfirmSection
+from explorer.views.explorer.confirm_section import ConfirmSection, advice_on
 from explorer.views.explorer.controls_section import ControlsSection
 from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.dock import Dock
@@ -174,7 +174,22 @@ class Explorer(widgets.VBox):
         self._figure.pick(shown.question.chosen)
         self._figure.bands("all" if shown.question.bands else "selected")
         self._dock.draw(shown)
+        self._offer_seeds(shown)
         self._sections.show(snapshot, shown)
+
+    def _offer_seeds(self, shown: Answer) -> None:
+        """Offer the runs that would decide an answer that does not tell, with their price; a press starts them."""
+        step = advice_on(shown)
+        if step is None:
+            return self._dock.offer("", "", lambda: None)
+        press = f"Run {amounts.count(step.effort.runs, 'run')}" if step.effort is not None else "Confirm"
+
+        def decide() -> None:
+            self._change(section="confirm")
+            if step.effort is not None:
+                self._sections.by_key["confirm"].start(step.recipe)  # pyright: ignore[reportAttributeAccessIssue]
+
+        return self._dock.offer(f"{step.sentence}:", press, decide)
 
     def _open(self, question: Question) -> None:
         """Show a view that a colleague sent, with its brush."""

@@ -12,6 +12,7 @@ import pytest
 
 from explorer.store.ingest import ingest
 from explorer.views import sweep_process
+from explorer.views.explore import explore
 from explorer.views.explorer.answer import Answer, answer
 from explorer.views.explorer.confirm_section import ConfirmSection, Winner, plan_words
 from explorer.views.explorer.question import Question
@@ -155,7 +156,7 @@ def test_any_recipe_can_be_confirmed_with_a_number_of_seeds_of_ones_own(
     write(tmp_path, gain=-0.0002)  # not a winner
     panel = ConfirmSection(lambda **_: None)
     panel.show(read_snapshot(tmp_path), asked(tmp_path))
-    assert panel.recipe.options == ("fast",) and panel.recipe.value == "fast" and has_button(winner(panel))
+    assert [label for label, _ in panel.recipe.options] == ["fast (not reached)"] and has_button(winner(panel))
     command(monkeypatch, plan=PLAN)
     panel.seeds.value = 7
     assert winner(panel).button.description == "Confirm fast on 7 fresh seeds"
@@ -170,9 +171,30 @@ def test_an_inconclusive_recipe_shows_the_seeds_that_would_decide(tmp_path: Path
     panel.show(read_snapshot(tmp_path), asked(tmp_path))
     words = winner(panel).words.value
     assert "inconclusive" in words and "more seeds of fast and baseline would decide (" in words and "about" in words
-    assert (
-        panel.seeds.value == winner(panel).seeds and f"on {panel.seeds.value} fresh" in winner(panel).button.description
-    )
+    seeds = panel.seeds.value
+    assert seeds == winner(panel).seeds and f"on {seeds} fresh" in winner(panel).button.description
+
+
+def test_the_docked_line_offers_these_runs_and_a_press_starts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, gain=0.0009)
+    page = explore(tmp_path)
+    docked = page._dock.html
+    assert "more seeds of fast and baseline would decide (" in docked
+    assert 'data-click="action"' in docked
+    command(monkeypatch, plan=PLAN)
+
+    async def press() -> None:
+        page._dock._event("click", "action", "", False)
+        section = page._sections.by_key["confirm"]
+        assert isinstance(section, ConfirmSection)
+        await asyncio.gather(*section._background._tasks)
+
+    asyncio.run(press())
+    assert page.question.section == "confirm"
+    planned, started = called(tmp_path)
+    assert planned[0] == "confirm" and started[:2] == ["sweep", "run"]
 
 
 def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: ConfirmSection, runs: Path) -> None:

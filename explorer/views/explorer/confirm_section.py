@@ -1,19 +1,20 @@
-"""Section that confirms any recipe on fresh seeds: one press shows the plan with its price, a second one runs it.
+"""Section that confirms recipes on fresh seeds: one press shows the plan with its price, a second one runs it.
+
+Any recipe can be confirmed; the one that Ask names is chosen at first.
 
 It writes a specification and starts the command line; the notebook itself trains nothing.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
 from explorer.analysis.advice import AFTER_LOOKING, SEEDS, Advice, advise, to_confirm
-from explorer.analysis.equal_quality import Call
+from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Setting
-from explorer.analysis.power import MOST_SEEDS
 from explorer.analysis.sentences import call_words, control_words, fresh_words
 from explorer.analysis.verdict import Verdict
 from explorer.errors import ExplorerError
@@ -31,7 +32,7 @@ from explorer.views.sweep_process import Background, SweepProcess, progress_word
 
 
 class Winner(widgets.VBox):
-    """Recipe with its verdict and its confirmation: the first press shows the plan, the second starts it."""
+    """Winner with its verdict and its confirmation: the first press shows the plan, the second starts it."""
 
     def __init__(self, runs: Path, sweep: str, recipe: str, *, on_end: Callable[[], None]) -> None:
         self._runs, self._sweep, self._recipe, self._on_end = runs, sweep, recipe, on_end
@@ -60,15 +61,14 @@ class Winner(widgets.VBox):
         chip = element("span", words, class_=kind)
         interval = f" ({speedup_interval(result)})" if result.adjusted_low is not None else ""
         name = element("strong", clipped(result.label))
-        # "-" for a recipe that never reaches the target, whose chip says so.
+        # A recipe that never reaches the target has no speedup, and its chip says so.
         gain = "" if result.ratio is None else f" {speedup_title(result.x).lower()} {speedup(result)}{interval}"
         lines = [element("p", name, f"{gain}: ", chip, class_="x-confirmed")]
         if advice is not None:
             price = f" ({advice.price})" if advice.price else ""
             looked = f"; {AFTER_LOOKING}" if advice.after_looking else ""
-            lines.append(
-                element("p", one_line(f"{advice.words[:1].upper()}{advice.words[1:]}{price}{looked}."), class_="x-note")
-            )
+            said = f"{advice.words[:1].upper()}{advice.words[1:]}{price}{looked}."
+            lines.append(element("p", one_line(said), class_="x-note"))
         self.words.value = element("div", *lines)
         # A verdict of fresh seeds is final, unless more of them would tell; the buttons stay while its runs are going.
         more = advice is not None and bool(advice.command())
@@ -78,15 +78,16 @@ class Winner(widgets.VBox):
             self._seeds = advice.total if advice is not None and more else SEEDS
             self._offer()
 
+    @property
+    def seeds(self) -> int:
+        """Return the number of fresh seeds that the button offers, with those that were run before."""
+        return self._seeds
+
     def take(self, seeds: int) -> None:
         """Offer another number of fresh seeds; a plan that is shown already is for the earlier number."""
         if not self._running and seeds != self._seeds:
             self._seeds, self._spec = seeds, None
             self._offer()
-
-    @property
-    def seeds(self) -> int:
-        return self._seeds
 
     async def start(self) -> None:
         """Plan and run at once: the price was shown before the press."""
@@ -176,7 +177,8 @@ def plan_words(plan: dict[str, Any]) -> str:
     return f"seeds {seeds}: {', '.join(parts)} ({plan['spec']})"
 
 
-MOST = 12  # recipes that are shown
+MOST_TYPED = 1000  # fresh seeds, as many as `explorer confirm` takes
+MOST = 12  # recipes that are shown with their verdicts
 
 NOTE = (
     "The best of many recipes looks better than it is, because noise helped to choose it. Seeds that no run of the"
@@ -185,10 +187,7 @@ NOTE = (
 
 
 class ConfirmSection(Section):
-    """The recipes of an answer that can be confirmed: a chosen one, and those that ask for it or have fresh seeds.
-
-    Nothing starts without a press.
-    """
+    """A recipe of an answer with its button, and the verdicts of fresh seeds. Nothing starts without a press."""
 
     key, title = "confirm", "Confirm"
 
@@ -198,53 +197,61 @@ class ConfirmSection(Section):
         self._known: dict[tuple[Path, Setting, str], Winner] = {}
         self._shown: tuple[Answer, Path] | None = None
         self._introduction = widgets.HTML()
-        self._background = Background()
         self.recipe = widgets.Dropdown(description="Recipe to confirm")
-        self.seeds = widgets.BoundedIntText(description="Fresh seeds", min=1, max=MOST_SEEDS, value=SEEDS)
         self.recipe.observe(self._chosen, "value")
+        self.seeds = widgets.BoundedIntText(description="Fresh seeds", min=1, max=MOST_TYPED, value=SEEDS)
         self.seeds.observe(self._counted, "value")
         self._fields = widgets.Box([self.recipe, self.seeds]).add_class("x-controls")
+        self._background = Background()
+        self._ready: tuple[Verdict, ...] = ()
         super().__init__(ask, [self._introduction])
         self.add_class("x-confirm")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
-        """Show the recipes of an answer about one sweep: the chosen one first, by default the one that needs least."""
+        """Offer the recipes of an answer about one sweep: Ask's winner first, then what asks to be confirmed."""
         self._shown = answer, snapshot.runs
         own = {str(name) for name in answer.rows["baseline"]}
         # A forecast cannot be confirmed by training; a comparison with a baseline of the user's choice has no spec.
-        every = [] if answer.question.paid_in.forecast else to_confirm(answer.verdicts)
-        ready = [
-            verdict
-            for verdict in every
-            if verdict.comparison.baseline in own and not _is_itself(verdict) and verdict.call is not Call.UNKNOWN
-        ]
-        names = list(dict.fromkeys(verdict.comparison.recipe for verdict in ready))
+        forecast = answer.question.paid_in.forecast
+        itself = any(verdict.confirmation and not verdict.judged_by_others for verdict in answer.verdicts)
+        known = [] if forecast or itself else to_confirm(answer.verdicts, winner=_winner_of(snapshot, answer))
+        ready = self._ready = tuple(verdict for verdict in known if _has_own_baseline(verdict.comparison, own))
+        self._introduction.value = fragment(_introduction(answer, known, ready, itself=itself))
         with self.quiet:
-            chosen = self.recipe.value if self.recipe.value in names else names[0] if names else None
-            self.recipe.options = names
-            self.recipe.value = chosen
-        self._introduction.value = fragment(_introduction(answer, every, ready))
-        first = [verdict for verdict in ready if verdict.comparison.recipe == chosen]
-        others = [v for v in ready if v not in first and (v.asks or v.judged_by_others)]
-        self.winners = [self._winner(snapshot.runs, verdict, answer) for verdict in (*first, *others)[:MOST]]
+            chosen = self.recipe.value
+            options = [(_offered(verdict), at) for at, verdict in enumerate(ready)]
+            if tuple(self.recipe.options) != tuple(options):
+                self.recipe.options, chosen = options, 0
+            self.recipe.value = (chosen or 0) if ready else None
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        """Show the chosen recipe, and below it those that have a verdict of fresh seeds or ask for one."""
+        if self._shown is None:
+            return
+        first = [self._ready[self.recipe.value]] if self._ready and self.recipe.value is not None else []
+        others = [verdict for verdict in self._ready if verdict.asks or verdict.judged_by_others]
+        shown = [*first, *(verdict for verdict in others if verdict not in first)][:MOST]
+        self.winners = [self._winner(self._shown[1], verdict, self._shown[0]) for verdict in shown]
         if self.winners:
             with self.quiet:
                 self.seeds.value = self.winners[0].seeds
-        self.children = (self._introduction, *((self._fields,) if names else ()), *self.winners)
+        self.children = (self._introduction, *([self._fields] if self._ready else []), *self.winners)
 
     def start(self, recipe: str) -> None:
-        """Choose a recipe and run the number of fresh seeds that was advised for it."""
-        self.recipe.value = recipe
-        if self.winners:
+        """Choose a recipe, and run the number of fresh seeds that is advised for it."""
+        places = [at for at, verdict in enumerate(self._ready) if verdict.comparison.recipe == recipe]
+        if places:
+            self.recipe.value = places[0]
             self._background.start(self.winners[0].start())
-
-    def _chosen(self, _: Any) -> None:
-        if not self.quiet and self._shown is not None:
-            self._again()
 
     def _counted(self, _: Any) -> None:
         if not self.quiet and self.winners:
             self.winners[0].take(self.seeds.value)
+
+    def _chosen(self, _: Any) -> None:
+        if not self.quiet:
+            self._show_chosen()
 
     def _winner(self, runs: Path, verdict: Verdict, answer: Answer) -> "Winner":
         result = verdict.comparison
@@ -270,19 +277,45 @@ class ConfirmSection(Section):
             self.children = (self._introduction,)
 
 
-def _is_itself(verdict: Verdict) -> bool:
-    """Return whether the sweep is a confirmation already."""
-    return verdict.confirmation is not None and not verdict.judged_by_others
+def advice_on(answer: Answer) -> Advice | None:
+    """Return what to do next about an answer; None where nothing is open, or where training cannot settle it."""
+    own = {str(name) for name in answer.rows["baseline"]} if len(answer.rows) else set()
+    mine = [verdict for verdict in answer.verdicts if _has_own_baseline(verdict.comparison, own)]
+    settings = {verdict.comparison.setting for verdict in mine}
+    # Several machines have an answer each, and a forecast is settled by no training.
+    if answer.question.is_survey or answer.question.paid_in.forecast or len(settings) != 1:
+        return None
+    (setting,) = settings
+    workers = default_workers(threads=setting.threads, device=setting.device)
+    return advise(mine, answer.settled.rows, workers=workers)
 
 
-def _introduction(answer: Answer, every: list[Verdict], ready: list[Verdict]) -> Paragraph:
+def _has_own_baseline(result: EqualQuality, own: Collection[str]) -> bool:
+    """Return whether a comparison is with the sweep's own baseline on the same machine, as a confirmation would be."""
+    return result.baseline in own and result.baseline_setting == result.setting
+
+
+def _winner_of(snapshot: Snapshot, answer: Answer) -> str | None:
+    try:
+        return winner(snapshot, answer.question)
+    except ExplorerError:  # Ask says why it has no answer; here the recipes keep their own order
+        return None
+
+
+def _offered(verdict: Verdict) -> str:
+    result = verdict.comparison
+    gain = "" if result.ratio is None else f", {speedup_title(result.x).lower()} {speedup(result)}"
+    return f"{clipped(result.label, 40)}{gain} ({verdict.call})"
+
+
+def _introduction(answer: Answer, known: Sequence[Verdict], ready: Sequence[Verdict], *, itself: bool) -> Paragraph:
     if answer.question.paid_in.forecast:
         words = "Deletion is a forecast, which training cannot confirm. Choose time, cost or steps as the x axis."
-    elif any(_is_itself(verdict) for verdict in every):
+    elif itself:
         words = "Nothing to confirm: this sweep is a confirmation itself."
     elif not answer.verdicts:
-        words = "Nothing to confirm: the baseline is the only recipe."
-    elif not ready:
+        words = "Nothing to confirm: there is no recipe besides the baseline."
+    elif known and not ready:
         words = "Only comparisons with the sweep's own baseline on the same machine can be confirmed here."
     else:
         words = NOTE
