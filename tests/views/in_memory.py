@@ -45,5 +45,8 @@ class InMemory:
     def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
         return []
 
+    def unfinished(self, sweep: str) -> pd.DataFrame:
+        return pd.DataFrame(columns=["state", "recipe", "ssr", "message", "directory", "device", "hardware", "threads"])
+
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         return make()

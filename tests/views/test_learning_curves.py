@@ -60,7 +60,7 @@ def layers(drawn: Any) -> dict[str, pd.DataFrame]:
 
 
 def shown(opened: Explorer) -> dict[str, pd.DataFrame]:
-    return layers(section(opened)._chart.chart.to_dict(validate=False))
+    return layers(section(opened)._chart.spec)
 
 
 def test_it_is_open_at_first_with_the_mean_loss_of_every_recipe(opened: Explorer) -> None:

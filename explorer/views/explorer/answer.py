@@ -16,8 +16,8 @@ from explorer.analysis.sentences import budget_answer, busy_notes, inference_wor
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.page import amounts, theme
 from explorer.page.document import Paragraph
-from explorer.views.explorer.choices import Results, Settled, machines, price_words, settle
-from explorer.views.explorer.question import OF_LAYOUT, OF_PICTURE, Question
+from explorer.views.explorer.choices import Results, Settled, hardware_labels, machines, price_words, settle
+from explorer.views.explorer.question import ALL, OF_LAYOUT, OF_PICTURE, Question
 from explorer.views.explorer.scene import Gain, Scene, build_scene, look_of
 from explorer.views.explorer.survey import survey_note, survey_scene, survey_sentence
 
@@ -96,8 +96,10 @@ def answer(results: Results, wished: Question) -> Answer:
             compare=asked.compare,
             size=asked.size,
             deletion_of=asked.deletion_of,
+            errors=asked.errors,
             own_target=asked.target is None,
             gain=_gain(shown),
+            diverged=_diverged(results, settled),
         ),
     )
     return Answer(
@@ -113,6 +115,17 @@ def answer(results: Results, wished: Question) -> Answer:
         all_verdicts=made.verdicts,
         all_budgets=made.budgets,
     )
+
+
+def _diverged(results: Results, settled: Settled) -> pd.DataFrame:
+    """Return the diverged runs of the recipes that are shown, each at what its whole budget would take."""
+    asked, names = settled.question, set(settled.rows.loc[settled.shown, "recipe"])
+    runs = results.unfinished(asked.sweep)
+    runs = runs[(runs["state"] == "diverged") & runs["recipe"].isin(names)]
+    if len(runs) and asked.hardware != ALL:
+        runs = runs[[label == asked.hardware for label in hardware_labels(runs)]]
+    column = asked.paid_in.column
+    return runs.assign(x=runs[column].astype(float) if column in runs else float("nan"))
 
 
 def _gain(shown: Sequence[Verdict]) -> Gain | None:

@@ -107,8 +107,15 @@ class Figure(widgets.VBox):
         self._chart.on_mark(hover=self._hovered, click=self._clicked)
         self._answer: Answer | None = None
         self._picked: list[str] = []
-        super().__init__([self._chart])
+        self._brush: Brush = ()
+        self._window: Brush = ()  # what is zoomed into, as a brush
+        self._zoom = _button("Zoom in", "Enlarge what the brush selects")
+        self._reset = _button("Reset zoom", "Show the whole chart")
+        self._zoom.on_click(lambda _: self.zoom())
+        self._reset.on_click(lambda _: self.reset())
+        super().__init__([widgets.HBox([self._zoom, self._reset]).add_class("x-zoom"), self._chart])
         self.add_class("x-chart")
+        self._offer()
 
     def show(self, answer: Answer) -> None:
         """Draw an answer; nothing where it has no scene."""
@@ -116,12 +123,28 @@ class Figure(widgets.VBox):
         # Scenes are remembered, so the same scene is the same object.
         if before is not None and answer.scene is before.scene and answer.question.split == before.question.split:
             return  # drawing it again would take a second and lose the brush
+        if before is None or _axes(before) != _axes(answer):
+            self._window = ()
+        self._brush = answer.question.brush
         self._draw()
 
     def forget(self) -> None:
         """Draw the next answer even if it is drawn already, because only the browser knows the brush."""
         self._answer = None
         self._chart.draw(None)
+
+    def zoom(self) -> None:
+        """Enlarge what the brush selects."""
+        if self._brush:
+            self._window, self._brush = self._brush, ()
+            self._draw()
+
+    def reset(self) -> None:
+        """Show the whole chart again."""
+        if self._window:
+            self._window = ()
+            self._brush = self._answer.question.brush if self._answer is not None else ()
+            self._draw()
 
     def isolate(self, recipe: str | None) -> None:
         """Show the curve of a recipe alone, the others faint; all of them for None."""
@@ -138,12 +161,19 @@ class Figure(widgets.VBox):
 
     def _draw(self) -> None:
         answer = self._answer
+        self._offer()
         if answer is None or answer.scene is None:
             return self._chart.draw(None)
-        self._chart.draw(_spec(answer, brush=answer.question.brush))
+        self._chart.draw(_spec(answer, window=self._window, brush=self._brush))
         if not answer.question.split:
             self._chart.selections.observe(self._brushed, BRUSH)
         return None
+
+    def _offer(self) -> None:
+        """Show the buttons that can do something now."""
+        whole = self._answer is not None and not self._answer.question.split
+        self._zoom.layout.display = "" if whole and self._brush else "none"
+        self._reset.layout.display = "" if whole and self._window else "none"
 
     def _recipes(self) -> list[str]:
         """Return the recipes of the marks that are picked."""
@@ -160,12 +190,15 @@ class Figure(widgets.VBox):
             return
         ranges = {name: [float(end) for end in limits] for name, limits in (change["new"].value or {}).items()}
         if not ranges:
-            return self._on_brush(())
-        # A brush as wide or as tall as the chart lacks that range: it means all of it. Heights go back to qualities.
-        x = sorted(ranges.get("x", answer.scene.x_range))
-        heights = answer.scene.heights
-        y = sorted(heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*answer.scene.y_range]
-        return self._on_brush((*x, *y))
+            self._brush = ()
+        else:
+            # A brush as wide or as tall as the chart lacks that range: it means all of it. Heights become qualities.
+            scene = _windowed(answer.scene, self._window)
+            x = sorted(ranges.get("x", scene.x_range))
+            y = sorted(scene.heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*scene.y_range]
+            self._brush = (*x, *y)
+        self._offer()
+        self._on_brush(self._brush)
 
     def _hovered(self, mark: Mapping[str, str] | None, _: bool) -> None:
         self._on_hover((mark or {}).get("recipe"))
@@ -184,8 +217,23 @@ def chart_of(answer: Answer, *, width: int | str = "container") -> alt.LayerChar
     return kind.from_dict(_spec(answer, width=width), validate=False)
 
 
-def _spec(answer: Answer, *, width: int | str = "container", brush: Brush | None = None) -> Json:
+def _spec(answer: Answer, *, width: int | str = "container", window: Brush = (), brush: Brush | None = None) -> Json:
     assert answer.scene is not None  # the callers check
     if answer.question.split:
         return multiples(answer)
-    return tradeoff_spec(answer.scene, width=width, height=HEIGHT, brush=brush)
+    return tradeoff_spec(_windowed(answer.scene, window), width=width, height=HEIGHT, brush=brush)
+
+
+def _windowed(scene: Scene, window: Brush) -> Scene:
+    """Return the scene on the axes of what is zoomed into."""
+    return replace(scene, x_range=window[:2], y_range=window[2:]) if len(window) == 4 else scene
+
+
+def _axes(answer: Answer) -> tuple[str, ...]:
+    """Return what the axes mean: while it stays, so does the zoom."""
+    asked = answer.question
+    return asked.dataset, asked.sweep, asked.metric, asked.payment, asked.deletion_of
+
+
+def _button(words: str, tooltip: str) -> widgets.Button:
+    return widgets.Button(description=words, tooltip=tooltip, layout=widgets.Layout(width="auto"))

@@ -85,6 +85,7 @@ class Question:
     curve_smooth: float = SMOOTH  # the share of a run; 0: as measured
     curve_log: bool = False
     bands: str = ""  # "all": every recipe has its band; empty: the baseline and what is highlighted
+    errors: bool = True  # qualities on a log scale of the error, where they differ enough; else on a plain one
 
     @property
     def paid_in(self) -> Payment:
@@ -118,7 +119,7 @@ OF_HIGHLIGHTS = ("bands", *OF_SECTIONS)
 OF_LAYOUT = ("split", "order", *OF_HIGHLIGHTS)
 """Fields that the content of the chart does not depend on."""
 
-OF_PICTURE = ("recipes", "methods", "compare", "size", "log", *OF_LAYOUT)
+OF_PICTURE = ("recipes", "methods", "compare", "size", "log", "errors", *OF_LAYOUT)
 """Fields that hide or draw: comparisons do not depend on them, because each counts all recipes of the sweep."""
 
 # ---- tokens

@@ -53,6 +53,10 @@ class Snapshot:
         """Return the phases of a sweep's recipes at each budget, with their step times. Raises as `rows` does."""
         return self.remember(("schedules", sweep), lambda: frames.schedules(self.database, sweep=sweep))
 
+    def unfinished(self, sweep: str) -> pd.DataFrame:
+        """Return the runs of a sweep that did not finish: see `frames.unfinished`. Raises as `rows` does."""
+        return self.remember(("unfinished", sweep), lambda: frames.unfinished(self.database, sweep=sweep))
+
     def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
         """Return the confirmations of comparisons, all of one sweep and metric. Raises as `rows` does."""
         if not results:

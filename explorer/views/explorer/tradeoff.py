@@ -219,6 +219,7 @@ class Drawing:
         rule = {"type": "rule", "color": theme.TEXT, "opacity": 0.5, "strokeDash": [5, 4], "clip": True, "aria": False}
         # A line close to the top has its words below it.
         words = {"type": "text", "x": 0, "align": "left", "dx": 4, "color": theme.TEXT, "fontSize": 12, "opacity": 0.75}
+        words["clip"] = True  # by the chart that is zoomed
         words |= {"baseline": "bottom", "dy": -4} if share < 1 - 18 / self.height else {"baseline": "top", "dy": 5}
         text = {"y": self.y, "text": {"field": "label"}}
         return [

@@ -60,6 +60,7 @@ class Controls(widgets.VBox):
         self.price = widgets.Text(description="Your price ($ per hour)", continuous_update=False)
         self._price_words = widgets.HTML()
         self.scale = widgets.Dropdown(description="X scale", options=[("log", True), ("linear", False)])
+        self.errors = widgets.Dropdown(description="Y scale", options=[("log of the error", True), ("plain", False)])
         self.compare = widgets.Dropdown(description="Colour by")
         self.size = widgets.Dropdown(description="Marker size")
         self.split = widgets.Dropdown(description="Small multiples")
@@ -71,7 +72,7 @@ class Controls(widgets.VBox):
         first.append(self.baseline)
         filters = [self.model, self.hardware, self.baseline_hardware, self.recipes, self.methods, self.seeds]
         filters.append(self.sources)
-        drawing = [self.scale, self.bands, self.compare, self.size, self.split]
+        drawing = [self.scale, self.errors, self.bands, self.compare, self.size, self.split]
         fields = (*(field for field in first if field is not self._complaint), *filters, *drawing)
         for field in (*fields, self.cloud, self.price):
             field.observe(self._changed, "value")
@@ -112,6 +113,7 @@ class Controls(widgets.VBox):
             **{name: getattr(self, name).value or "" for name in _TEXTS},
             **lists,
             log=bool(self.scale.value),
+            errors=bool(self.errors.value),
             target=target if same else None,
             usd_per_hour=usd_per_hour,
         )
@@ -129,6 +131,7 @@ class Controls(widgets.VBox):
                 _offer(field, offered, getattr(question, name))
                 field.layout.display = "" if _is_needed(name, len(offered), question) else "none"
             self.scale.value, self.bands.value = question.log, question.bands
+            self.errors.value = question.errors
             kind = metric_of(settled.rows.iloc[0].to_dict())
             self._target = None if question.is_survey else _Target.of(kind, drawn)
             self.target.layout.display = "none" if question.is_survey else ""
