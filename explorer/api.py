@@ -279,6 +279,7 @@ class Runs:
         max_inference: str | None = None,
         deletable: Sequence[str] = (),
         metric: str | None = None,
+        max_memory: float | str | None = None,
     ) -> "Answered":
         """Find the recipe of a sweep that takes least under limits, with the evidence.
 
@@ -289,6 +290,7 @@ class Runs:
             max_inference: of one example, "3ms", or relative to the baseline, "1.02x".
             deletable: classes with their levels, such as "open/mit=G2".
             metric: the metric of quality; by default the sweep's own.
+            max_memory: peak memory in bytes, or text such as "2GiB".
 
         Raises `AnalysisError` for limits that make no sense for these runs.
         """
@@ -303,6 +305,7 @@ class Runs:
             quality=None if quality is None else _quality(quality, rows),
             max_seconds=amounts.read_seconds("max_time", max_time) if isinstance(max_time, str) else max_time,
             max_usd=max_cost,
+            max_memory=amounts.read_memory("max_memory", max_memory) if isinstance(max_memory, str) else max_memory,
             max_inference_seconds=seconds,
             max_inference_ratio=ratio,
             deletable=levels,

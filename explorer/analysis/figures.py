@@ -193,6 +193,7 @@ class Figures:
     inference_low: float | None  # its interval; None where a profile kept no rounds
     inference_high: float | None
     deletions: Mapping[str, Deletion | str]  # or why it is not known
+    peak_memory: float | None = None  # bytes: the most of its runs; None unless it was measured in all of them
 
     def usd(self, seconds: float | None) -> float | None:
         """Return the cost of a training time."""
@@ -203,11 +204,13 @@ class Figures:
 
 KEY = ("sweep", "device", "hardware", "threads", "world_size", "recipe", "recipe_digest")
 USED = ("ssr", "directory", "usd_per_hour", "price_source", "price_as_of", "inference_seconds", "time_source", "steps")
+MEASURED = "peak_memory"  # a column that rows from elsewhere, such as an export of an older version, may lack
 
 
 def by_ladder(rows: pd.DataFrame) -> dict[tuple[object, ...], pd.DataFrame]:
     """Return the rows of each ladder by its `key_of`, with the columns that figures are read from."""
-    return {key: mine for key, mine in rows[[*KEY, *USED]].groupby(list(KEY), sort=False)}
+    used = [*KEY, *USED, *([MEASURED] if MEASURED in rows else [])]
+    return {key: mine for key, mine in rows[used].groupby(list(KEY), sort=False)}
 
 
 def key_of(ladder: Ladder) -> tuple[object, ...]:
@@ -255,6 +258,7 @@ def figures_of(
         inference_low=low,
         inference_high=high,
         deletions={class_: _deletion(mine, forecasts, class_, reached) for class_ in classes},
+        peak_memory=_most(mine),
     )
 
 
@@ -303,6 +307,12 @@ def _replayed(of_class: pd.DataFrame, runs: pd.DataFrame) -> tuple[float | None,
         return None, None
     at = int(np.argmax(share))
     return float(of_class["steps"].iloc[at]), float(whole.iloc[at])
+
+
+def _most(mine: pd.DataFrame) -> float | None:
+    if MEASURED not in mine or mine[MEASURED].isna().any():
+        return None
+    return float(mine[MEASURED].max())
 
 
 def _median(column: pd.Series) -> float | None:

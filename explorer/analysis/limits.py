@@ -1,4 +1,4 @@
-"""Limits on quality, time, cost, inference and deletion, and whether a recipe keeps each of them.
+"""Limits on quality, time, cost, memory, inference and deletion, and whether a recipe keeps each of them.
 
 A limit holds, is uncertain (the estimate is within it, its interval is not), fails, or is unknown, always with a reason
 in words. Nothing unknown is guessed: an unknown limit does not hold.
@@ -22,6 +22,7 @@ class Limit(StrEnum):
     QUALITY = "quality"
     TIME = "time"
     COST = "cost"
+    MEMORY = "peak memory"
     INFERENCE = "inference"
     INFERENCE_RATIO = "inference beside the baseline"
     DELETION = "deletion"
@@ -51,12 +52,13 @@ class Limits:
     deletable: Mapping[str, Level] = field(default_factory=dict)  # class: the level at which it must be deletable
     deletion_at_most: Mapping[str, Cost] = field(default_factory=dict)  # class: how much training to repeat at most
     max_deletion_seconds: float | None = None  # of each of these classes
+    max_memory: float | None = None  # bytes, at the peak of a run
 
     def __post_init__(self) -> None:
         if self.quality is not None and not math.isfinite(self.quality):
             raise AnalysisError(f"quality: found {self.quality}; expected a finite number")
         limits = (self.max_seconds, self.max_usd, self.max_inference_seconds, self.max_inference_ratio)
-        for value in (*limits, self.max_deletion_seconds):
+        for value in (*limits, self.max_deletion_seconds, self.max_memory):
             if value is not None and not 0 < value < math.inf:
                 raise AnalysisError(f"limit: found {value}; expected a finite number above 0")
         for level in self.deletable.values():
@@ -86,8 +88,8 @@ def read_deletable(option: str, written: str) -> tuple[str, str, Cost | None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A recipe at one limit. `found` and `allowed` are in the unit of the limit: the metric's, seconds, US dollars, a
-    ratio; seconds for a deletion."""
+    """A recipe at one limit. `found` and `allowed` are in the unit of the limit: the metric's, seconds, US dollars,
+    bytes, a ratio; seconds for a deletion."""
 
     limit: Limit
     standing: Standing
@@ -119,6 +121,9 @@ def findings_of(limits: Limits, known: Figures) -> tuple[Finding, ...]:
     if judged and limits.max_usd is not None:
         usd, high = known.usd(seconds), known.usd(reached.high)
         findings.append(_within(Limit.COST, usd, high, limits.max_usd, missing=known.no_price))
+    if limits.max_memory is not None:
+        missing = "it was not measured in all of its runs"
+        findings.append(_within(Limit.MEMORY, known.peak_memory, None, limits.max_memory, missing=missing))
     missing = "its inference was not measured"
     if limits.max_inference_seconds is not None:
         most = limits.max_inference_seconds

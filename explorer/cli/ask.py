@@ -1,4 +1,4 @@
-"""`explorer ask`: the best recipe of a sweep under limits on quality, time, cost, inference and deletability."""
+"""`explorer ask`: the best recipe of a sweep under limits on quality, time, cost, memory, inference, deletability."""
 
 import dataclasses
 import datetime
@@ -74,19 +74,23 @@ def ask(
             "--max-deletion", metavar="TIME", help="Maximum time to delete any one of these classes, such as 10min."
         ),
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", metavar="SIZE", help="Maximum peak memory of training, such as 2GiB or 500MB."),
+    ] = None,
     hardware: Annotated[
         str | None,
         typer.Option("--hardware", metavar="NAME", help="Only results on this hardware. Default: all hardware."),
     ] = None,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
-    """Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.
+    """Find the best recipe under limits on quality, time, cost, memory, inference and deletability, with evidence.
 
     Nothing is extrapolated, and unknown values are named, never guessed. The exit status is 0 only if a recipe holds
     every limit, its uncertainty included.
     """
     # Limits are parsed first: a misspelt one is refused before the database is brought up to date.
-    limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion)
+    limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion, max_memory)
     tell_upkeep(runs)
     where = database(runs)
     chosen = sweep or _only_sweep(where)
@@ -106,6 +110,7 @@ def _limits(
     max_inference: str | None,
     deletable: list[str],
     max_deletion: str | None,
+    max_memory: str | None,
 ) -> Limits:
     inference = (None, None) if max_inference is None else amounts.read_inference("--max-inference", max_inference)
     wanted = [read_deletable("--deletable", written) for written in deletable]
@@ -119,6 +124,7 @@ def _limits(
         deletable=levels,
         deletion_at_most={name: most for name, _, most in wanted if most is not None},
         max_deletion_seconds=None if max_deletion is None else amounts.read_seconds("--max-deletion", max_deletion),
+        max_memory=None if max_memory is None else amounts.read_memory("--max-memory", max_memory),
     )
 
 
@@ -169,7 +175,7 @@ def _record(asked: Asked, runs: Path) -> dict[str, Any]:
     best, second, difference = asked.best, asked.runner_up, asked.difference
     verdict = best and best.verdict
     return {
-        "asked": {**dataclasses.asdict(asked.limits), "metric": asked.kind.name, "least": asked.least},
+        "asked": {**_limits_record(asked.limits), "metric": asked.kind.name, "least": asked.least},
         "answer": ask_words.headline(asked),
         "holds": asked.holds,
         "best": best and best.label,
@@ -184,6 +190,12 @@ def _record(asked: Asked, runs: Path) -> dict[str, Any]:
         "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,
         "confirm": best and verdict and (ask_words.confirming_command(best, runs) if verdict.asks else None),
     }
+
+
+def _limits_record(limits: Limits) -> dict[str, Any]:
+    record = dataclasses.asdict(limits)
+    # It came after version 0.1.0, whose answers are the same unless memory is asked about.
+    return {name: value for name, value in record.items() if name != "max_memory" or value is not None}
 
 
 def _candidate(asked: Asked, candidate: Candidate) -> dict[str, Any]:
@@ -205,6 +217,7 @@ def _candidate(asked: Asked, candidate: Candidate) -> dict[str, Any]:
         "best_quality": None if math.isnan(reached.best) else reached.best,
         "tested_budget": reached.tested and reached.tested.ssr,
         "usd": candidate.usd,
+        **({} if known.peak_memory is None else {"peak_memory": known.peak_memory}),
         "inference_seconds": known.inference_seconds,
         "inference_ratio": known.inference_ratio,
         "inference_ratio_low": known.inference_low,

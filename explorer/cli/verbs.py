@@ -47,7 +47,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "ask": (
         "ask:ask",
-        "Find the best recipe under limits on quality, time, cost, inference and deletability, with evidence.",
+        "Find the best recipe under limits on quality, time, cost, memory, inference and deletability, with evidence.",
     ),
     "confirm": ("confirm:confirm", "Run a recipe and its baseline on seeds that had no part in choosing it."),
     "trace": (

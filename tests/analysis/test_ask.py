@@ -61,6 +61,24 @@ def test_the_least_time_wins_and_the_next_is_the_runner_up() -> None:
     assert tested is not None and (found.best.reached.below, tested.ssr, tested.n) == (0.5, 1.0, 3)
 
 
+def test_memory_is_a_limit_and_an_unmeasured_run_leaves_it_unknown() -> None:
+    small = [row | {"peak_memory": 400.0 + row["seed"]} for row in recipe("small", step=1.5)]
+    large = [row | {"peak_memory": 900.0} for row in recipe("baseline")]
+    mixed = [row | {"peak_memory": 100.0 if row["seed"] else float("nan")} for row in recipe("mixed", step=0.5)]
+    answer = asked(large, small, mixed, quality=0.78, max_memory=402.0)
+    assert {one.recipe: finding(one, Limit.MEMORY).standing for one in answer.candidates} == {
+        "small": Standing.HOLDS,  # its most is 402
+        "mixed": Standing.UNKNOWN,
+        "baseline": Standing.FAILS,
+    }
+    assert answer.best is not None and answer.best.recipe == "small"
+    assert finding(of(answer, "mixed"), Limit.MEMORY).reason == "it was not measured in all of its runs"
+    with pytest.raises(AnalysisError, match="found 0"):
+        asked(large, max_memory=0.0)
+    without = asked(recipe("baseline"), quality=0.78, max_memory=402.0)
+    assert finding(of(without, "baseline"), Limit.MEMORY).standing is Standing.UNKNOWN, "rows of an older export"
+
+
 def test_the_interval_of_the_time_is_the_one_that_is_documented() -> None:
     """By a plain loop over all 27 resamples of three seeds."""
     quality = 0.8 + 0.05 * np.log(np.array(BUDGETS))[:, None] + np.random.default_rng(3).normal(0, 0.004, (5, 3))

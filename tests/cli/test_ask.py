@@ -1,6 +1,7 @@
 """`explorer ask`: the exit status says whether a recipe holds the limits, the text says why not."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from explorer.store.ingest import ingest
-from tests.builders import run_record, write_profile, write_run
+from tests.builders import change_result, run_record, write_profile, write_run
 from tests.cli.command import Done, explorer, refused
 
 PRICED = "provider,instance,region,tenancy,accelerator,count,usd_per_hour,effective,retrieved,source\n"
@@ -49,6 +50,23 @@ def ask(runs: Path, *arguments: str) -> Done:
 
 def as_json(runs: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(ask(runs, *arguments, "--json").stdout)
+
+
+def test_memory_is_a_limit_once_it_was_measured(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    unknown = ask(runs, "--max-memory", "2GiB")
+    assert unknown.returncode == 1 and "peak memory unknown: it was not measured in all of its runs" in unknown.stdout
+    for result in (tmp_path / "runs" / "digits").glob("run-*/result.json"):
+        record = json.loads((result.parent / "run.json").read_text())
+        change_result(result.parent, peak_memory=2**29 if record["recipe"] == "fast" else 2**31)
+    assert explorer("store", "rebuild", "--runs", tmp_path / "runs").returncode == 0
+    done = ask(tmp_path / "runs", "--quality", "97%", "--max-memory", "1 GiB")
+    assert done.stdout.startswith("asked: accuracy at least 97.00%, at most 1 GiB of peak memory\n")
+    assert "takes 2 GiB of memory, at most 1 GiB allowed" in done.stdout
+    assert "Peak memory, the most of each recipe's runs: fast 512 MiB, baseline 2 GiB." in done.stdout
+    assert as_json(tmp_path / "runs", "--max-memory", "1GiB")["asked"]["max_memory"] == 2**30
+    said = refused("ask", "--runs", runs, "--max-memory", "2 apples")
+    assert "--max-memory: found '2 apples'; expected memory above 0 with its unit" in said
 
 
 def test_it_answers_with_the_evidence_and_the_command_that_confirms_it(runs: Path) -> None:

@@ -13,7 +13,13 @@ def test_only_what_is_known_of_some_run_is_offered(results: pd.DataFrame) -> Non
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
-    [("time", 90, "1.5 min"), ("cost", 2.0, "$2.00"), ("chi", 0.1234, "0.123 nats"), ("overhead", 0.05, "5.0%")],
+    [
+        ("time", 90, "1.5 min"),
+        ("cost", 2.0, "$2.00"),
+        ("chi", 0.1234, "0.123 nats"),
+        ("overhead", 0.05, "5.0%"),
+        ("memory", 431 * 2**20, "431 MiB"),
+    ],
 )
 def test_a_value_is_said_in_its_unit(key: str, value: float, words: str) -> None:
     assert MEASURES[key].words(value) == words

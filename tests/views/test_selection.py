@@ -17,8 +17,7 @@ from explorer.store.ingest import ingest
 from explorer.views.explorer.answer import answer
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.run_cards import reproduce, run_cards
-from explorer.views.explorer.run_differences import differences
-from explorer.views.explorer.runs_section import RunsSection, selected
+from explorer.views.explorer.runs_section import RunsSection, differences, selected
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from tests.builders import change_result, run_record, write_failure, write_sweep
 

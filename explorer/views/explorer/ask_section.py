@@ -63,6 +63,7 @@ class AskSection(Section):
             _unit("Unit of time", ("s", "min", "h")),
         )
         self.cost = _text("Cost, at most (US dollars)", "no limit")
+        self.memory = _text("Peak memory, at most", "no limit, or 2GiB")
         self.inference = _text("Inference per example, at most", "no limit")
         self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
         self.deletable = widgets.Dropdown(description="Deletable class", options=[("any", "")])
@@ -70,7 +71,7 @@ class AskSection(Section):
         self.deletion = _text("Deletion time, at most", "no limit")
         self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
         fields = (
-            *(self.quality, self.time, self.time_unit, self.cost, self.inference, self.inference_unit),
+            *(self.quality, self.time, self.time_unit, self.cost, self.memory, self.inference, self.inference_unit),
             *(self.deletable, self.repeated, self.deletion, self.deletion_unit),
         )
         for field in fields:
@@ -128,6 +129,9 @@ class AskSection(Section):
             quality=self._least_quality(),
             max_seconds=_seconds(self.time, self.time_unit),
             max_usd=amounts.read_usd(self.cost.description, cost) if cost else None,
+            max_memory=amounts.read_memory(self.memory.description, self.memory.value)
+            if self.memory.value.strip()
+            else None,
             max_inference_seconds=seconds,
             max_inference_ratio=ratio,
             deletable=chosen,

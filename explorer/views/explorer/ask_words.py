@@ -65,6 +65,7 @@ def limits_words(asked: Asked) -> str:
 def _amounts(limits: Limits) -> Iterable[tuple[str, str]]:
     yield amounts.seconds(limits.max_seconds) if limits.max_seconds else "", "of training"
     yield amounts.dollars(limits.max_usd) if limits.max_usd else "", "of training"
+    yield amounts.memory(limits.max_memory) if limits.max_memory else "", "of peak memory"
     yield (
         amounts.seconds(limits.max_inference_seconds) if limits.max_inference_seconds else "",
         "of inference per example",
@@ -106,6 +107,8 @@ def finding_words(asked: Asked, finding: Finding) -> str:
         return f"takes {amounts.seconds(value)}, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.COST:
         return f"costs {amounts.dollars(value)}, at most {amounts.dollars(allowed)} allowed"
+    if finding.limit is Limit.MEMORY:
+        return f"takes {amounts.memory(value)} of memory, at most {amounts.memory(allowed)} allowed"
     if finding.limit is Limit.INFERENCE:
         return f"inference takes {amounts.seconds(value)} per example, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.INFERENCE_RATIO:
@@ -207,6 +210,10 @@ def notes(asked: Asked, today: datetime.date) -> list[str]:
     if best := asked.best:
         said += _between(asked, best)
     said += _unknown(asked)
+    if asked.limits.max_memory is not None:
+        known = [candidate for candidate in asked.candidates if candidate.known.peak_memory is not None]
+        figures = ", ".join(f"{clipped(one.label)} {amounts.memory(one.known.peak_memory)}" for one in known)
+        said += [f"Peak memory, the most of each recipe's runs: {figures}."] if known else []
     said += [*asked.time_notes, *time_notes(candidate.time_source for candidate in asked.candidates)]
     priced = [
         candidate

@@ -81,7 +81,7 @@ class Measure:
     key: str
     column: str
     label: str
-    unit: str  # "seconds", "dollars", "nats", "share", "count"
+    unit: str  # "seconds", "dollars", "bytes", "nats", "share", "count"
 
     @property
     def of_deletion(self) -> bool:
@@ -97,6 +97,8 @@ class Measure:
                 return amounts.seconds(value)
             case "dollars":
                 return amounts.dollars(value)
+            case "bytes":
+                return amounts.memory(value)
             case "share":
                 return f"{value:.1%}"
             case "nats":
@@ -111,6 +113,7 @@ MEASURES = {
         Measure(key="time", column="train_seconds", label="Training time", unit="seconds"),
         Measure(key="cost", column="cost_usd", label="Training cost", unit="dollars"),
         Measure(key="examples", column="examples", label="Examples", unit="count"),
+        Measure(key="memory", column="peak_memory", label="Peak memory", unit="bytes"),
         Measure(key="inference", column="inference_seconds", label="Inference per example", unit="seconds"),
         Measure(key="deletion", column=DELETION, label=f"Deletion of {COSTLIEST}", unit="seconds"),
         Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {COSTLIEST}", unit="dollars"),
