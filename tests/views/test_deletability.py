@@ -1,5 +1,7 @@
 """The picture of quality, cost and deletability: places, colours, shapes, and what it says of what is unknown."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,15 @@ import vl_convert
 
 from explorer import run_files, rundir
 from explorer.errors import AnalysisError
+from explorer.page import amounts
 from explorer.page.pictures import VEGA_LITE
 from explorer.run_files import RunRecord
 from explorer.store.ingest import ingest
 from explorer.store.queries import Filter
 from explorer.views.explorer.answer import answer, facts
+from explorer.views.explorer.comparison_view import Comparison, comparison_html, key_of
 from explorer.views.explorer.deletability import LEVELS, deletability
+from explorer.views.explorer.ledger_section import LedgerSection, run_of
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 from explorer.views.explorer.tradeoff import tradeoff
@@ -131,3 +136,47 @@ def test_the_snapshot_has_a_column_for_each_class(tmp_path: Path) -> None:
     found = snapshot.rows(Filter(), metric="accuracy").set_index("recipe")
     assert found.loc["governed", [f"deletion_seconds/{path}" for path in CLASSES]].notna().all()  # pyright: ignore
     assert pd.isna(found.loc["baseline", f"deletion_seconds/{CLASSES[0]}"])  # pyright: ignore
+
+
+# --- the column of the comparison, and the way to the ledger ---
+
+
+def rows_of(html: str) -> dict[str, str]:
+    """The rows of the table, by the name in each."""
+    bodies = re.findall(r"<tr.*?</tr>", html.partition("<tbody>")[2], re.DOTALL)
+    return {re.search(r"<bdi>([^<]*)</bdi></button>", row)[1]: row for row in bodies}  # pyright: ignore
+
+
+def test_the_comparison_says_what_a_deletion_costs_and_leads_to_the_ledger(results: pd.DataFrame) -> None:
+    shown = answer(InMemory(frame=governed(results)), Question())
+    html = comparison_html(shown)
+    assert "Deletable at" in html
+    rows = rows_of(html)
+    assert f"G2, {amounts.seconds(5.0)}" in rows["heavy"] and re.search(r"G3, [0-9.]+ s", rows["fast"])
+    assert "not governed" in rows["baseline"] and 'data-click="ledger"' not in rows["baseline"]
+    asked: list[dict[str, Any]] = []
+    table = Comparison(ask=lambda **fields: asked.append(fields), on_hover=lambda _: None, on_pick=lambda _: None)
+    table.draw(shown)
+    table._event("click", "ledger", key_of("heavy"), False)
+    table._event("click", "ledger", key_of("baseline"), False)
+    (fields,) = asked
+    (directory,) = fields["chosen"]
+    row = results[results["directory"] == directory].iloc[0]
+    assert (row["recipe"], row["ssr"]) == ("heavy", results.loc[results["recipe"] == "heavy", "ssr"].max())
+    assert fields["section"] == LedgerSection.key
+
+
+def test_runs_without_governance_have_no_such_column(results: pd.DataFrame) -> None:
+    shown = answer(InMemory(frame=results.assign(deletion_level=None, deletion_seconds=np.nan)), Question())
+    assert "Deletable at" not in comparison_html(shown) and run_of(shown) is None
+
+
+def test_the_ledger_of_the_picked_run_is_shown(results: pd.DataFrame) -> None:
+    own = governed(results)
+    shown = answer(InMemory(frame=own), Question())
+    kept = own[own["deletion_level"].notna()]
+    first = run_of(shown)
+    assert first in set(kept["directory"])
+    picked = str(kept[kept["recipe"] == "heavy"]["directory"].iloc[0])
+    chosen = replace(shown, settled=replace(shown.settled, question=replace(shown.question, chosen=("x", picked))))
+    assert run_of(chosen) == picked

@@ -4,10 +4,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from explorer import rundir
 from explorer.audit.history import badge
+from explorer.audit.shares import shares
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Genesis, Parent
 from explorer.errors import RunError
@@ -19,7 +21,7 @@ from explorer.views.ledger.drilldown import entry_lines
 from explorer.views.ledger.ledger_panel import Ledger, ledger
 from explorer.views.ledger.open_run import badge_words, find_run, read_all_steps
 from explorer.views.ledger.pane import ReadSection
-from explorer.views.ledger.training_section import TrainingSection
+from explorer.views.ledger.training_section import TrainingSection, largest_cell
 from tests.audit.governed_run import sign_again
 from tests.deletion import certified
 from tests.deletion.deleted_runs import FIRST
@@ -252,3 +254,20 @@ def test_a_run_is_found_by_id_and_by_directory(governed_runs: Path, governed: Pa
     assert find_run(governed_runs, governed.name) == governed
     assert find_run(governed_runs, f"single/{governed.name}") == governed
     assert find_run(Path("nowhere"), str(governed)) == governed
+
+
+def test_it_opens_at_the_cell_with_the_largest_share(view: Ledger) -> None:
+    opened = view.opened
+    assert opened is not None
+    layer, class_ = largest_cell(opened)
+    share = shares(opened.ledger, opened.steps).share[0]
+    assert share[opened.classes.index(class_), opened.layers.index(layer)] == np.nanmax(share)
+    fresh = Ledger(view._runs, run=None)
+    assert training(fresh).controls.cell == (layer, class_)
+
+
+def test_it_opens_at_the_cell_that_was_asked_for(governed_runs: Path) -> None:
+    cell = (LAYERS[3], "open/mit")
+    assert training(ledger(governed_runs, cell=cell)).controls.cell == cell
+    wrong = ledger(governed_runs, cell=("no.layer", "open/mit"))
+    assert wrong.opened is None and "no.layer" in texts(wrong)

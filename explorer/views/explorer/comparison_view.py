@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from explorer import costing
 from explorer.analysis.axis_words import gain_name, ratio_words
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
-from explorer.analysis.reprice import own_price
+from explorer.analysis.reprice import DELETION, own_price
 from explorer.analysis.sentences import by_how_much, call_words, control_words, fresh_words, inference_words
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
@@ -22,6 +24,8 @@ from explorer.page.document import clipped, one_line
 from explorer.page.html import Colour, Markup, chip, element, inline
 from explorer.views.explorer.answer import Answer, facts, warnings
 from explorer.views.explorer.comparison_tables import CLAIMS_TUNING, best_first, least_first, speedup, speedup_title
+from explorer.views.explorer.dock import SECTIONS
+from explorer.views.explorer.ledger_section import LEDGER
 from explorer.views.explorer.payments import amount
 from explorer.views.live import Live
 from explorer.views.notebook import swatch
@@ -118,6 +122,8 @@ class Comparison(Live):
                 self._on_hover(recipe)
             case "click", "pick" if recipe is not None:
                 self._on_pick(recipe)
+            case "click", "ledger" if (run := governed_run(self._answer, recipe)) is not None:
+                self._ask(brush=(), chosen=(run,), section=LEDGER)
             case "click", "sort":
                 self._ask(order=f"-{key}" if question.order == key else key)
             case "click", "all":
@@ -482,6 +488,46 @@ def _reach(line: Line, sheet: Sheet) -> Markup:
     return two_lines(f"{result.reach_rate:.0%}", f"n={result.n}")
 
 
+def _deletable_title(sheet: Sheet) -> str:
+    """Return the heading where runs are governed, and nothing where none is."""
+    return "Deletable at" if sheet.answer.settled.rows["deletion_level"].notna().any() else ""
+
+
+def _deletable(line: Line, sheet: Sheet) -> Markup:
+    """Return the level and the forecast time of deleting a row's costliest class, with the way to its ledger."""
+    rows = governed_rows(sheet.answer, line.recipe)
+    if rows.empty:
+        return two_lines(amounts.MISSING, "not governed")
+    level = max(rows["deletion_level"].dropna(), default=None)  # one run that needs a replay makes it G3
+    seconds = rows[DELETION].median()
+    words = level or "no exact way"
+    words += "" if level is None or amounts.missing(seconds) else f", {amounts.seconds(seconds)}"
+    badge = element(
+        "button",
+        "ledger",
+        type="button",
+        class_="x-link",
+        title=f"Which class moved which layer of {clipped(line.label)}, at the cell that moved most",
+        data_click="ledger",
+        data_key=key_of(line.recipe),
+        data_scroll=SECTIONS,
+    )
+    return two_lines(words, badge)
+
+
+def governed_rows(answer: Answer, recipe: str | None) -> pd.DataFrame:
+    """Return the governed runs of a recipe at its largest budget."""
+    rows = answer.settled.rows
+    mine = rows[(rows["recipe"] == recipe) & rows["deletion_level"].notna()]
+    return mine[mine["ssr"] == mine["ssr"].max()]
+
+
+def governed_run(answer: Answer, recipe: str | None) -> str | None:
+    """Return the directory of a recipe's first governed run at its largest budget; None where no run is governed."""
+    rows = governed_rows(answer, recipe)
+    return None if rows.empty else str(rows.sort_values("seed")["directory"].iloc[0])
+
+
 def two_lines(first: str | Markup, second: str | Markup, mark: Markup = NOTHING) -> Markup:
     """Return a cell with a figure and, smaller, what is known about it."""
     return element("b", first) + (element("small", second, mark) if second or mark else NOTHING)
@@ -498,5 +544,6 @@ COLUMNS: list[Column] = [
     ),
     Column(title=_same_title, cell=_at_budget, order="best"),
     Column(title=lambda _: "Reach rate", cell=_reach, order="reach"),
+    Column(title=_deletable_title, cell=_deletable),
 ]
 """The columns, from left to right; the first one names the row."""

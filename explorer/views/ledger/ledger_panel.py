@@ -35,19 +35,26 @@ SECTIONS = (TrainingSection, TwoRunsSection, LineageSection, DeletionSection, Ac
 """The parts of the view, in the order of their buttons."""
 
 
-def ledger(runs: str | Path | None = None, run: str | None = None, trust: str | Path | None = None) -> "Ledger":
+def ledger(
+    runs: str | Path | None = None,
+    run: str | None = None,
+    trust: str | Path | None = None,
+    cell: tuple[str, str] | None = None,
+) -> "Ledger":
     """Open the ledger of a governed run: `run`, or else the newest one in the directory of runs. `trust` is a trust
-    file.
+    file, `cell` the layer and the class to open at; by default the one with the largest share of the gradient.
 
     The directory is `runs`, or else the one that `explorer.views.explore` opens.
     """
-    return Ledger(runs_directory(runs), run=run, trust=None if trust is None else Path(trust))
+    return Ledger(runs_directory(runs), run=run, trust=None if trust is None else Path(trust), cell=cell)
 
 
 class Ledger(widgets.VBox):
     """Whole view. `opened` is the run that is shown, or None."""
 
-    def __init__(self, runs: Path, *, run: str | None, trust: Path | None) -> None:
+    def __init__(
+        self, runs: Path, *, run: str | None, trust: Path | None = None, cell: tuple[str, str] | None = None
+    ) -> None:
         self.opened: OpenRun | None = None
         self._runs, self._known = runs, dict[str, Path]()
         self._head, self._place = widgets.HTML(), widgets.VBox().add_class("x-section")
@@ -55,6 +62,7 @@ class Ledger(widgets.VBox):
         self.section = buttons({kind.key: kind.title for kind in SECTIONS}, "Section").add_class("x-sections")
         self.section.observe(lambda _: self._show_section(), "value")
         self.sections = {kind.key: kind(self._others) for kind in SECTIONS}
+        self._cell = cell
         self._shown: dict[str, OpenRun] = {}  # by the key of the section that shows it
         self._body = widgets.VBox([self.controls, self.section, self._place]).add_class("x-body")
         super().__init__([widgets.HTML(style()), self._head.add_class("x-chart"), self._body])
@@ -83,6 +91,12 @@ class Ledger(widgets.VBox):
         trust = self.controls.trust.value.strip()
         try:
             opened = open_run(directory, trust=Path(trust) if trust else None, now=int(time.time()))
+            if self._cell is not None:
+                opened.ledger.layer(self._cell[0])
+                opened.ledger.class_(self._cell[1])
+                training = self.sections[TrainingSection.key]
+                assert isinstance(training, TrainingSection)
+                training.at, self._cell = self._cell, None
         except ExplorerError as error:
             return self._show_nothing(str(error))
         self.opened = opened

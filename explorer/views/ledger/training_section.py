@@ -27,6 +27,7 @@ class TrainingSection(Section):
 
     def __init__(self, others: Callable[[], dict[str, Path]]) -> None:
         self._opened: OpenRun | None = None
+        self.at: tuple[str, str] | None = None  # the layer and class to open at, once
         self.entries, self.decided = widgets.HTML(), widgets.HTML()
         self.controls = CellControls(on_steps=self._draw_steps, on_cell=self._draw_steps)
         self.heat, self.depth = Pane(matrices.SHARES_CAPTION), Pane(depth.CAPTION)
@@ -50,7 +51,9 @@ class TrainingSection(Section):
     def show(self, opened: OpenRun) -> None:
         """Show a run."""
         self._opened = opened
-        self.controls.offer(steps=opened.steps, layers=opened.layers, classes=opened.classes)
+        if self.controls.offer(steps=opened.steps, layers=opened.layers, classes=opened.classes):
+            self.controls.choose(*(self.at or largest_cell(opened)))
+            self.at = None
         self._draw_steps()
         self._draw_depth()
         self._draw_decisions(opened)
@@ -167,11 +170,12 @@ class CellControls(widgets.Box):
         """The chosen stretch of steps."""
         return range(self.first.value, self.last.value + 1)
 
-    def offer(self, *, steps: range, layers: Sequence[str], classes: Sequence[str]) -> None:
-        """Offer the steps, layers and classes of a run. A run that offers the same keeps what was chosen."""
+    def offer(self, *, steps: range, layers: Sequence[str], classes: Sequence[str]) -> bool:
+        """Offer the steps, layers and classes of a run, and return whether they are new. A run that offers the same
+        keeps what was chosen."""
         offered = (steps, tuple(layers), tuple(classes))
         if offered == self._offered:
-            return
+            return False
         self._offered = offered
         with self._quiet:
             last = max(steps.start, steps.stop - 1)
@@ -181,6 +185,7 @@ class CellControls(widgets.Box):
             for field, names in ((self.layer, layers), (self.class_, classes)):
                 field.options = tuple(names)
                 field.value = names[0]
+        return True
 
     def choose(self, layer: str, class_: str) -> bool:
         """Choose a cell, and return whether it is a different one."""
@@ -197,6 +202,20 @@ class CellControls(widgets.Box):
                 if self.first.value > self.last.value:
                     self.first.value, self.last.value = self.last.value, self.first.value
             then()
+
+
+def largest_cell(opened: OpenRun) -> tuple[str, str]:
+    """Return the layer and class with the largest share of the gradient over the whole run; where no share can be read,
+    the first ones."""
+    if opened.steps:
+        try:
+            share = shares(opened.ledger, opened.steps).share[0]
+        except ExplorerError:  # a damaged ledger: the section itself says so, where its chart would be
+            return opened.layers[0], opened.classes[0]
+        if not np.isnan(share).all():
+            class_, layer = np.unravel_index(np.nanargmax(share), share.shape)
+            return opened.layers[layer], opened.classes[class_]
+    return opened.layers[0], opened.classes[0]
 
 
 def no_steps(opened: OpenRun) -> str:
