@@ -21,6 +21,7 @@ import pandas as pd
 from explorer.analysis.comparison import RESAMPLES, Estimate, adjusted_by_holm, estimate, judge
 from explorer.analysis.inference import draws
 from explorer.analysis.ingredients import Ingredient, Qualities, RecipeRuns, labels, recipe_runs
+from explorer.analysis.main_effects import MainEffect, main_effects
 from explorer.analysis.schedules import PARTS, Phase, Schedule, log_ratio, measured, predicted
 from explorer.errors import AnalysisError
 from explorer.run_files import Metric, metric_of
@@ -188,6 +189,7 @@ class Composition:
     recipes: tuple[Composed, ...] = ()
     pairs: tuple[Pair, ...] = ()
     reason: str | None = None
+    effects: tuple[MainEffect, ...] = ()  # of each method that a recipe adds
 
     @property
     def measured_pairs(self) -> tuple[Pair, ...]:
@@ -276,9 +278,11 @@ class _Table:
             adjusted_by_holm([pair.time for pair in pairs]),
         )
         every = [self.baseline, *self.recipes]
+        effects = main_effects(self.baseline, self.recipes, names=self.names, confidence=self.confidence)
         return replace(
             composition,
             methods=tuple(self.names[method] for method in methods),
+            effects=effects,
             parts={recipe.label: recipe.schedule.by_part() for recipe in every if recipe.schedule},
             recipes=tuple(self.composed(recipe) for recipe in self.recipes if len(recipe.methods) != 1),
             pairs=tuple(

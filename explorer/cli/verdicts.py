@@ -35,7 +35,14 @@ from explorer.store.published import database
 from explorer.store.queries import Table
 from explorer.sweep.workers import default_workers
 from explorer.views.explorer.choices import hardware_labels
-from explorer.views.explorer.composition_rows import composed, composition_json, pair_rows, recipe_rows
+from explorer.views.explorer.composition_rows import (
+    composed,
+    composition_json,
+    effect_rows,
+    pair_rows,
+    recipe_rows,
+    unidentified,
+)
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 
@@ -189,6 +196,12 @@ def _composition_blocks(composition: Any, hardware: str, *, space: bool) -> Iter
     if by_parts:
         columns = ("recipe", "speedup", "predicted", "of predicted time", "interval")
         yield table(columns, [(name, *rest) for name, _, *rest in by_parts], right=columns[1:4])
+    if composition.effects:
+        rows = effect_rows(composition)
+        columns = ("method", "effect on quality", "interval", "effect on time", "interval of time", "from", "Holm")
+        if rows:
+            yield table(columns, rows, right=("effect on quality", "effect on time"))
+        yield from unidentified(composition)
     if composition.measured_pairs:
         metric = composition.kind.name if composition.kind else "quality"
         columns = ("pair", metric, "interval", "n", "time", "interval of time")

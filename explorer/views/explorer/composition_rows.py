@@ -35,6 +35,32 @@ def recipe_rows(composition: Composition) -> list[tuple[str, ...]]:
     return [_recipe(recipe) for recipe in composition.recipes]
 
 
+def effect_rows(composition: Composition) -> list[tuple[str, ...]]:
+    """Return the effect of each method by itself, where a pair of recipes identifies it; the columns are `EFFECTS`."""
+    return [
+        (
+            effect.method,
+            quality_words(effect.quality.value, composition.kind),
+            interval_words(effect.quality, composition.kind),
+            time_words(effect.time.value),
+            interval_words(effect.time),
+            amounts.count(len(effect.pairs), "pair"),
+            _holm(composition.confidence, quality=effect.quality.p_holm, time=effect.time.p_holm),
+        )
+        for effect in composition.effects
+        if effect.pairs
+    ]
+
+
+def unidentified(composition: Composition) -> list[str]:
+    """Return a sentence for each method whose effect is not identified, with the line to add to the specification."""
+    return [
+        f"{effect.method}: its own effect is not known, because {effect.reason}; add `{effect.compose}`"
+        for effect in composition.effects
+        if not effect.pairs
+    ]
+
+
 def pair_rows(composition: Composition) -> list[tuple[str, ...]]:
     """Return the pairs that were run; the columns are `PAIRS`. "Holm" names what still differs among all pairs."""
     return [
@@ -49,6 +75,9 @@ def pair_rows(composition: Composition) -> list[tuple[str, ...]]:
         )
         for pair in composition.measured_pairs
     ]
+
+
+EFFECTS = ("Method", "Effect on quality", "Interval", "Effect on time", "Interval", "From", "Holm")
 
 
 def quality_words(value: float | None, kind: Metric | None) -> str:
@@ -93,7 +122,10 @@ def composition_json(composition: Composition) -> dict[str, Any]:
 
 
 def composition_tables(composition: Composition) -> Iterator[Table]:
-    """Yield both tables; each only if it has a row."""
+    """Yield the tables; each only if it has a row."""
+    if rows := effect_rows(composition):
+        caption = "Effect of each method, averaged over the recipes that differ in it alone"
+        yield _table(EFFECTS, rows, caption)
     if composition.recipes:
         caption = "Predicted from the effect of each method by itself on each part of a step"
         yield _table(RECIPES, recipe_rows(composition), caption)
@@ -127,5 +159,6 @@ def _holm(confidence: float, **p_values: float | None) -> str:
 def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]], caption: str) -> Table:
     first, *rest = titles
     numbers = ("Speedup", "Predicted", "Of predicted time", "Quality beyond both", "Time beyond both", "n")
+    numbers += ("Effect on quality", "Effect on time")
     columns = [Column(title=first), *(Column(title=title, number=title in numbers) for title in rest)]
     return Table(columns, [Row(row) for row in rows], caption)
