@@ -1,13 +1,15 @@
-"""`explorer open`: JupyterLab on one of the notebooks."""
+"""`explorer open`: JupyterLab on one of the notebooks, copied into the project and executed before it is shown."""
 
+import hashlib
+import json
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.cli.verbs import part
@@ -23,43 +25,110 @@ class Notebook(StrEnum):
     REPORT = "report"
 
 
+MAX_BYTES = 2**26  # of a notebook, with its pictures
+
+
 def open_notebook(
     notebook: Annotated[Notebook, typer.Argument(help="Notebook to open.")] = Notebook.EXPLORE,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="Arguments for Jupyter, after --.")
+    ] = None,
     view: Annotated[
-        str | None, typer.Option("--view", metavar="TOKEN", help="Token of a shared view, for the explore notebook.")
+        str | None,
+        typer.Option("--view", metavar="VIEW", help="View to open, such as 'digits?target=0.97'; for explore."),
     ] = None,
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address alone.")
+    ] = True,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, metavar="N", help="Port to serve on.")] = None,
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Address to serve on.")] = None,
 ) -> None:
     """Open JupyterLab on a notebook: explore (tradeoff curves), sweep (edit, plan and run a sweep), ledger (what a
-    governed run recorded, and its proofs) or report (write reports by clicks)."""
-    path = notebook_directory() / f"{notebook}.ipynb"
+    governed run recorded, and its proofs) or report (write reports by clicks).
+
+    The notebook is copied into the working directory and executed first, so that the browser shows the live view.
+    """
     if view is not None:
         os.environ["EXPLORER_VIEW"] = _checked(view, notebook)
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:
         os.environ["EXPLORER_DATA"] = str(data.resolve())
-    # In a wheel the notebooks belong to the package: a copy keeps what the user saves across upgrades.
-    if "site-packages" in path.parts:
-        path = _copied(path, Path.cwd() / "notebooks")
+    copy, as_shipped = copied(notebook_directory() / f"{notebook}.ipynb", _project())
     # The server's root holds notebooks and runs, so that the links from one to the other work.
-    root = f"--ServerApp.root_dir={path.parents[1]}"
-    arguments = [sys.executable, "-m", "jupyterlab", root, str(path)]
-    sys.stdout.flush()  # exec drops what is still buffered
-    os.execv(sys.executable, arguments)
+    root = Path(os.path.commonpath([copy.parent, runs.resolve()]))
+    own = {"ServerApp.port": port, "ServerApp.ip": ip}
+    part("open")(
+        copy,
+        root=root,
+        reading=_reading(runs),
+        browser=browser,
+        trusted=as_shipped,
+        arguments=[*(f"--{name}={value}" for name, value in own.items() if value is not None), *(arguments or ())],
+    )
 
 
-def _copied(notebook: Path, to: Path) -> Path:
-    """Return the user's copy of a notebook, making it if needed."""
-    copy = to / notebook.name
-    if not copy.exists():
-        to.mkdir(exist_ok=True)
-        copy.write_bytes(notebook.read_bytes())
-    return copy
+def copied(shipped: Path, project: Path) -> tuple[Path, bool]:
+    """Return the project's copy of a notebook, made if needed, and whether its code is as shipped.
+
+    A copy that was never edited follows the package when that changes; an edited one stays. Raises `ExplorerError` for
+    a file in its place that is no notebook.
+    """
+    copy, original = project / shipped.name, _read(shipped)
+    if copy.exists():
+        mine = _read(copy)
+        if _code(mine) == _code(original):
+            return copy, True
+        if mine["metadata"].get("explorer", {}).get("shipped") != _stamp(mine):
+            return copy, False
+    original["metadata"]["explorer"] = {"shipped": _stamp(original)}
+    rundir.write_bytes(copy, json.dumps(original, indent=1, ensure_ascii=False).encode() + b"\n")
+    return copy, True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ExplorerError)
+    try:
+        notebook = json.loads(content)
+        _code(notebook), notebook["metadata"].get("explorer", {}).get("shipped")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ExplorerError(f"{path} is not a notebook: move it away, so that a new copy can be made") from error
+    return notebook
+
+
+def _code(notebook: dict[str, Any]) -> list[str]:
+    """Return the sources of the code cells."""
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def _stamp(notebook: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(_code(notebook)).encode()).hexdigest()[:16]
+
+
+def _project() -> Path:
+    """Return the directory of the copy: the working directory, but never that of the notebooks themselves."""
+    here = Path.cwd().resolve()
+    return here.parent if here == notebook_directory().resolve() else here
+
+
+def _reading(runs: Path) -> str:
+    """Return what is read while the notebook is executed."""
+
+    def below(directory: Path | str) -> list[str]:
+        return [
+            entry.path for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith(("_", "."))
+        ]
+
+    try:
+        count = sum(len(below(sweep)) for sweep in below(runs))
+    except OSError:
+        count = 0
+    return f"Reading {count:,} {'run' if count == 1 else 'runs'} in {runs} ..."
 
 
 def _checked(view: str, notebook: Notebook) -> str:
-    """Return the token of a view. A damaged one is refused here, before it fails in a cell of the notebook."""
+    """Return the text of a view. A damaged one is refused here, before it fails in a cell of the notebook."""
     if notebook is not Notebook.EXPLORE:
         raise ExplorerError(f"--view: found with the notebook {notebook}; expected with explore")
     part("open --view")(view)

@@ -251,6 +251,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results, of new runs": "explorer.store.upkeep:bring_up",
     "results --out": "explorer.store.export:export",
     "results --composition": "explorer.cli.verdicts:show_composition",
+    "open": "explorer.views.lab:serve",
     "open --view": "explorer.views.explorer.question:from_token",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",

@@ -10,8 +10,9 @@ from explorer.views.live_chart import LiveChart
 
 
 def runs_directory(runs: str | Path | None) -> Path:
-    """Return the directory of runs of a notebook: `runs`, else $EXPLORER_RUNS, else `runs/` next to its folder."""
-    return Path(runs or os.environ.get("EXPLORER_RUNS") or Path.cwd().parent / "runs")
+    """Return a notebook's directory of runs: `runs`, else $EXPLORER_RUNS, else `runs/` next to it or to its folder."""
+    near = Path.cwd() / "runs"
+    return Path(runs or os.environ.get("EXPLORER_RUNS") or (near if near.is_dir() else Path.cwd().parent / "runs"))
 
 
 def empty_chart(*, wait: int = 10) -> LiveChart:

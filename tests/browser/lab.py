@@ -65,7 +65,7 @@ class Fence:
 @contextmanager
 def jupyterlab(root: Path, *, workspace: Path) -> Iterator[str]:
     """Serve `root` with JupyterLab and yield its address. Settings and logs are kept in `workspace`."""
-    port = _free_port()
+    port = free_port()
     configuration = workspace / "jupyter_config.py"
     configuration.write_text(CONFIGURATION.format(port=port, root=str(root)))
     environment = os.environ | {
@@ -105,7 +105,7 @@ def _silence(settings: Path) -> None:
     file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

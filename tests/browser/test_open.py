@@ -1,0 +1,146 @@
+"""`explorer open` as a user meets it: the picture is there without a click, and stays in the saved file."""
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.lab import free_port, jupyterlab
+from tests.sample import write_sample
+
+pytestmark = pytest.mark.browser
+
+CHART = ".vega-embed svg.marks"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+ERRORS = re.compile("Error displaying widget|model not found|Loading widget", re.IGNORECASE)
+
+
+@contextmanager
+def opened(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `explorer open` in a directory until it prints the address, and yield the process and the address."""
+    root = Path(__file__).parents[2]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+        "JUPYTER_DATA_DIR": str(project / ".data"),
+        "JUPYTER_CONFIG_DIR": str(project / ".config"),
+        "JUPYTER_RUNTIME_DIR": str(project / ".runtime"),
+        "IPYTHONDIR": str(project / ".ipython"),
+    }
+    own = ["--no-browser", "--port", str(free_port()), "--", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command = [sys.executable, "-m", "explorer", "open", *arguments, *own]
+    process = subprocess.Popen(command, cwd=project, env=environment, text=True, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        address, said = "", ""
+        for line in process.stdout:
+            said += line
+            address = line.strip() if line.startswith("http") else address
+            if line.startswith("Ctrl-C"):
+                break
+        assert address, said
+        assert "Reading" in said and "ssh -L" in said
+        yield process, address
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(timeout=60)
+
+
+def shown(notebook: Path) -> list[dict[str, object]]:
+    """Return the MIME bundles of all outputs in a saved notebook."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return [output["data"] for cell in cells for output in cell.get("outputs", ())]
+
+
+def assert_still(notebook: Path) -> None:
+    """Check that a saved notebook holds a picture and a table, and no widget."""
+    bundles = shown(notebook)
+    assert not any(WIDGET in bundle for bundle in bundles)
+    (picture,) = [bundle["image/png"] for bundle in bundles if "image/png" in bundle]
+    assert base64.b64decode(str(picture)).startswith(b"\x89PNG")
+    words = "".join("".join(bundle.get("text/html", ())) for bundle in bundles)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert "<table" in words and "fast reaches the baseline's accuracy" in words
+    assert notebook.stat().st_size < 300_000
+
+
+def test_the_live_picture_without_a_click_and_a_still_one_in_the_file(
+    page: Page, tmp_path: Path, screenshots: Path
+) -> None:
+    write_sample(tmp_path / "runs")
+    with opened(tmp_path, "explore", "--view", "digits?metric=nll") as (process, address):
+        page.goto(address, wait_until="domcontentloaded")
+        page.wait_for_selector(CHART)
+        explorer = page.locator(".explorer").first
+        expect(explorer.locator(".x-answer").first).to_contain_text("nll")
+        page.screenshot(path=screenshots / "open-first-sight.png")
+        assert page.evaluate("document.querySelector('.explorer').getBoundingClientRect().top") < 200
+
+        # A control answers: the widgets are those of the living kernel.
+        explorer.get_by_label("Quality", exact=True).select_option("accuracy")
+        expect(explorer.locator(".x-answer").first).to_contain_text("fast reaches the baseline's accuracy")
+        page.keyboard.press("Control+s")
+        until(lambda: "accuracy" in (tmp_path / "explore.ipynb").read_text())
+        assert_still(tmp_path / "explore.ipynb")
+
+        # A reload shows the same widgets, though the file holds none.
+        page.reload(wait_until="domcontentloaded")
+        page.wait_for_selector(CHART)
+        expect(explorer.locator(".x-answer").first).to_contain_text("fast reaches the baseline's accuracy")
+        page.goto("about:blank")
+
+        kernels = [child for child in psutil.Process(process.pid).children(recursive=True) if child.is_running()]
+        assert kernels
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        psutil.wait_procs(kernels, timeout=30)
+        assert not [kernel for kernel in kernels if kernel.is_running()]
+
+    with jupyterlab(tmp_path, workspace=tmp_path / ".plain") as plain:
+        page.goto(f"{plain}/lab/tree/explore.ipynb?reset", wait_until="domcontentloaded")
+        outputs = page.locator(".jp-OutputArea-output")
+        expect(outputs.locator("img").first).to_be_visible()
+        expect(outputs.locator("table").first).to_be_attached()
+        expect(page.get_by_text(ERRORS)).to_have_count(0)
+        page.screenshot(path=screenshots / "open-saved.png")
+
+
+def test_a_changed_notebook_is_not_executed_unasked(tmp_path: Path) -> None:
+    """Control of the trust: code that neither came with the package nor was run here could be anybody's."""
+    mark = tmp_path / "executed"
+    write_sample(tmp_path / "runs", seeds=1)
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None}
+    hostile = {**cell, "source": f"open({str(mark)!r}, 'w')"}
+    notebook = {"cells": [hostile], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "explore.ipynb").write_text(json.dumps(notebook))
+    with pytest.raises(AssertionError, match="was changed elsewhere"), opened(tmp_path, "explore"):
+        pass
+    assert not mark.exists()
+
+
+def until(holds: object, seconds: float = 60) -> None:
+    """Wait until a condition holds."""
+    assert callable(holds)
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never held"
+        time.sleep(0.2)
+
+
+def test_an_empty_project_opens_to_words(page: Page, tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, address):
+        assert urlsplit(address).path.endswith("explore.ipynb")
+        page.goto(address, wait_until="domcontentloaded")
+        expect(page.locator(".explorer").first).to_contain_text("Nothing to show yet")

@@ -1,0 +1,92 @@
+"""`explorer open`: the copy in the project, what is handed to JupyterLab, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.bundled import notebook_directory
+from explorer.cli import notebooks
+from tests.cli.command import explorer
+
+SHIPPED = notebook_directory() / "explore.ipynb"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """What JupyterLab would be started with."""
+    given: dict[str, Any] = {}
+
+    def serve(notebook: Path, **options: Any) -> None:
+        given.update(options, notebook=notebook)
+
+    def part(name: str) -> Any:
+        return serve if name == "open" else load(name)
+
+    load = notebooks.part
+    monkeypatch.setattr(notebooks, "part", part)
+    for name in ("EXPLORER_VIEW", "EXPLORER_RUNS", "EXPLORER_DATA"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
+    return given
+
+
+def test_the_notebook_is_copied_and_the_shipped_one_is_left(tmp_path: Path, served: dict[str, Any]) -> None:
+    before = SHIPPED.read_bytes()
+    done = explorer("open", "explore", "--no-browser", "--port", "8899", "--", "--allow-root", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    copy = tmp_path / "explore.ipynb"
+    assert served["notebook"] == copy.resolve() and served["root"] == tmp_path.resolve()
+    assert served["arguments"] == ["--ServerApp.port=8899", "--allow-root"]
+    assert (served["browser"], served["trusted"]) == (False, True)
+    assert json.loads(copy.read_text())["cells"] == json.loads(SHIPPED.read_text())["cells"]
+    assert SHIPPED.read_bytes() == before
+
+
+def test_in_the_directory_of_the_notebooks_the_copy_goes_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setattr(notebooks, "notebook_directory", lambda: tmp_path / "notebooks")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    assert notebooks._project() == tmp_path.resolve()
+
+
+def test_an_edited_copy_stays_and_an_old_one_follows_the_package(tmp_path: Path) -> None:
+    shipped, project = tmp_path / "shipped" / "explore.ipynb", tmp_path / "project"
+    shipped.parent.mkdir()
+    project.mkdir()
+    shipped.write_bytes(SHIPPED.read_bytes())
+    copy, as_shipped = notebooks.copied(shipped, project)
+    assert as_shipped
+
+    newer = json.loads(shipped.read_text())
+    newer["cells"][1]["source"] = ["print('newer')"]
+    shipped.write_text(json.dumps(newer))
+    assert notebooks.copied(shipped, project) == (copy, True)
+    assert "newer" in copy.read_text(), "never edited: it follows"
+
+    edited = json.loads(copy.read_text())
+    edited["cells"][1]["source"] = ["print('mine')"]
+    copy.write_text(json.dumps(edited))
+    assert notebooks.copied(shipped, project) == (copy, False), "edited: not executed unasked, unless Jupyter trusts it"
+    assert "mine" in copy.read_text()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"cells": [1], "metadata": {}}', b'{"cells": []}', b"\xff", b"[" * 9999]
+)
+def test_what_is_no_notebook_is_refused_and_kept(tmp_path: Path, served: dict[str, Any], content: bytes) -> None:
+    (tmp_path / "explore.ipynb").write_bytes(content)
+    done = explorer("open", "explore", cwd=tmp_path)
+    assert done.returncode == 1 and "is not a notebook: move it away" in done.stderr and not served
+    assert (tmp_path / "explore.ipynb").read_bytes() == content
+
+
+def test_runs_elsewhere_are_below_the_root_too(tmp_path: Path, served: dict[str, Any]) -> None:
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "runs" / "digits" / "one-run").mkdir(parents=True)
+    (tmp_path / "runs" / "_store").mkdir()
+    assert explorer("open", "--runs", tmp_path / "runs", cwd=tmp_path / "desk").returncode == 0
+    assert served["root"] == tmp_path.resolve()
+    assert served["reading"] == f"Reading 1 run in {tmp_path / 'runs'} ..."
