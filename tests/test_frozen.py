@@ -188,7 +188,7 @@ def test_the_token_opens_the_same_view(project: Path) -> None:
     token = (project / "token").read_text()
     question = from_token(token)
     assert question == Question(**QUESTION)  # pyright: ignore[reportArgumentType]
-    assert to_token(question) == token
+    assert from_token(to_token(question)) == question, "it is passed on as text that people read"
     with pytest.raises(AnalysisError):
         from_token(token[:-1] + ("a" if token[-1] != "a" else "b"))
 

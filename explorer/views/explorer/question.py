@@ -3,29 +3,37 @@
 A question can name something that the results lack, for example after they were read again, or when it comes from a
 colleague with other results: `choices.settle` then puts the first valid choice in its place.
 
-A token is text to paste to a colleague, `explorer open explore --view TOKEN`:
+A token is a view as text, to read, to edit and to send, for `explorer open explore --view TOKEN`:
+
+    digits?metric=accuracy&x=cost&target=0.97&recipes=baseline,fast
+
+Before the question mark is the sweep, `*` for all; behind it the fields that differ from their defaults, by name. Lists
+have commas; what would be misread in a name is written as in a URL (`%2C`). Whoever writes a token is a stranger: it is
+checked like any other file, and names that the results lack are settled like any other wish.
+
+Tokens of the first version are still read:
 
     x1.<state>.<check>
 
-`state` is the fields of the question that differ from their defaults: canonical JSON (RFC 8785), compressed (DEFLATE,
-RFC 1951), in base64url without padding (RFC 4648). `check` is the beginning of the SHA-256 of everything before it,
-so that a token that lost or changed a character is refused and not misread. It is no signature: the content of a
-token is checked like any other file from a stranger, and names that the results lack are settled like any other wish.
+`state` is canonical JSON (RFC 8785), compressed (DEFLATE, RFC 1951), in base64url without padding (RFC 4648). `check`
+is the beginning of the SHA-256 of everything before it.
 """
 
 import base64
 import binascii
 import hashlib
+import math
 import re
 import zlib
-from dataclasses import asdict, replace
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from typing import Any, Self, get_type_hints
+from urllib.parse import quote, unquote
 
 from explorer import schema
-from explorer.canonical import canonical
-from explorer.errors import AnalysisError, ExplorerError
+from explorer.errors import AnalysisError, unknown
 from explorer.schema import record
-from explorer.views.explorer.payments import Payment, payment_of
+from explorer.views.explorer.payments import PAYMENTS, Payment, payment_of
 
 ALL = "*"
 """The choice of all models, sweeps or hardwares at once."""
@@ -125,26 +133,38 @@ OF_PICTURE = ("recipes", "methods", "compare", "size", "log", "errors", *OF_LAYO
 # ---- tokens
 
 
-PREFIX = "x1"
 MAX_TOKEN = 8 * 2**10  # characters
-MAX_STATE = 64 * 2**10  # bytes, once decompressed
-RAW_DEFLATE = -15  # for zlib: without its header and checksum
-WHERE = "the view token"
+EXAMPLE = "digits?metric=accuracy&target=0.97&recipes=baseline,fast"
+WHERE = "the view"
 
-_FORM = re.compile(r"([A-Za-z0-9]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
+X = "x"  # the name of the field `payment` in a token, as the chart has it
+CHOICES = {"payment": PAYMENTS, "compare": COMPARE, "split": SPLITS, "order": ORDERS}
+"""The fields whose values no results decide."""
+
+_FIRST = ("metric", "payment", "target", "recipes")  # what people look for in a token
+_FIELDS = {  # name in a token: field, in the order of a token
+    X if name == "payment" else name: name
+    for name in (*_FIRST, *(field.name for field in fields(Question) if field.name not in ("sweep", *_FIRST)))
+}
+_KINDS = get_type_hints(Question)
+_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_SWEEP = re.compile(r"[\w%*~-]*", re.ASCII)
 
 
 def to_token(question: Question) -> str:
     """Return the token of a question. Raises `AnalysisError` for one that no token can hold."""
-    default = asdict(Question())
-    state = {name: value for name, value in asdict(question).items() if value != default[name]}
+    default = Question()
+    differing = {key: name for key, name in _FIELDS.items() if getattr(question, name) != getattr(default, name)}
     try:
-        content = canonical(state)
-    except ExplorerError as error:
+        pairs = [f"{key}={_written(getattr(question, name))}" for key, name in differing.items()]
+        # A dot would look like a token of the first version.
+        sweep = quote(question.sweep, safe="*").replace(".", "%2E")
+    except ValueError as error:  # of a lone surrogate too
         raise AnalysisError(f"this view has no token: {error}") from error
-    packed = base64.urlsafe_b64encode(zlib.compress(content, 9, RAW_DEFLATE)).decode().rstrip("=")
-    token = f"{PREFIX}.{packed}.{_check(packed)}"
-    if len(token) > MAX_TOKEN or len(content) > MAX_STATE:
+    token = f"{sweep}?{'&'.join(pairs)}" if pairs else sweep or "?"
+    if len(token) > MAX_TOKEN:
         raise AnalysisError(
             f"this view has no token: it would have {len(token)} characters, at most {MAX_TOKEN} are read; choose fewer"
         )
@@ -152,32 +172,132 @@ def to_token(question: Question) -> str:
 
 
 def from_token(text: str) -> Question:
-    """Return the question of a token, in which spaces and line breaks do not count.
+    """Return the question of a token, in which line breaks do not count.
 
-    Raises `AnalysisError` for a token that is cut off or changed, of another version or too large, and for an unknown
-    field or a value of another type.
+    Raises `AnalysisError` for a token that is too large, for an unknown field or choice, for a value of another type,
+    and for a token of the first version that is cut off or changed.
     """
-    # The cheap checks come first, so that a hostile text costs nothing: length, form, version, digest, then content.
+    # The cheap check comes first, so that a hostile text costs nothing.
     if len(text) > 2 * MAX_TOKEN:  # twice, because line breaks do not count
         raise AnalysisError(f"{WHERE}: found {len(text)} characters; at most {MAX_TOKEN} are read")
-    token = "".join(text.split())
+    token = "".join(line.strip() for line in text.splitlines())
     if len(token) > MAX_TOKEN:
         raise AnalysisError(f"{WHERE}: found {len(token)} characters; at most {MAX_TOKEN} are read")
-    parts = _FORM.fullmatch(token)
-    if parts is None:
-        raise AnalysisError(
-            f"{WHERE}: found {token!r:.60}; expected {PREFIX}.<state>.<check>, as the explorer shows it"
-        )
-    version, packed, check = parts.groups()
+    if first := _FORM.fullmatch("".join(token.split())):
+        return _of_first_version(*first.groups())
+    sweep, mark, pairs = token.partition("?")
+    if not mark and "=" in sweep:
+        sweep, pairs = "", sweep
+    if not token or not _SWEEP.fullmatch(sweep):
+        raise AnalysisError(f"{WHERE}: found {token!r:.60}; expected SWEEP?FIELD=VALUE&..., such as {EXAMPLE}")
+    return question_of(_unquoted(sweep), _pairs(pairs))
+
+
+def question_of(sweep: str, written: dict[str, str]) -> Question:
+    """Return the question about a sweep, with fields by their names in a token, and as texts as a token has them.
+
+    Raises `AnalysisError` for an unknown field or choice and for a value of another type.
+    """
+    state: dict[str, Any] = {}
+    for key, text in written.items():
+        if key not in _FIELDS:
+            raise AnalysisError(f"{WHERE}: {unknown('field', key, _FIELDS)}")
+        name = _FIELDS[key]
+        value = state[name] = _read(key, text, _KINDS[name])
+        if name in CHOICES and value not in CHOICES[name]:
+            raise AnalysisError(f"{WHERE}: {unknown(key, text, filter(None, CHOICES[name]))}")
+    question = schema.from_json(Question, {"sweep": sweep, **state}, where=WHERE, error=AnalysisError)
+    to_token(question)  # a view that opens can be passed on
+    return question
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for pair in filter(None, text.split("&")):
+        key, equals, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise AnalysisError(f"{WHERE}: found {pair!r:.60}; expected FIELD=VALUE, such as target=0.97")
+        if key in pairs:
+            raise AnalysisError(f"{WHERE}: {key} is given twice")
+        pairs[key] = value
+    return pairs
+
+
+def _written(value: Any) -> str:
+    """Return a value as a token has it. Raises `ValueError` for a number that is not finite."""
+    if isinstance(value, tuple):
+        return ",".join(map(_written, value))
+    if isinstance(value, bool):
+        return _YES[0] if value else _NO[0]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"found {value}; expected a finite number")
+        return repr(value).removesuffix(".0")
+    return quote(str(value), safe="/:@()*")
+
+
+def _read(key: str, text: str, kind: Any) -> Any:
+    """Return a value of a token as JSON would have it."""
+    if kind is bool:
+        word = text.strip().lower()
+        if word not in (*_YES, *_NO):
+            raise AnalysisError(f"{WHERE}: {key}: found {text!r:.40}; expected yes or no")
+        return word in _YES
+    one: Callable[[str], Any] = _unquoted
+    if kind in (tuple[float, ...], float | None):
+        one = _number(key, float)
+    elif kind == tuple[int, ...]:
+        one = _number(key, int)
+    return [one(part) for part in text.split(",")] if getattr(kind, "__origin__", None) is tuple else one(text)
+
+
+def _number(key: str, kind: type[float] | type[int]) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        written = _unquoted(text).strip()
+        share = kind is float and written.endswith("%")
+        digits = written.removesuffix("%").rstrip() if share else written
+        if not _NUMBER.fullmatch(digits) or (kind is int and not _WHOLE.fullmatch(digits)):
+            example = "0.97 or 97%" if kind is float else "0"
+            raise AnalysisError(f"{WHERE}: {key}: found {text!r:.40}; expected a number, such as {example}")
+        if kind is int:
+            return int(digits)
+        # The decimal point is moved in the text: 96.7 / 100 would be 0.9670000000000001.
+        value = float(f"{digits}e-2") if share and "e" not in digits.lower() else float(digits) / (100 if share else 1)
+        if not math.isfinite(value):
+            raise AnalysisError(f"{WHERE}: {key}: found {text!r:.40}; too large for a number")
+        return value
+
+    return read
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise AnalysisError(f"{WHERE}: found {text!r:.60}, which is not UTF-8") from error
+
+
+# ---- tokens of the first version
+
+PREFIX = "x1"
+MAX_STATE = 64 * 2**10  # bytes, once decompressed
+RAW_DEFLATE = -15  # for zlib: without its header and checksum
+
+_FORM = re.compile(r"([A-Za-z0-9]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
+
+
+def _of_first_version(version: str, packed: str, check: str) -> Question:
+    # Version, then digest, then content.
     if version != PREFIX:
-        raise AnalysisError(f"{WHERE}: found version {version!r:.20}; this explorer reads {PREFIX!r}")
+        raise AnalysisError(f"{WHERE}: found version {version!r:.20}; this explorer reads {PREFIX!r}, and {EXAMPLE}")
     if check != _check(packed):
         raise AnalysisError(
             f"{WHERE}: cut off or changed on its way: its check is {check!r:.20}, not {_check(packed)!r}"
         )
     state = schema.parse_json(_unpacked(packed), where=WHERE, error=AnalysisError, max_bytes=MAX_STATE)
     question = schema.from_json(Question, state, where=WHERE, error=AnalysisError)
-    to_token(question)  # a view that opens can be passed on: no number and no text that canonical JSON lacks
+    to_token(question)
     return question
 
 
