@@ -13,7 +13,7 @@ from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.cli.verbs import part
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, unknown
 
 
 class Notebook(StrEnum):
@@ -29,9 +29,12 @@ MAX_BYTES = 2**26  # of a notebook, with its pictures
 
 
 def open_notebook(
-    notebook: Annotated[Notebook, typer.Argument(help="Notebook to open.")] = Notebook.EXPLORE,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENT...]", help="Arguments for Jupyter, after --.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NOTEBOOK] [-- ARGUMENT...]",
+            help="explore, sweep, ledger or report. Default: explore. Arguments after -- go to Jupyter.",
+        ),
     ] = None,
     view: Annotated[
         str | None,
@@ -50,6 +53,7 @@ def open_notebook(
 
     The notebook is copied into the working directory and executed first, so that the browser shows the live view.
     """
+    notebook, arguments = _split(words or [])
     if view is not None:
         os.environ["EXPLORER_VIEW"] = _checked(view, notebook)
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
@@ -65,8 +69,17 @@ def open_notebook(
         reading=_reading(runs),
         browser=browser,
         trusted=as_shipped,
-        arguments=[*(f"--{name}={value}" for name, value in own.items() if value is not None), *(arguments or ())],
+        arguments=[*(f"--{name}={value}" for name, value in own.items() if value is not None), *arguments],
     )
+
+
+def _split(words: list[str]) -> tuple[Notebook, list[str]]:
+    """Return the notebook, and the arguments for Jupyter behind it."""
+    if not words or words[0].startswith("-"):
+        return Notebook.EXPLORE, words
+    if words[0] not in list(Notebook):
+        raise ExplorerError(unknown("notebook", words[0], Notebook))
+    return Notebook(words[0]), words[1:]
 
 
 def copied(shipped: Path, project: Path) -> tuple[Path, bool]:

@@ -46,6 +46,8 @@ QUIET = (  # what asks a new user questions, or asks the network for news
     "--ServerApp.open_browser=False",
     "--ServerApp.answer_yes=True",
 )
+# DuckDB's binding counts what it still holds when the kernel ends, on a terminal that shows its prompt already.
+END_QUIETLY = "__import__('atexit').register(lambda os: os.dup2(os.open(os.devnull, os.O_WRONLY), 2), __import__('os'))"
 LAYOUT = {  # the notebook alone: side bars are closed, and a click on their icons opens them
     "layout-restorer:data": {
         "main": {"dock": None},
@@ -245,6 +247,7 @@ async def _execute(server: ServerApp, notebook: Any, path: str) -> list[str]:
         client.kc = kernel.client()
         client.kc.start_channels()
         await client.kc.wait_for_ready(timeout=120)
+        client.kc.execute(END_QUIETLY, silent=True)
         try:
             for index, cell in enumerate(notebook.cells):
                 await client.async_execute_cell(cell, index)

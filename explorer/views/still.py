@@ -47,6 +47,9 @@ def _parts(widget: Any) -> Iterator[dict[str, str]]:
         # The style of the page is kilobytes, and would show as a change in every diff.
         if widget.value and not widget.value.startswith("<style"):
             yield {HTML: str(widget.value)}
+    elif isinstance(html := getattr(widget, "html", None), str):
+        if html:
+            yield {HTML: html}
     elif callable(static := getattr(widget, "static", None)):
         yield {HTML: str(static())}
     for child in getattr(widget, "children", ()):
