@@ -5,7 +5,7 @@ It runs in the kernel that holds the widgets. The server of `explorer open` asks
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
@@ -14,7 +14,7 @@ import vl_convert
 from ipywidgets.widgets.widget import _instances  # the only way from a model's id to its widget
 from PIL import Image
 
-from explorer.page.pictures import VEGA_LITE, on_paper
+from explorer.page.pictures import VEGA_LITE, drawable
 
 WIDTH = 720  # pixels of a chart that is as wide as its container
 SCALE = 1.5  # legible on a dense screen; at 2 a picture takes twice the bytes
@@ -41,8 +41,8 @@ def _parts(widget: Any) -> Iterator[dict[str, str]]:
     if layout is not None and (layout.display == "none" or layout.visibility == "hidden"):
         return
     if isinstance(widget, alt.JupyterChart):
-        if widget.chart is not None and widget.spec:
-            yield {PNG: picture(widget.chart)}
+        if widget.spec:
+            yield {PNG: picture(widget.spec, getattr(widget, "told", {}))}
     elif isinstance(widget, widgets.HTML):
         # The style of the page is kilobytes, and would show as a change in every diff.
         if widget.value and not widget.value.startswith("<style"):
@@ -71,11 +71,18 @@ def _joined(parts: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
         yield {HTML: words}
 
 
-def picture(chart: Any) -> str:
-    """Return a chart as PNG, in base64: on white, with at most 256 colours, which take a quarter of the bytes."""
-    specification = on_paper(chart)
+def picture(spec: dict[str, Any], told: Mapping[str, Any]) -> str:
+    """Return a chart as PNG, in base64: on white, with at most 256 colours, which take a quarter of the bytes.
+
+    `told` are the parameters that were set while it was shown.
+    """
+    specification = drawable(spec)
+    specification["config"] = {**specification.get("config", {}), "background": "white"}
     if specification.get("width") == "container":
         specification["width"] = WIDTH
+    for parameter in specification.get("params", ()):
+        if parameter["name"] in told:
+            parameter["value"] = told[parameter["name"]]
     drawn = vl_convert.vegalite_to_png(specification, vl_version=VEGA_LITE, scale=SCALE)
     small = io.BytesIO()
     Image.open(io.BytesIO(drawn)).convert("RGB").quantize(COLOURS).save(small, "png", optimize=True)
