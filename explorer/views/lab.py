@@ -87,7 +87,7 @@ class LiveContents(AsyncLargeFileManager):
             kernel = _incarnation(await self._kernel(path.strip("/")))
             for cell in model["content"]["cells"]:
                 stills, outputs, made_by = self._live.get(cell.get("id", ""), ([], [], None))
-                if kernel is not None and kernel == made_by and _plain(cell.get("outputs")) == stills:
+                if kernel is not None and kernel == made_by and _plain(cell.get("outputs")) == _plain(stills):
                     cell["outputs"] = type(model["content"])(outputs=outputs)["outputs"]
         return model
 
@@ -114,7 +114,7 @@ class LiveContents(AsyncLargeFileManager):
                     break
                 else:
                     stills.append(_display({"text/html": LOST}))
-            self._live[cell["id"]] = (_plain(stills), outputs, _incarnation(kernel))
+            self._live[cell["id"]] = (stills, outputs, _incarnation(kernel))
             cell["outputs"] = stills
 
     async def _kernel(self, path: str) -> Any:

@@ -14,6 +14,7 @@ import vl_convert
 from ipywidgets.widgets.widget import _instances  # the only way from a model's id to its widget
 from PIL import Image
 
+from explorer.page.html import element
 from explorer.page.pictures import VEGA_LITE, drawable
 
 WIDTH = 720  # pixels of a chart that is as wide as its container
@@ -42,7 +43,7 @@ def _parts(widget: Any) -> Iterator[dict[str, str]]:
         return
     if isinstance(widget, alt.JupyterChart):
         if widget.spec:
-            yield {PNG: picture(widget.spec, getattr(widget, "told", {}))}
+            yield _still_chart(widget)
     elif isinstance(widget, widgets.HTML):
         # The style of the page is kilobytes, and would show as a change in every diff.
         if widget.value and not widget.value.startswith("<style"):
@@ -54,6 +55,14 @@ def _parts(widget: Any) -> Iterator[dict[str, str]]:
         yield {HTML: str(static())}
     for child in getattr(widget, "children", ()):
         yield from _parts(child)
+
+
+def _still_chart(widget: Any) -> dict[str, str]:
+    """Return a chart as a picture; one that cannot be drawn outside a browser as words."""
+    try:
+        return {PNG: picture(widget.spec, getattr(widget, "told", {}))}
+    except ValueError as error:
+        return {HTML: str(element("p", f"This chart has no still picture: {str(error).splitlines()[0]}"))}
 
 
 def _joined(parts: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
