@@ -104,7 +104,8 @@ def _read(path: Path) -> dict[str, Any]:
     content = rundir.read_bytes(path, max_bytes=MAX_BYTES, error=ExplorerError)
     try:
         notebook = json.loads(content)
-        _code(notebook), notebook["metadata"].get("explorer", {}).get("shipped")
+        _code(notebook)
+        notebook["metadata"].get("explorer", {}).get("shipped")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ExplorerError(f"{path} is not a notebook: move it away, so that a new copy can be made") from error
     return notebook

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -44,7 +45,6 @@ QUIET = (  # what asks a new user questions, or asks the network for news
     "--LabApp.extension_manager=readonly",
     "--Application.log_level=ERROR",
     "--ServerApp.open_browser=False",
-    "--ServerApp.answer_yes=True",
 )
 # DuckDB's binding counts what it still holds when the kernel ends, on a terminal that shows its prompt already.
 END_QUIETLY = "__import__('atexit').register(lambda os: os.dup2(os.open(os.devnull, os.O_WRONLY), 2), __import__('os'))"
@@ -185,7 +185,7 @@ def serve(notebook: Path, *, root: Path, reading: str, browser: bool, trusted: b
     Raises `ExplorerError` if Jupyter refuses to run here.
     """
     if hasattr(os, "geteuid") and os.geteuid() == 0 and "--allow-root" not in arguments:
-        raise ExplorerError("Jupyter does not run as root unless it is told to: add -- --allow-root")
+        raise ExplorerError("Jupyter refuses to run as root: add -- --allow-root")
     own = [f"--ServerApp.root_dir={root}", "--ServerApp.contents_manager_class=explorer.views.lab.LiveContents"]
     if hasattr(KernelManager, "transport_encryption"):  # since jupyter-client 8.9; without it kernels warn
         own.append("--KernelManager.transport_encryption=auto")
@@ -195,6 +195,8 @@ def serve(notebook: Path, *, root: Path, reading: str, browser: bool, trusted: b
         server = LabApp.initialize_server(argv=[*QUIET, *own, *arguments, str(notebook)])
         server.web_app.settings["page_config_hook"] = _without_questions
         server.log.addFilter(_our_words)
+        # Jupyter's own handler asks whether to stop, and ends without ending its kernels where there is no terminal.
+        signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
         server.io_loop.add_callback(_open, server, notebook, root, reading, browser, trusted)
         server.start()
 
@@ -244,15 +246,16 @@ async def _execute(server: ServerApp, notebook: Any, path: str) -> list[str]:
         )
         kernel = server.kernel_manager.get_kernel(session["kernel"]["id"])
         client = NotebookClient(notebook, km=kernel, timeout=None, record_timing=False)
-        client.kc = kernel.client()
-        client.kc.start_channels()
-        await client.kc.wait_for_ready(timeout=120)
-        client.kc.execute(END_QUIETLY, silent=True)
+        channels: Any = kernel.client()
+        client.kc = channels
+        channels.start_channels()
+        await channels.wait_for_ready(timeout=120)
+        channels.execute(END_QUIETLY, silent=True)
         try:
             for index, cell in enumerate(notebook.cells):
                 await client.async_execute_cell(cell, index)
         finally:
-            client.kc.stop_channels()
+            channels.stop_channels()
     except CellExecutionError as error:
         return [f"a cell of {path} failed: {error.ename}: {error.evalue}"]
     except (DeadKernelError, NoSuchKernel, RuntimeError, HTTPError) as error:

@@ -86,7 +86,7 @@ def jupyterlab(root: Path, *, workspace: Path) -> Iterator[str]:
             yield address
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 def open_notebook(page: Page, address: str, name: str) -> None:
