@@ -265,7 +265,18 @@ class Drawing:
         frame = frame.assign(lit=frame["bright"] | frame["base"], control=frame["recipe"].isin(scene.controls))
         # Later lines cover earlier ones: grey, then bright, then the baseline.
         frame = frame.assign(rank=frame["lit"].astype(int) + frame["base"]).sort_values("rank", kind="stable")
-        columns = ["recipe", "group", "piece", "x", "y", "lit", "base", *(["control"] if scene.controls else [])]
+        frame["recipe_text"] = frame["recipe"].map(clipped)
+        columns = [
+            "recipe",
+            "recipe_text",
+            "group",
+            "piece",
+            "x",
+            "y",
+            "lit",
+            "base",
+            *(["control"] if scene.controls else []),
+        ]
         data = self._data("curves", frame[columns])
         encoding = {
             "x": self.x,
@@ -273,7 +284,7 @@ class Drawing:
             "color": self._colour(),
             "detail": {"field": "piece"},
             "strokeWidth": _when([("datum.base", 3), ("datum.lit", 2.4)], 1.4),
-            "opacity": self._opacity(bright=1, grey=0.55),
+            "opacity": self._opacity(bright=1, grey=0.55, fades=True),
         }
         if scene.controls:
             encoding["strokeDash"] = _when([("datum.control", [5, 4])], [1, 0])
@@ -288,7 +299,7 @@ class Drawing:
             "name": self._named("hits"),
             "data": data,
             "mark": {"type": "line", "clip": True, "aria": False, "strokeWidth": 13, "opacity": 0.001},
-            "encoding": {"x": self.x, "y": self.y, "detail": {"field": "piece"}},
+            "encoding": {"x": self.x, "y": self.y, "detail": {"field": "piece"}, "tooltip": _WHOSE},
         }
         return [hits, lines] if self.live else [lines]
 
@@ -310,7 +321,7 @@ class Drawing:
                 "y": self.y,
                 "color": self._colour(),
                 "shape": self._shape(),
-                "opacity": self._opacity(bright=1, grey=0.7, brushed=not scene.draws_runs, keys="place"),
+                "opacity": self._opacity(bright=1, grey=0.7, brushed=True, keys="" if scene.draws_runs else "place"),
                 "tooltip": _tooltip(_MEAN_WORDS, frame, scene),
             }
             if scene.size is not None:
@@ -454,6 +465,7 @@ class Drawing:
                     "y": label_y,
                     "text": {"field": "text"},
                     "opacity": opacity,
+                    "tooltip": _WHOSE,
                 },
             },
         ]
@@ -484,7 +496,8 @@ class Drawing:
             placed = spread(ends["share"].to_numpy(), least=least)
         texts = [clipped(str(name), MOST_LETTERS) for name in ends["series"]]
         columns = ["recipe", "series", "group", "x", "y", "lit"]
-        return self._placed(ends[columns]).assign(text=texts, label=place.place_of(placed))
+        whose = [clipped(str(name)) for name in ends["recipe"]]
+        return self._placed(ends[columns]).assign(text=texts, recipe_text=whose, label=place.place_of(placed))
 
     # ---- channels
 
@@ -494,8 +507,13 @@ class Drawing:
             return "datum.lit"
         return f"datum.lit || datum.recipe === {ISOLATED} || indexof({CHOSEN}, datum.recipe) >= 0"
 
-    def _opacity(self, *, bright: float, grey: float, brushed: bool = False, keys: str = "") -> Json:
-        """Return the opacity: faint for what is not isolated, picked (`keys` names the field of the key) or brushed."""
+    def _opacity(
+        self, *, bright: float, grey: float, brushed: bool = False, fades: bool = False, keys: str = ""
+    ) -> Json:
+        """Return the opacity: faint for what is not isolated, picked (`keys` names the field of the key) or brushed.
+
+        What `fades` is weaker while there is a brush, wherever it is.
+        """
         cases: list[tuple[Any, float]] = []
         if self.live:
             cases.append((f"{ISOLATED} !== '' && datum.recipe !== {ISOLATED}", FAINT))
@@ -504,6 +522,8 @@ class Drawing:
                 cases.append((f"{test} && {ISOLATED} === ''", FAINT * 2))
             if brushed:
                 cases.append(({"not": {"param": BRUSH}}, FAINT * 2))
+            if fades:
+                cases.append((f"{ISOLATED} === '' && isValid({BRUSH}.x)", FAINT * 4))
         return _when([*cases, (self._lit(), bright)], grey)
 
     def _colour(self) -> Json:
@@ -592,6 +612,10 @@ _MEAN_WORDS = {
     "time_source": "Timing source",
     "front_text": "On the frontier",
 }
+
+
+# Vega-Lite hands the mouse only to marks with a tooltip, as soon as a chart has a selection.
+_WHOSE = [{"field": "recipe_text", "type": "nominal", "title": "Recipe"}]
 
 
 def _budget(ssr: float) -> str:
