@@ -31,18 +31,21 @@ SORTS: Mapping[str, str] = {
 GROUPS: Mapping[str, str] = {"recipe": "recipe", "state": "state", "ssr": "ssr", "methods": "methods"}
 """The columns to group by."""
 
-# A run is shown with the metric that is asked for. Only its own machine's row counts: predictions are other rows.
+# A run is shown with the metric that is asked for. Only its own machine's row counts: predictions are other rows. The
+# tables are read and not the views over them, whose joins would be made for all runs to show fifty.
 _LIST = """
 SELECT r.directory, r.run_id, CASE WHEN r.superseded THEN 'superseded' ELSE r.state END AS state,
-       coalesce(r.failure_message, r.problem) AS message, r.recipe, r.is_baseline, r.baseline, r.methods, r.control,
-       r.ssr, r.seed, r.steps, r.batch_size, r.precision, r.model, r.dataset, r.hardware, r.identity,
-       coalesce(r.finished_at, '') AS ended, o.metric, o.quality, o.unit, o.higher_is_better, o.format,
-       o.train_seconds, o.time_source, o.usd_per_hour, o.cost_usd, r.peak_memory
-FROM runs r LEFT JOIN (
-    SELECT * FROM every_result_by_metric
-    WHERE sweep = $sweep AND metric = $metric AND time_source IS DISTINCT FROM 'predicted'
-) o ON o.directory = r.directory
-WHERE r.sweep = $sweep
+       coalesce(r.failure_message, r.problem) AS message, r.recipe, r.is_baseline, r.methods, r.ssr, r.seed, r.steps,
+       r.batch_size, r.hardware, coalesce(r.finished_at, '') AS ended, f.value AS quality,
+       o.train_seconds, o.time_source, o.train_seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS cost_usd,
+       r.peak_memory
+FROM (SELECT * FROM runs WHERE sweep = $sweep) r
+LEFT JOIN (SELECT * FROM finals WHERE sweep = $sweep AND metric = $metric AND unit IS NOT NULL) f USING (run_id)
+LEFT JOIN (SELECT * FROM outcomes WHERE sweep = $sweep AND time_source IS DISTINCT FROM 'predicted') o USING (directory)
+LEFT JOIN rates u ON u.hardware = r.hardware
+"""
+_METRIC = """
+SELECT unit, higher_is_better, format FROM facets WHERE sweep = $sweep AND metric = $metric LIMIT 1
 """
 _PLAIN_ORDER = "is_baseline DESC NULLS LAST, recipe, ssr, seed, directory"
 _SEARCHED = "lower(concat_ws(' ', run_id, recipe, methods, state, message, 'budget', ssr, 'seed', seed, hardware))"
@@ -86,13 +89,15 @@ class RunList:
         where = f"WHERE {_named(by)} = $of_group" if by else ""
         sql = f"SELECT * FROM listed {where} ORDER BY {towards}{_PLAIN_ORDER} LIMIT $count OFFSET $first"
         more = {"count": count, "first": first} | ({"of_group": of_group} if by else {})
-        table = self._ask(sql, search=search, **more)
-        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        return self._rows(sql, search=search, **more)
 
     def rows(self, directories: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the rows of these runs, in this order; those that the sweep does not have are left out."""
-        table = self._ask("SELECT * FROM listed WHERE list_contains($wanted, directory)", wanted=list(directories))
-        by_directory = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+        """Return the rows of these runs, in this order, with their `identity`; runs that the sweep does not have are
+        left out."""
+        sql = (
+            "SELECT l.*, r.identity FROM listed l JOIN runs r USING (directory) WHERE list_contains($wanted, directory)"
+        )
+        by_directory = {row["directory"]: row for row in self._rows(sql, wanted=list(directories))}
         return [by_directory[name] for name in directories if name in by_directory]
 
     def known(self) -> frozenset[str]:
@@ -100,6 +105,14 @@ class RunList:
         sql = "SELECT count(train_seconds), count(cost_usd), count(peak_memory) FROM listed"
         (counts,) = self._ask(sql).rows
         return frozenset(name for name, count in zip(("time", "cost", "memory"), counts, strict=True) if count)
+
+    def _rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the answer as rows, each with what its quality is; `metric` is None for a row without one."""
+        table = self._ask(sql, **parameters)
+        kinds = select(self.database, Question(sql=_METRIC, parameters={"sweep": self.sweep, "metric": self.metric}))
+        kind = dict(zip(kinds.columns, kinds.rows[0], strict=True)) if kinds.rows else {}
+        rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        return [row | kind | {"metric": None if row["quality"] is None else self.metric} for row in rows]
 
     def _ask(self, sql: str, *, search: str = "", **parameters: Any) -> Table:
         words = search.lower().split()
@@ -109,7 +122,7 @@ class RunList:
             conditions.append("directory IN (SELECT unnest($only))")
             parameters["only"] = list(self.only)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        whole = f"WITH listed AS (FROM ({_LIST}) {where}) {sql}"
+        whole = f"WITH listed AS (SELECT * FROM ({_LIST}) {where}) {sql}"
         return select(
             self.database,
             Question(sql=whole, parameters={"sweep": self.sweep, "metric": self.metric, **parameters}),

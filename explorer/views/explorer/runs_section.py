@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,7 @@ class RunSource:
     runs: Path
     here: Path
     metric: str
+    database: str  # the digest of its file: another one has other runs
     known: frozenset[str]  # of time, cost and memory: a column that no run has a value in is not shown
 
     @property
@@ -230,6 +231,7 @@ class RunsSection(Section):
             on_pick=lambda directory: self.ask(chosen=(directory,)),
             on_select=lambda directories: self.ask(chosen=directories[:MOST_CHOSEN]),
         )
+        self._source: RunSource | None = None
         self._said, self._cards = widgets.HTML(), widgets.HTML()
         self.all = button("Show all runs", tooltip="Remove the brush")
         self.all.on_click(lambda _: self.ask(brush=(), chosen=()))
@@ -241,27 +243,29 @@ class RunsSection(Section):
         # Without a known time nothing is drawn, and the runs are there all the same.
         brushed = len(question.brush) == 4 and answer.scene is not None
         inside = [] if answer.scene is None else list(chosen_rows(answer)["directory"].unique())
-        listed = RunList(
-            database=snapshot.database,
-            sweep=question.sweep,
-            metric=question.metric,
-            only=inside if brushed else None,
-        )
+        everything = RunList(database=snapshot.database, sweep=question.sweep, metric=question.metric)
+        listed = replace(everything, only=inside) if brushed else everything
         source = RunSource(
             listed=listed,
             look=answer.look,
             runs=snapshot.runs,
             here=here,
             metric=question.metric,
-            known=listed.known(),
+            database=snapshot.sha256,
+            known=snapshot.remember(("columns of runs", question.sweep, question.metric), everything.known),
         )
         words = f"{amounts.count(len(inside), 'run')} selected with the brush"
         if not brushed:
-            ((_, total),) = listed.counts()
+            ((_, total),) = snapshot.remember(("runs", question.sweep), everything.counts)
             words = f"All {amounts.count(total, 'run')} are shown. {HINT}" if total > 1 else "The sweep has one run."
         self._said.value = fragment(Paragraph(words, "note"))
         self.all.layout.display = "" if brushed else "none"
-        self.grid.show(source, selected=question.chosen)
+        # A click changes no row: reading the page again would take longer than the click.
+        if source == self._source:
+            self.grid.check(question.chosen)
+        else:
+            self.grid.show(source, selected=question.chosen)
+            self._source = source
         self._cards.value = fragment(*self._shown(snapshot, answer, inside, here=here))
 
     def _shown(self, snapshot: Snapshot, answer: Answer, inside: Sequence[str], *, here: Path) -> list[Markup]:
