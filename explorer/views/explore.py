@@ -30,7 +30,7 @@ from explorer.views.explorer.dock import Dock
 from explorer.views.explorer.empty_page import EmptyPage
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
-from explorer.views.explorer.ledger_section import LedgerSection
+from explorer.views.explorer.pulse import Pulse
 from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows
 from explorer.views.explorer.sections import Sections
@@ -86,9 +86,13 @@ class Explorer(widgets.VBox):
         self._sections = Sections(SECTIONS, on_change=self.ask)
         self._dock = Dock(ask=self._change, titles={kind.key: kind.title for kind in SECTIONS})
         self._empty = EmptyPage(runs, on_end=self.refresh)
+        self._pulse = Pulse(
+            runs, sweep=lambda: self.question.sweep, on_growth=self._show_growth, on_results=self.refresh
+        )
         super().__init__([widgets.HTML(style()), *self._parts(), self._empty])
         self.add_class("explorer")
         self.refresh()
+        self._pulse.start()
 
     def refresh(self) -> None:
         """Read the published database again, and answer the same question from it."""
@@ -227,6 +231,11 @@ class Explorer(widgets.VBox):
     def _change(self, **fields: Any) -> None:
         if self._answer is not None:
             self.ask(replace(self._answer.question, **fields))
+
+    def _show_growth(self) -> None:
+        """Draw the curves of runs that are training, if their section is open."""
+        if self._answer is not None and self._snapshot is not None and self._sections.opened.value == CurvesSection.key:
+            self._sections.show(self._snapshot, self._answer)
 
     def _show_nothing(self, reason: str) -> None:
         self._answer, self.shown = None, pd.DataFrame()

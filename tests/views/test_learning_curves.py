@@ -1,5 +1,6 @@
 """Learning curves in the explorer: the first section, its chart, and runs that are picked, training or failed."""
 
+import asyncio
 import json
 import shutil
 from dataclasses import replace
@@ -16,6 +17,7 @@ from explorer.store.learning_curves import learning_curves
 from explorer.store.published import database
 from explorer.store.run_sources import file_digest
 from explorer.views.explore import Explorer, explore
+from explorer.views.explorer import pulse
 from explorer.views.explorer.curves_chart import curves_chart
 from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.question import from_token, to_token
@@ -107,15 +109,10 @@ def test_a_token_with_unknown_names_opens_with_others(runs: Path) -> None:
     assert (curves.metric.value, curves.over.value, curves.smooth.value) == ("train_loss", "steps", 0.05)
 
 
-def test_runs_that_are_training_are_drawn_whoever_started_them(runs: Path, tmp_path: Path) -> None:
-    place = tmp_path / "runs"
-    shutil.copytree(runs, place)
-    record = run_record(recipe="fast", methods=("fast",), seed=9)
-    directory = write_run(place, record, finished=False, losses=LOSSES[:30])
-    made = [run_files.read(RunRecord, path) for path in sorted((place / "digits").glob("*/run.json"))]
-    write_plan(place, made)
-    with rundir.locked(place / "digits", what="sweep"), rundir.locked(directory, what="run"):
-        opened = explore(place)
+def test_runs_that_are_training_are_drawn_whoever_started_them(growing_place: Path) -> None:
+    directory = growing_place / "digits" / NEXT.run_id
+    with rundir.locked(growing_place / "digits", what="sweep"), rundir.locked(directory, what="run"):
+        opened = explore(growing_place)
         assert "1 run training now" in section(opened)._words.value
         lines = shown(opened)["lines"]
         assert lines.loc[lines["series"].str.contains("-s9-"), "x"].max() == 30
@@ -148,3 +145,56 @@ def test_every_choice_is_a_valid_chart(over: str, mean: bool, runs: Path) -> Non
     accuracy = learning_curves(database(runs), "accuracy", sweep="digits")
     drawn = layers(curves_chart(accuracy, metric=METRICS["accuracy"], over=over, mean=mean, log=True))
     assert drawn["lines"]["y"].between(0, 0.2).all()  # errors, on a log scale
+
+
+# --- the pulse ---
+
+
+@pytest.fixture
+def growing_place(runs: Path, tmp_path: Path) -> Path:
+    """A copy of the runs with a plan that has one more, which is there and not finished."""
+    place = tmp_path / "runs"
+    shutil.copytree(runs, place)
+    write_run(place, NEXT, finished=False, losses=LOSSES[:30])
+    write_plan(place, [run_files.read(RunRecord, path) for path in sorted((place / "digits").glob("*/run.json"))])
+    return place
+
+
+NEXT = run_record(recipe="fast", methods=("fast",), seed=9)
+
+
+def test_a_sweep_that_someone_else_runs_is_followed_to_its_end(
+    growing_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LEAST", 1e6)
+    opened = explore(growing_place)
+    directory = growing_place / "digits" / NEXT.run_id
+    assert opened._pulse.beat() == pulse.IDLE  # nothing runs, and nothing is done
+    with rundir.locked(growing_place / "digits", what="sweep"):
+        with rundir.locked(directory, what="run"):
+            assert opened._pulse.beat() == pulse.TRAINING
+            assert "1 run training now" in section(opened)._words.value
+            with (directory / rundir.METRICS).open("a") as file:
+                file.write('{"step": 44, "metric": "train_loss", "value": 0.1}\n')
+            opened._pulse.beat()
+            assert shown(opened)["lines"]["x"].max() == 80
+            assert {30, 44} <= set(shown(opened)["lines"]["x"])
+        write_run(growing_place, NEXT, losses=LOSSES, metrics={"accuracy": 0.93, "nll": 0.3})
+        runs_before = len(opened.shown)
+        opened._pulse.beat()  # too early for another ingest
+        assert len(opened.shown) == runs_before
+    assert opened._pulse.beat() == pulse.TRAINING  # the lock is free: one more ingest
+    assert len(opened.shown) == runs_before + 1
+    assert opened._pulse.beat() == pulse.IDLE
+
+
+def test_one_view_of_a_kernel_is_followed_and_a_script_has_no_timer(runs: Path) -> None:
+    without = explore(runs)
+    assert without._pulse._timer is None
+
+    async def both() -> tuple[Any, Any]:
+        first, second = explore(runs), explore(runs)
+        return first._pulse._timer, second._pulse._timer
+
+    first, second = asyncio.run(both())
+    assert first is None and second is not None
