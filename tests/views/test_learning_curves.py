@@ -104,7 +104,7 @@ def test_the_controls_change_the_chart_and_the_token(opened: Explorer) -> None:
 
 
 def test_a_token_with_unknown_names_opens_with_others(runs: Path) -> None:
-    opened = explore(runs, curve="no such metric", curve_x="furlongs", curve_smooth=0.07)
+    opened = explore(runs, curve="no such metric", curve_x="furlongs", curve_smooth=0.04)
     curves = section(opened)
     assert (curves.metric.value, curves.over.value, curves.smooth.value) == ("train_loss", "steps", 0.05)
 

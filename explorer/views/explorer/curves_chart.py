@@ -199,8 +199,9 @@ def _layers(curves: Curves, x: alt.X, y: alt.Y, look: theme.Look, *, interactive
     """Return the layers from bottom to top: bands, raw curves, lines, points, ends, and what the mouse finds."""
     colour, detail = look.colour(), alt.Detail("series:N")
     base = {"x": x, "y": y, "color": colour, "detail": detail}
-    over_legend: Any = alt.LegendStreamBinding("pointerover")
-    isolated = alt.selection_point(name=ISOLATED, fields=["group"], bind=over_legend, clear="pointerout")
+    # Both the legend and the points answer the mouse. Vega-Lite fails on a legend with `clear` and without `on`.
+    over: Any = alt.LegendStreamBinding("pointerover")
+    isolated = alt.selection_point(name=ISOLATED, fields=["group"], bind=over, on="pointerover", clear="pointerout")
 
     def bright(opacity: float, dim: float) -> Any:
         if not interactive:

@@ -25,7 +25,7 @@ from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import empty_chart
 
 LOSS, SCHEDULE = "train_loss", "lr"
-SMOOTHING = (0.0, 0.02, SMOOTH, 0.1, 0.2)  # shares of a run
+SMOOTHING = (0.0, SMOOTH, 0.05, 0.1, 0.2)  # shares of a run
 STOPPED = (State.FAILED, State.INTERRUPTED, "diverged")
 
 

@@ -38,7 +38,7 @@ from explorer.views.explorer.payments import PAYMENTS, Payment, payment_of
 ALL = "*"
 """The choice of all models, sweeps or hardwares at once."""
 
-SMOOTH = 0.05
+SMOOTH = 0.02
 """The share of a run that learning curves are smoothed over at first."""
 
 COMPARE = {"recipe": "Recipe", "methods": "Methods", "hardware": "Hardware", "policy": "Policy"}
