@@ -46,7 +46,7 @@ ALLOWED = {
     ("explorer/runlog/forecast.py", "ledger_seconds_per_step"): "read from records, without the part that measures it",
     ("explorer/runlog/target.py", "routing"): "read from records, without the part that trains",
     ("explorer/training/deletion.py", "train_loss"): "not measured where nothing was trained",
-    ("explorer/views/explorer/curves_section.py", "train_loss"): "the curve that is shown first",
+    ("explorer/views/explorer/curves_chart.py", "train_loss"): "the curve that is shown first",
     ("explorer/views/sweep/run_notebook.py", "train_loss"): "the live curve of a run",
     ("explorer/views/sweep/sweep_panel.py", "train_loss"): "the live curves of a sweep",
 }

@@ -14,6 +14,7 @@ import pandas as pd
 from explorer.analysis.inference import t_quantile
 
 CONFIDENCE = 0.95
+SMOOTH = 0.02  # the share of a run that a noisy curve is smoothed over at first
 PLACES = 200  # of a mean where runs have more than that between them
 MEANS = ("recipe", "ssr", "x", "y", "low", "high", "n")
 

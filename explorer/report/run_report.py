@@ -25,6 +25,7 @@ from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
 from explorer.provenance.keys import replace_private
 from explorer.provenance.spellings import format_time
+from explorer.report.run.course_section import CourseSection
 from explorer.report.run.entropy_section import EntropySection
 from explorer.report.run.forms_section import FormsSection
 from explorer.report.run.head_section import EntriesSection, HeadSection, LimitsSection
@@ -47,6 +48,7 @@ SECTIONS: tuple[Section[ReportedRun, Any], ...] = (
     VouchersSection(),
     PolicySection(),
     EntropySection(),
+    CourseSection(),
     HistorySection(),
     IntegritySection(),
     ReplaySection(),

@@ -215,15 +215,28 @@ def growing(runs: Path, sweep: str, metric: str, *, points: int = POINTS) -> pd.
     """
     parts = []
     for record in _training(runs, sweep):
-        directory = f"{sweep}/{record.run_id}"
         try:
-            lines = read_metrics(runs / directory / rundir.METRICS, unfinished=True)
+            parts.append(
+                curves_of_run(runs / sweep / record.run_id, record, metric, state=State.RUNNING, points=points)
+            )
         except ExplorerError:
             continue
-        measured = [(line.step, line.value) for line in lines if line.metric == metric]
-        if measured:
-            parts.append(_growing(record, directory, measured, points=points))
-    return pd.concat(parts, ignore_index=True) if parts else _empty([*COLUMNS, *NUMBERS])
+    drawn = [part for part in parts if len(part)]
+    return pd.concat(drawn, ignore_index=True) if drawn else _empty([*COLUMNS, *NUMBERS])
+
+
+def curves_of_run(
+    run: Path, record: RunRecord, metric: str, *, state: str = State.FINISHED, points: int = POINTS
+) -> pd.DataFrame:
+    """Return the curve of one run from its directory, without a database; its seconds are unknown.
+
+    Raises `RunError` for measurements that cannot be read.
+    """
+    lines = read_metrics(run / rundir.METRICS, unfinished=state != State.FINISHED)
+    measured = [(line.step, line.value) for line in lines if line.metric == metric]
+    if not measured:
+        return _empty([*COLUMNS, *NUMBERS])
+    return _measured(record, f"{record.sweep}/{record.run_id}", measured, state=state, points=points)
 
 
 def _training(runs: Path, sweep: str) -> Iterator[RunRecord]:
@@ -242,7 +255,9 @@ def _training(runs: Path, sweep: str) -> Iterator[RunRecord]:
             continue
 
 
-def _growing(record: RunRecord, directory: str, measured: list[tuple[int, float]], *, points: int) -> pd.DataFrame:
+def _measured(
+    record: RunRecord, directory: str, measured: list[tuple[int, float]], *, state: str, points: int
+) -> pd.DataFrame:
     run: dict[str, Any] = {
         "recipe": record.recipe,
         "run_id": record.run_id,
@@ -250,7 +265,7 @@ def _growing(record: RunRecord, directory: str, measured: list[tuple[int, float]
         "seed": record.seed,
         "ssr": record.ssr,
         "is_baseline": record.recipe == record.baseline,
-        "state": str(State.RUNNING),
+        "state": str(state),
     }
     steps, values = (np.array(column, float) for column in zip(*measured, strict=True))
     kept = _extremes(values, points=points)

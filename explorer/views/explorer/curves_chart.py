@@ -17,6 +17,7 @@ from explorer.views.explorer.axes import Heights, payment_axis, quality_axis
 from explorer.views.explorer.payments import PAYMENTS, amount
 
 HEIGHT = 300
+LOSS = "train_loss"  # what every run measures, so the curve that is shown first
 OVER = {"steps": "step", "examples": "examples", "time": "seconds"}
 """The columns of curves by the key of the x axis, one of `PAYMENTS`."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 import pandas as pd
 
+from explorer.analysis.smoothing import SMOOTH
 from explorer.errors import ExplorerError
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Paragraph, isolated, sentence
@@ -16,15 +17,15 @@ from explorer.store import frames, queries
 from explorer.store.examine import State
 from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.curves_chart import FEW, OVER, curves_chart, metric_named
+from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.question import SMOOTH, Question
+from explorer.views.explorer.question import Question
 from explorer.views.explorer.runs_section import selected
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import empty_chart
 
-LOSS, SCHEDULE = "train_loss", "lr"
+SCHEDULE = "lr"
 SMOOTHING = (0.0, SMOOTH, 0.05, 0.1, 0.2)  # shares of a run
 STOPPED = (State.FAILED, State.INTERRUPTED, "diverged")
 

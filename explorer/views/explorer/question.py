@@ -31,15 +31,14 @@ from typing import Any, Self, get_type_hints
 from urllib.parse import quote, unquote
 
 from explorer import schema
-from explorer.errors import AnalysisError, unknown
+from explorer.analysis.smoothing import SMOOTH
+from explorer.canonical import canonical
+from explorer.errors import AnalysisError, ExplorerError
 from explorer.schema import record
 from explorer.views.explorer.payments import PAYMENTS, Payment, payment_of
 
 ALL = "*"
 """The choice of all models, sweeps or hardwares at once."""
-
-SMOOTH = 0.02
-"""The share of a run that learning curves are smoothed over at first."""
 
 COMPARE = {"recipe": "Recipe", "methods": "Methods", "hardware": "Hardware", "policy": "Policy"}
 """The choices for the colour of curves."""
