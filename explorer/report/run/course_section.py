@@ -3,6 +3,7 @@
 from functools import partial
 
 from explorer.analysis.smoothing import SMOOTH
+from explorer.audit.shares import is_confidential
 from explorer.errors import ExplorerError
 from explorer.page.document import Block, Heading, Paragraph, Picture, Span
 from explorer.report.run.reported_run import ReportedRun
@@ -34,8 +35,10 @@ class CourseSection(Section[ReportedRun, CourseRecord]):
         planned = run.pinned.record
         if planned is None:
             return []
+        # Of a run with sealed numbers only the loss is drawn: a share on an axis could be taken for one of a class.
+        names = (LOSS,) if is_confidential(run.ledger) else (LOSS, planned.quality)
         try:
-            pictures = [_picture(run, planned, name) for name in dict.fromkeys((LOSS, planned.quality))]
+            pictures = [_picture(run, planned, name) for name in names]
         except ExplorerError as error:
             pictures = []
             damaged: list[Block] = [Paragraph(str(error), "warning")]
