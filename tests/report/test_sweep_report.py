@@ -46,9 +46,9 @@ def test_the_page_answers_first(page: str) -> None:
 
 def test_every_metric_has_its_curves_as_picture_and_as_specification(page: str) -> None:
     assert re.findall(r'<h2 id="section-\d">(\w+)', page) == ["accuracy", "nll"]
-    names = ["curves-1", "curves-2", "steps"]
+    names = ["curves-1", "curves-2", "learning-loss", "steps"]
     assert re.findall(r'<div id="chart-([\w-]+)', page) == re.findall(r'id="data-([\w-]+)', page) == names
-    assert page.count("<figure><div") == len(re.findall(r"<figure><div[^>]*><svg", page)) == 3
+    assert page.count("<figure><div") == len(re.findall(r"<figure><div[^>]*><svg", page)) == 4
     for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
         assert json.loads(data)["width"] == "container"
 

@@ -18,9 +18,9 @@ from explorer.store.examine import State
 from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named
+from explorer.views.explorer.dock import picked
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.runs_section import selected
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import empty_chart
@@ -156,13 +156,10 @@ def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
     asked, rows = answer.question, answer.rows
     if answer.scene is not None and len(answer.scene.runs):
         rows = answer.scene.runs
-    places = rows["series"].astype(str) + " at " + rows["ssr"].map("{:g}".format) if "series" in rows else None
-    mine = rows[rows["directory"].isin(asked.chosen) | (places.isin(asked.chosen) if places is not None else False)]
-    if mine.empty and len(asked.brush) == 4 and answer.scene is not None:
-        mine = selected(answer.scene.runs, {"x": list(asked.brush[:2]), "y": list(asked.brush[2:])})
-    picked = not mine.empty
+    mine = picked(answer)
+    is_picked = len(mine) > 0
     stopped: tuple[str, ...] = ()
-    if not picked:
+    if not is_picked:
         full = max(map(float, rows["ssr"]))
         mine = rows[rows["ssr"] == full]
         stopped = _stopped(snapshot, asked.sweep, frozenset(map(str, rows["recipe"])), full)
@@ -174,7 +171,7 @@ def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
     groups = dict(zip(mine["directory"], mine["group"], strict=True)) if "group" in mine else {}
     return Chosen(
         directories=directories[:MOST_RUNS],
-        picked=picked,
+        picked=is_picked,
         every=len(directories),
         recipes=frozenset(map(str, rows["recipe"])),
         groups=groups,
