@@ -30,6 +30,7 @@ from explorer.views.explorer.dock import Dock
 from explorer.views.explorer.empty_page import EmptyPage
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
+from explorer.views.explorer.ledger_section import LedgerSection
 from explorer.views.explorer.pulse import Pulse
 from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
 from explorer.views.explorer.runs_section import RunsSection, chosen_rows

@@ -32,8 +32,7 @@ from urllib.parse import quote, unquote
 
 from explorer import schema
 from explorer.analysis.smoothing import SMOOTH
-from explorer.canonical import canonical
-from explorer.errors import AnalysisError, ExplorerError
+from explorer.errors import AnalysisError, unknown
 from explorer.schema import record
 from explorer.views.explorer.payments import PAYMENTS, Payment, payment_of
 
