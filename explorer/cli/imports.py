@@ -59,8 +59,8 @@ def import_(
     better: Annotated[
         str | None, typer.Option("--better", metavar="higher|lower", help="Default: what the metric's name says.")
     ] = None,
-    dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="Name of the dataset.")] = "imported",
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")] = "imported",
+    dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="Name of the dataset.")] = "unknown data",
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")] = "unknown model",
     step: Annotated[
         str | None,
         typer.Option("--step", metavar="COLUMN", help="The step of a CSV file with one row per measurement."),

@@ -41,6 +41,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "report:report",
         "Write the report of a sweep, or the governance report of one run, and print where it is.",
     ),
+    "export": (
+        "exports:export",
+        "Export results: as one interactive page that works offline, or as a table with one row per finished run.",
+    ),
     "import": (
         "imports:import_",
         "Import runs of other tools: marked as unverified, and never compared with runs of your own.",
@@ -249,6 +253,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",
     "results SWEEP, controls": "explorer.cli.verdicts:control_blocks",
     "results, of new runs": "explorer.store.upkeep:bring_up",
+    "export --to html": "explorer.report.sweep_report:offline_html",
     "results --out": "explorer.store.export:export",
     "results --composition": "explorer.cli.verdicts:show_composition",
     "open": "explorer.views.lab:serve",

@@ -23,6 +23,7 @@ MAX_BYTES = 2**30
 MAX_RUNS = 100_000
 MAX_POINTS = 10**7  # of all curves together
 MAX_NAME = 200  # characters of a name
+UNKNOWN = "unknown hardware"
 TOOLS = ("csv", "wandb", "mlflow")
 
 Curves = Mapping[str, tuple[Sequence[int], Sequence[float]]]
@@ -62,7 +63,7 @@ class ImportedRun:
     seconds: float | None = None
     steps: int | None = None
     examples: int | None = None
-    hardware: str = "unknown"
+    hardware: str = UNKNOWN
     curves: Curves = field(default_factory=dict)
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from explorer.errors import RunError, unknown
-from explorer.imports.imported_file import MAX_POINTS, MAX_RUNS, Curves, ImportedRun, name_fault
+from explorer.imports.imported_file import MAX_POINTS, MAX_RUNS, UNKNOWN, Curves, ImportedRun, name_fault
 from explorer.run_files import METRICS, Metric
 
 Cell = str | int | float | None
@@ -295,7 +295,7 @@ def _read(row: SourceRow, mapped: Mapped) -> "_Read | str":
     seconds = _finite(row, mapped, "seconds")
     if seconds is not None and seconds <= 0:
         raise _fault(row, mapped["seconds"], f"found {seconds:g}; expected seconds above 0")
-    hardware = _text(row, mapped.get("hardware")) or "unknown"
+    hardware = _text(row, mapped.get("hardware")) or UNKNOWN
     run_id = (_text(row, mapped.get("run")) or row.run_id).replace("/", "_")
     for meaning, text in (("recipe", recipe), ("hardware", hardware), ("run", run_id)):
         if fault := name_fault(text):

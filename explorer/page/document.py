@@ -14,7 +14,7 @@ else (`clean`, `one_line`).
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # a verb that prints a table need not load what draws charts
     import altair as alt
@@ -143,6 +143,9 @@ class Picture:
     caption: Text = ""
     description: str
     interactive: bool = False
+    live: "Callable[[], dict[str, Any]] | None" = (
+        None  # what HTML draws in its place: Vega-Lite with fields to choose by
+    )
 
     def __post_init__(self) -> None:
         assert self.description and ANCHOR.fullmatch(self.name), "a picture has a name and a description"

@@ -44,7 +44,7 @@ from explorer.page.document import (
     spans,
     words,
 )
-from explorer.page.pictures import VEGA_LITE, specification, svg
+from explorer.page.pictures import VEGA_LITE, drawable, specification, svg
 
 WIDTH = 880  # pixels of a picture
 CSS = files("explorer.page").joinpath("explorer.css").read_text(encoding="utf-8")
@@ -233,7 +233,7 @@ def _figure(picture: Picture, place: _Place) -> Markup:
     caption = element("figcaption", _inline(picture.caption, place)) if picture.caption else Markup("")
     made = element("figure", chart, caption) + Markup("\n")
     if picture.interactive and not place.narrow:
-        data = _json(specification(picture, "container"))
+        data = _json(drawable(picture.live()) if picture.live else specification(picture, "container"))
         made += element("script", data, type="application/json", id=f"data-{picture.name}")
     return made
 

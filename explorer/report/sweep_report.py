@@ -27,7 +27,7 @@ from explorer.page.pdf import render_pdf
 from explorer.provenance.spellings import Time, format_time
 from explorer.report.section import Section, document_json, document_type
 from explorer.report.sweep.composed_section import ComposedSection
-from explorer.report.sweep.learning_section import LearningSection
+from explorer.report.sweep.live_pictures import offline_page
 from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep.metrics_section import MetricsSection, quoted
 from explorer.report.sweep.negatives_section import NegativesSection
@@ -155,6 +155,11 @@ def sweep_page(sweep: ReportedSweep) -> Page:
         ),
         made=sweep.made,
     )
+
+
+def offline_html(runs: Path, sweep: str) -> bytes:
+    """Return the interactive page of a sweep, from a database that is up to date."""
+    return render_html(offline_page(read_sweep(runs, sweep))).encode()
 
 
 def as_json(sweep: ReportedSweep) -> str:

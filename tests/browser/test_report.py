@@ -18,7 +18,7 @@ def test_charts_answer_the_mouse_in_the_light_and_in_the_dark(page: Page, workpl
     charts = page.locator("figure .vega-embed svg.marks")
     expect(charts).to_have_count(CHARTS)
     page.screenshot(path=screenshots / "report.png", full_page=True)
-    box = charts.first.locator(".runs_marks path").last.bounding_box()
+    box = charts.first.locator(".points_marks path").last.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator("#vg-tooltip-element")).to_contain_text("Recipe")

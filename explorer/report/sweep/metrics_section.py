@@ -4,6 +4,7 @@ quality and at equal budget, and the controls."""
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.confirmed import Confirmed as FreshSeeds
@@ -32,6 +33,7 @@ from explorer.page.document import (
     with_note,
 )
 from explorer.report.section import Section
+from explorer.report.sweep.live_pictures import live_tradeoffs
 from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
 from explorer.run_files import Metric
 from explorer.schema import record
@@ -228,6 +230,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
             caption="A small mark is a run, a large one the mean over seeds at a budget, a band its interval. The step "
             "line is the Pareto frontier; dominated results are dimmed.",
             interactive=True,
+            live=partial(live_tradeoffs, [results]),
         )
     if results.answer.comparisons:
         yield Heading(3, f"{results.answer.question.paid_in.label} at equal quality")
