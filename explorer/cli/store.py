@@ -45,7 +45,7 @@ def export(
     ] = None,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
-    """Write the results to a file, one row per finished run."""
+    """Write the results to a file, one row per finished run. `explorer export` does the same, and makes pages."""
     rows = write(database(runs), file, sweep=sweep)
     return Answer(page=lambda: [f"{rows} rows in {file}"], record=lambda: {"file": str(file), "rows": rows})
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from explorer.errors import RunError
-from explorer.imports.mapping import Cell, Source, SourceRow, parsed
+from explorer.imports.mapping import GUESSES, Cell, Source, SourceRow, parsed, plain
 
 MAX_BYTES = 2**31
 MAX_ROWS = 5_000_000
@@ -57,14 +57,15 @@ def _rows(path: Path, columns: Sequence[str], tool: str) -> Iterator[SourceRow]:
         )
 
 
-_NAMES = ("run_id", "run", "id", "name", "recipe", "seed", "budget")  # columns that tell runs apart in a long table
+# Columns that tell runs apart in a table of measurements, by their plain names.
+_NAMES = [name for meaning in ("run", "recipe", "budget", "seed", "hardware") for name in GUESSES[meaning]]
 
 
 def _curves(path: Path, columns: Sequence[str], step: str) -> Iterator[SourceRow]:
     """Yield runs whose rows are measurements, ordered by step within each run."""
-    keys = [at for at, name in enumerate(columns) if name.lower() in _NAMES]
+    keys = [at for at, name in enumerate(columns) if plain(name) in _NAMES and name != step]
     if not keys:
-        raise RunError(f"{path}: no column tells runs apart; expected one of {', '.join(_NAMES)}")
+        raise RunError(f"{path}: no column tells runs apart; expected one such as run, recipe or seed")
     at_step, done = columns.index(step), set[tuple[str, ...]]()
     current: tuple[str, ...] | None = None
     first, cells, points = 0, dict[str, Cell](), dict[str, tuple[list[int], list[float]]]()

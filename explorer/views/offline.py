@@ -148,7 +148,7 @@ def offline_spec(
         "data": {"values": [_row(dict(row), recipes, axes, baseline) for row in rows.to_dict("records")]},
         "layer": [
             *_lines(shown, look),
-            *(_points(shown, look) if points else []),
+            *(_points(shown, look, set(rows["own"])) if points else []),
             *_hover(shown, points),
             *_targets(measured, kinds),
             _title("axes[x_axis].title", x="width", y=f"height + {BELOW}", align="right"),
@@ -249,7 +249,7 @@ def _lines(shown: str, look: theme.Look) -> Iterator[Json]:
     }
 
 
-def _points(shown: str, look: theme.Look) -> Iterator[Json]:
+def _points(shown: str, look: theme.Look, own: set[bool]) -> Iterator[Json]:
     whole = _channels() | {"color": _colour(look), "detail": {"field": "recipe"}}
     yield {
         "name": "intervals",
@@ -257,7 +257,8 @@ def _points(shown: str, look: theme.Look) -> Iterator[Json]:
         "mark": {"type": "rule", "opacity": 0.35, "clip": True},
         "encoding": whole | {"y": whole["y"] | {"field": "plow"}, "y2": {"field": "phigh"}},
     }
-    for filled in (True, False):  # imported runs are hollow: nothing about them was observed
+    # Imported runs are hollow: nothing about them was observed. An empty layer would be a picture without a name.
+    for filled in sorted(own):
         yield {
             "name": "points" if filled else "imported",
             "transform": _placed(shown, "datum.own" if filled else "!datum.own"),
