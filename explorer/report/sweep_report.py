@@ -27,6 +27,7 @@ from explorer.page.pdf import render_pdf
 from explorer.provenance.spellings import Time, format_time
 from explorer.report.section import Section, document_json, document_type
 from explorer.report.sweep.composed_section import ComposedSection
+from explorer.report.sweep.learning_section import LearningSection
 from explorer.report.sweep.live_pictures import offline_page
 from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep.metrics_section import MetricsSection, quoted
