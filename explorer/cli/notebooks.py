@@ -40,6 +40,17 @@ def open_notebook(
         str | None,
         typer.Option("--view", metavar="VIEW", help="View to open, such as 'digits?target=0.97'; for explore."),
     ] = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", metavar="NAME", help="For explore: the sweep.")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", metavar="NAME", help="For explore: the metric.")] = None,
+    pay: Annotated[
+        str | None, typer.Option("--pay", metavar="AXIS", help="For explore: the x axis, such as time, cost or steps.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="QUALITY", help="For explore: the target, such as 97%.")
+    ] = None,
+    recipes: Annotated[
+        str | None, typer.Option("--recipes", metavar="A,B", help="For explore: the recipes to show.")
+    ] = None,
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
     browser: Annotated[
@@ -54,8 +65,9 @@ def open_notebook(
     The notebook is copied into the working directory and executed first, so that the browser shows the live view.
     """
     notebook, arguments = _split(words or [])
-    if view is not None:
-        os.environ["EXPLORER_VIEW"] = _checked(view, notebook)
+    fields = {"metric": metric, "x": pay, "target": target, "recipes": recipes}
+    if asked := _view(view, sweep, {name: text for name, text in fields.items() if text is not None}, notebook, runs):
+        os.environ["EXPLORER_VIEW"] = asked
     os.environ["EXPLORER_RUNS"] = str(runs.resolve())
     if data is not None:
         os.environ["EXPLORER_DATA"] = str(data.resolve())
@@ -78,7 +90,7 @@ def _split(words: list[str]) -> tuple[Notebook, list[str]]:
     if not words or words[0].startswith("-"):
         return Notebook.EXPLORE, words
     if words[0] not in list(Notebook):
-        raise ExplorerError(unknown("notebook", words[0], Notebook))
+        raise ExplorerError(unknown("notebook", words[0], [str(notebook) for notebook in Notebook]))
     return Notebook(words[0]), words[1:]
 
 
@@ -129,21 +141,29 @@ def _project() -> Path:
 def _reading(runs: Path) -> str:
     """Return what is read while the notebook is executed."""
 
-    def below(directory: Path | str) -> list[str]:
-        return [
-            entry.path for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith(("_", "."))
-        ]
-
-    try:
-        count = sum(len(below(sweep)) for sweep in below(runs))
-    except OSError:
-        count = 0
+    count = sum(len(_below(sweep)) for sweep in _below(runs))
     return f"Reading {count:,} {'run' if count == 1 else 'runs'} in {runs} ..."
 
 
-def _checked(view: str, notebook: Notebook) -> str:
-    """Return the text of a view. A damaged one is refused here, before it fails in a cell of the notebook."""
+def _view(view: str | None, sweep: str | None, fields: dict[str, str], notebook: Notebook, runs: Path) -> str | None:
+    """Return the text of the view that is asked for: a whole one, with options for single fields in their place.
+
+    What cannot be is refused here, before it fails in a cell of the notebook.
+    """
+    if view is None and sweep is None and not fields:
+        return None
     if notebook is not Notebook.EXPLORE:
-        raise ExplorerError(f"--view: found with the notebook {notebook}; expected with explore")
-    part("open --view")(view)
-    return view
+        raise ExplorerError(f"options of a view: found with the notebook {notebook}; expected with explore")
+    names = sorted(Path(directory).name for directory in _below(runs))
+    if sweep is not None and sweep not in (*names, "*"):
+        raise ExplorerError(unknown("sweep", sweep, names))
+    return part("open --view")(view, sweep, fields)
+
+
+def _below(directory: Path | str) -> list[str]:
+    """Return the directories of sweeps, or of runs, in a directory."""
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:
+        return []
+    return [entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(("_", "."))]

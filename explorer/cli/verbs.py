@@ -257,7 +257,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results --out": "explorer.store.export:export",
     "results --composition": "explorer.cli.verdicts:show_composition",
     "open": "explorer.views.lab:serve",
-    "open --view": "explorer.views.explorer.question:from_token",
+    "open --view": "explorer.views.explorer.question:composed",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
     "delete plan, by replay": "explorer.cli.delete_run:elsewhere_words",

@@ -1,6 +1,7 @@
 """`explorer open`: the copy in the project, what is handed to JupyterLab, and what is refused."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,31 @@ def test_runs_elsewhere_are_below_the_root_too(tmp_path: Path, served: dict[str,
     assert explorer("open", "--runs", tmp_path / "runs", cwd=tmp_path / "desk").returncode == 0
     assert served["root"] == tmp_path.resolve()
     assert served["reading"] == f"Reading 1 run in {tmp_path / 'runs'} ..."
+
+
+def test_a_view_by_options(tmp_path: Path, served: dict[str, Any]) -> None:
+    (tmp_path / "runs" / "digits" / "one-run").mkdir(parents=True)
+    options = ("--sweep", "digits", "--target", "97%", "--pay", "cost", "--recipes", "baseline,fast")
+    done = explorer("open", "--view", "?metric=accuracy&x=steps", *options, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert os.environ["EXPLORER_VIEW"] == "digits?metric=accuracy&x=cost&target=0.97&recipes=baseline,fast"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--sweep", "digitz"), "unknown sweep 'digitz'; did you mean 'digits'"),
+        (("--pay", "cots"), "unknown x 'cots'; did you mean 'cost'"),
+        (("--target", "high"), "target: found 'high'; expected a number, such as 0.97 or 97%"),
+        (("--view", "digits?metrik=nll"), "unknown field 'metrik'; did you mean 'metric'"),
+        (("ledger", "--pay", "cost"), "found with the notebook ledger; expected with explore"),
+        (("explorer",), "unknown notebook 'explorer'; did you mean 'explore'"),
+    ],
+)
+def test_a_view_that_cannot_be_is_refused(
+    tmp_path: Path, served: dict[str, Any], arguments: tuple[str, ...], reason: str
+) -> None:
+    (tmp_path / "runs" / "digits").mkdir(parents=True)
+    done = explorer("open", *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and reason in done.stderr and not served
+    assert not (tmp_path / "explore.ipynb").exists()

@@ -46,6 +46,18 @@ def test_it_opens_with_an_answer(explorer: Explorer) -> None:
     assert len(explorer.shown) == 45
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("97", 0.97), ("97%", 0.97), ("0.97", 0.97), ("970", None)])
+def test_a_target_in_a_view_is_meant_as_it_is_typed(runs: Path, typed: str, meant: float | None) -> None:
+    opened = explore(runs, view=f"digits?metric=accuracy&target={typed}")
+    assert opened.question.target == meant
+
+
+def test_the_command_that_opens_the_view_is_copied(runs: Path) -> None:
+    opened = explore(runs, view="digits?x=steps&target=0.97")
+    assert opened._sharing.copy.text.startswith("explorer open explore --view 'digits?")
+    assert "x=steps&target=0.97" in opened._sharing.copy.text
+
+
 def test_a_control_asks_anew(explorer: Explorer) -> None:
     explorer._controls.metric.value = "nll"
     assert explorer.question.metric == "nll"

@@ -14,6 +14,7 @@ from explorer.analysis.reprice import DELETION, own_price, reprice, reprice_at
 from explorer.costing import Price, price_at, providers
 from explorer.page import amounts
 from explorer.page.amounts import age_words
+from explorer.run_files import FRACTION
 from explorer.store.queries import Filter
 from explorer.views.explorer.payments import PAYMENTS, Payment, known_measures
 from explorer.views.explorer.question import ALL, COMPARE, ORDERS, SPLITS, Question
@@ -148,6 +149,9 @@ def settle(results: Results, wished: Question) -> Settled:
     where = _filter(question, scope.facets)
     read = results.means if question.is_survey else results.rows
     rows = read(where, metric=metric)
+    if question.target is not None and len(rows) and rows["unit"].iloc[0] == FRACTION and question.target > 1:
+        # 97 for 97%, as a hand types it in a view; above 100 nothing can be meant.
+        question = replace(question, target=question.target / 100 if question.target <= 100 else None)
     return _fit(rows, question, scope=scope, metrics=metrics, prices=results.prices)
 
 

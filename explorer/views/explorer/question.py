@@ -209,6 +209,17 @@ def question_of(sweep: str, written: dict[str, str]) -> Question:
     return question
 
 
+def composed(view: str | None, sweep: str | None, written: dict[str, str]) -> str:
+    """Return the token of a view in which a sweep, and fields by their names in a token, have other values.
+
+    Raises `AnalysisError` for what `from_token` refuses.
+    """
+    whole = from_token(view) if view else Question()
+    changed = question_of(whole.sweep if sweep is None else sweep, written)
+    names = ["sweep", *(_FIELDS[key] for key in written)]
+    return to_token(replace(whole, **{name: getattr(changed, name) for name in names}))
+
+
 def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for pair in filter(None, text.split("&")):
@@ -243,9 +254,9 @@ def _read(key: str, text: str, kind: Any) -> Any:
             raise AnalysisError(f"{WHERE}: {key}: found {text!r:.40}; expected yes or no")
         return word in _YES
     one: Callable[[str], Any] = _unquoted
-    if kind in (tuple[float, ...], float | None):
+    if kind in (tuple[float, ...], float | None, float):
         one = _number(key, float)
-    elif kind == tuple[int, ...]:
+    elif kind in (tuple[int, ...], int | None, int):
         one = _number(key, int)
     return [one(part) for part in text.split(",")] if getattr(kind, "__origin__", None) is tuple else one(text)
 

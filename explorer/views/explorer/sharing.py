@@ -9,14 +9,17 @@ import datetime
 import hashlib
 import io
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import anywidget
 import ipywidgets as widgets
 import pandas as pd
+import traitlets
 
 from explorer import __version__, rundir
 from explorer.canonical import digest
@@ -138,12 +141,47 @@ def _view(question: Question) -> dict[str, str | None]:
         token = to_token(question)
     except AnalysisError as error:
         return {"view": None, "view_note": str(error)}
-    return {"view": token, "view_note": f"explorer open explore --view {token}"}
+    return {"view": token, "view_note": f"explorer open explore --view {shlex.quote(token)}"}
 
 
 # ---- the widget
 
 LABEL = "This view (paste another one here)"
+
+
+class Copy(anywidget.AnyWidget):
+    """Button that puts a text on the clipboard of the browser, and says so."""
+
+    _esm = """
+    async function copied(text) {
+      try {
+        await navigator.clipboard.writeText(text);  // browsers offer it on localhost and over HTTPS only
+        return true;
+      } catch {
+        const field = Object.assign(document.createElement("textarea"), { value: text });
+        document.body.append(field);
+        field.select();
+        const done = document.execCommand("copy");
+        field.remove();
+        return done;
+      }
+    }
+    export default {
+      render({ model, el }) {
+        const button = document.createElement("button");
+        button.className = "jupyter-button widget-button";
+        button.title = "Copy the command that opens this view";
+        button.textContent = "Copy";
+        button.setAttribute("aria-live", "polite");
+        button.addEventListener("click", async () => {
+          button.textContent = (await copied(model.get("text"))) ? "Copied" : "Select and copy it";
+          setTimeout(() => { button.textContent = "Copy"; }, 2000);
+        });
+        el.append(button);
+      },
+    };
+    """
+    text = traitlets.Unicode().tag(sync=True)
 
 
 class Sharing(widgets.VBox):
@@ -154,12 +192,14 @@ class Sharing(widgets.VBox):
         self._export, self._on_open = export, on_open
         self.token = widgets.Text(description=LABEL, continuous_update=False)
         self.token.observe(self._pasted, "value")
+        self.copy = Copy()
         self._quiet = Quiet()
         self._said = widgets.HTML()
         buttons = [button(kind.upper(), tooltip=f"Export what is shown as {kind.upper()}") for kind in FORMATS]
         for kind, pressed in zip(FORMATS, buttons, strict=True):
             pressed.on_click(partial(self.write, kind))
-        super().__init__([widgets.HBox([self.token.add_class("x-token"), *buttons]).add_class("x-exports"), self._said])
+        row = widgets.HBox([self.token.add_class("x-token"), self.copy, *buttons]).add_class("x-exports")
+        super().__init__([row, self._said])
         self.add_class("x-sharing")
 
     def show(self, question: Question) -> None:
@@ -167,8 +207,9 @@ class Sharing(widgets.VBox):
         with self._quiet:
             try:
                 self.token.value, self._said.value = to_token(question), ""
+                self.copy.text = f"explorer open explore --view {shlex.quote(self.token.value)}"
             except ExplorerError as error:
-                self.token.value = ""
+                self.token.value = self.copy.text = ""
                 self._warn(str(error))
 
     def write(self, kind: Format, _: object = None) -> None:
