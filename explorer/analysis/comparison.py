@@ -56,11 +56,12 @@ class _Cells:
     left_out: tuple[float, ...]
 
 
-def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> list[Pair]:
+def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired: bool = True) -> list[Pair]:
     """Pair each of the recipes with the baseline.
 
     Seeds that both have are resampled jointly, with n-1 degrees of freedom. Where they have none in common, each is
-    resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out.
+    resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out. Without `paired`, equal numbers
+    of seeds mean nothing, as across sweeps: both are resampled separately, with the degrees of freedom of the smaller.
     """
     seeds_b, baselines = _seeds(baseline), {}  # the baseline is resampled once for all recipes with its seeds
     results = []
@@ -69,7 +70,7 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> lis
         common = np.intersect1d(seeds_b, seeds_r)
         # Pairing removes the noise that a seed brings to both (same data order, same initial weights). It needs the
         # smaller set to lie in the larger one; a partial overlap would throw away seeds.
-        joint = common.size == min(seeds_b.size, seeds_r.size)
+        joint = paired and common.size == min(seeds_b.size, seeds_r.size)
         mine, others = (common, common) if joint else (seeds_b, seeds_r)
         taken = _resamples(mine.size, others.size, joint=joint, resamples=resamples)
         key = (tuple(mine), others.size, joint)
@@ -85,7 +86,7 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int) -> lis
                 recipe=_resampled(cells_r, taken.counts[-1]),
                 weight_R=taken.weight_R,
                 n=n,
-                df=n - 1 if common.size else 2 * (n - 1),  # a partial overlap takes the smaller number
+                df=n - 1 if common.size or not paired else 2 * (n - 1),  # a partial overlap takes the smaller number
                 left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
                 same=joint and _same(cells_b, cells_r),
             )

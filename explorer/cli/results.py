@@ -52,6 +52,10 @@ def results(
     every: Annotated[
         bool, typer.Option("--all", help="Include runs of earlier specifications; the column superseded marks them.")
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="SWEEP", help="Compare the recipes of other sweeps with its baseline."),
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -75,6 +79,8 @@ def results(
         return part("results --composition")(runs, sweep, metric=metric, budget=budget)
     if budget is not None:
         raise ExplorerError("--budget: found without --composition, which it belongs to")
+    if against is not None:
+        return part("results --against")(runs, against, sweep=sweep, metric=metric)
     tell_upkeep(runs)
     where = database(runs)
     if not every:

@@ -255,6 +255,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results, of new runs": "explorer.store.upkeep:bring_up",
     "export --to html": "explorer.report.sweep_report:offline_html",
     "results --out": "explorer.store.export:export",
+    "results --against": "explorer.cli.verdicts:show_across",
     "results --composition": "explorer.cli.verdicts:show_composition",
     "open": "explorer.views.lab:serve",
     "open --view": "explorer.views.explorer.question:composed",

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from explorer.analysis.across_sweeps import NOT_PAIRED, against
 from explorer.analysis.advice import AFTER_LOOKING, advise
 from explorer.analysis.axis_words import gain_span
 from explorer.analysis.controls import controlled
-from explorer.analysis.equal_quality import EqualQuality, Outcome
+from explorer.analysis.equal_quality import Call, EqualQuality, Outcome
 from explorer.analysis.ladders import IMPORTED, Setting
 from explorer.analysis.sentences import (
     busy_notes,
@@ -138,6 +139,74 @@ def control_blocks(where: Path, results: Table) -> Iterator[str]:
     for name in sorted({row[sweep] for row in results.rows if row[control]}):
         yield f"\ncontrols of {name}:"
         yield from (f"  {words}" for words in control_sentences(controlled(frames.results(where, sweep=name))))
+
+
+# --- recipes of several sweeps, with one baseline ---
+
+
+def show_across(runs: Path, against_sweep: str, *, sweep: str | None, metric: str | None) -> Answer:
+    """Answer with the recipes of other sweeps, or of one of them, compared with the baseline of a sweep.
+
+    Raises `ExplorerError` for a sweep or a metric that is not there.
+    """
+    tell_upkeep(runs)
+    where = database(runs)
+    base = frames.results(where, sweep=against_sweep, metric=metric)
+    names = [against_sweep, sweep] if sweep is not None else [None]
+    rows = pd.concat([frames.results(where, sweep=name, metric=metric) for name in names], ignore_index=True)
+    # Rows of other metrics would only be grouped and then left out.
+    rows = rows[rows["metric"].isin(base["metric"].unique()) & rows["dataset"].isin(base["dataset"].unique())]
+    results = against(rows, sweep=against_sweep)
+    return Answer(
+        page=lambda: _across_blocks(results, against_sweep),
+        record=lambda: [_across_json(result) for result in results],
+    )
+
+
+def _across_blocks(results: Sequence[EqualQuality], against_sweep: str) -> Iterator[Block | str]:
+    if not results:
+        yield f"no other sweep has results in the dataset and metric of {against_sweep}"
+        return
+    # The fastest first, and those without a ratio at the end.
+    ordered = sorted(results, key=lambda result: (result.ratio is None, result.ratio or 0.0))
+    columns = ("sweep", "recipe", "model", "time to target", "speedup", "interval", "verdict")
+    shown = [
+        (
+            result.setting.sweep,
+            result.label,
+            result.setting.model,
+            amounts.seconds(result.recipe_x),
+            amounts.ratio(result.speedup) if result.outcome is Outcome.REACHED else "",
+            "" if result.adjusted_low is None else gain_span(result.adjusted_low, result.adjusted_high),
+            result.reason if result.call is Call.UNKNOWN else str(result.call),
+        )
+        for result in ordered
+    ]
+    first = ordered[0]
+    yield table(columns, shown, right=columns[3:5])
+    target = "" if first.target is None else f", {amounts.quality(first.target, first.setting.kind)} at full budget"
+    yield f"against {first.baseline} of sweep {against_sweep} ({first.baseline_setting.machine}){target}"
+    yield f"This is {NOT_PAIRED}."
+
+
+def _across_json(result: EqualQuality) -> dict[str, Any]:
+    return {
+        "sweep": result.setting.sweep,
+        "recipe": result.label,
+        "model": result.setting.model,
+        "baseline_sweep": result.baseline_setting.sweep,
+        "baseline": result.baseline,
+        "paired": False,
+        "call": result.call,
+        "target": result.target,
+        "seconds": result.recipe_x,
+        "ratio": result.ratio,
+        "ratio_low": result.adjusted_low,
+        "ratio_high": result.adjusted_high,
+        "family": result.family,
+        "n": result.n,
+        "reason": result.reason,
+    }
 
 
 # --- how the methods of a sweep compose ---
