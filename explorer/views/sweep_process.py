@@ -37,8 +37,8 @@ class Output:
     succeeded: bool
 
 
-async def run_command(*arguments: str | Path) -> Output:
-    """Run a short `explorer` command and wait for it without blocking the notebook."""
+async def run_command(*arguments: str | Path, most: int = MAX_MESSAGE) -> Output:
+    """Run a short `explorer` command and wait for it without blocking the notebook; keep `most` characters."""
     # Kernels ask for colours, whose escape codes a widget would show; 86 columns fit the panel.
     environment = {name: value for name, value in os.environ.items() if name not in FORCES_COLOUR}
     environment |= {"COLUMNS": "86", "NO_COLOR": "1", "TERM": "dumb"}
@@ -47,7 +47,7 @@ async def run_command(*arguments: str | Path) -> Output:
     )
     out, error = await process.communicate()
     succeeded = process.returncode == 0
-    return Output(text=(out if succeeded else error).decode(errors="replace")[-MAX_MESSAGE:], succeeded=succeeded)
+    return Output(text=(out if succeeded else error).decode(errors="replace")[-most:], succeeded=succeeded)
 
 
 class SweepProcess:

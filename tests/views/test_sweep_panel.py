@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from explorer.views import sweep_process
+from explorer.views.explore import Explorer
 from explorer.views.sweep.sweep_panel import TEMPLATE, SweepPanel, sweep_panel
 from tests.sample import write_sample
 
@@ -57,7 +58,8 @@ def test_it_opens_on_the_specification_that_is_there(tmp_path: Path) -> None:
 def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path) -> None:
     asyncio.run(panel.plan())
     assert (tmp_path / "mine.yaml").read_text() == TEMPLATE
-    assert "18 runs, 0 done, 18 to do" in panel.output.value
+    assert "18 runs, 0 done, 18 to do" in panel.output.value and "baseline (baseline)" in panel.output.value
+    assert "<table" in panel.output.value and "Step times are not known yet" in panel.output.value
     assert "\x1b" not in panel.output.value
 
 
@@ -83,9 +85,22 @@ def test_a_running_sweep_is_followed_to_its_end(
     replace_command(monkeypatch, f"print({chr(10).join(lines)!r})")
     asyncio.run(panel.run())
     assert "Finished" in panel.state.value
-    assert panel.bar.value == 1.0
+    assert panel.bar.value == 1.0 and panel.clock.value == ""
+    assert panel._look.layout.display == ""
+    panel.look()
+    (shown,) = panel._place.children
+    assert isinstance(shown, Explorer) and shown.question.sweep == "mine"
     assert panel._losses.spec is not None and panel._quality.spec is not None
     assert (panel.run_button.disabled, panel.stop_button.disabled) == (False, True)
+
+
+def test_a_sweep_that_has_no_event_yet_shows_what_it_does(panel: SweepPanel, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    panel.state.observe(lambda change: told.append(change["new"]), "value")
+    script = "import sys, time; print('trying a few steps', file=sys.stderr, flush=True); time.sleep(2)"
+    replace_command(monkeypatch, script)
+    asyncio.run(panel.run())
+    assert any("trying a few steps" in words for words in told)
 
 
 def test_a_sweep_that_fails_says_why(panel: SweepPanel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,9 @@
 Nothing here trains: a process of the command line does, and the panel reads its events and the store.
 """
 
+import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,18 @@ import pandas as pd
 
 from explorer import rundir
 from explorer.errors import ExplorerError, RunError, StoreError
-from explorer.page import theme
-from explorer.page.document import Paragraph
+from explorer.page import amounts, theme
+from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
 from explorer.page.html import element, fragment, style
 from explorer.run_files import METRICS, Metric
 from explorer.store import frames
 from explorer.store.ingest import ingest
+from explorer.views.explore import explore
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.scene import build_scene
 from explorer.views.explorer.tradeoff import tradeoff_spec
 from explorer.views.notebook import empty_chart, runs_directory
-from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
+from explorer.views.sweep_process import MAX_MESSAGE, Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
 MAX_POINTS = 200  # per line; more would overlap, and altair refuses more than 5,000 rows
@@ -82,6 +86,8 @@ def thinned(frame: pd.DataFrame) -> pd.DataFrame:
 REDRAW = 3  # ticks between two drawings of the curves
 LINES = 12  # runs in the chart of losses: those that started last
 
+MAX_PLAN = 20_000_000  # characters of a plan: the largest sweep has 20,000 runs
+
 TEMPLATE = """\
 # Which of these recipes is as good as the baseline for less? See `explorer methods` for what can be combined.
 name: mine
@@ -105,6 +111,36 @@ def sweep_panel(spec: str | Path, runs: str | Path | None = None) -> "SweepPanel
     return SweepPanel(Path(spec), runs=runs_directory(runs))
 
 
+def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
+    """Yield a plan as a table of its recipes and what the missing runs take, given `explorer sweep plan --json`."""
+    missing, by_recipe = set(plan["missing"]), dict[str, list[dict[str, Any]]]()
+    for run in plan["runs"]:
+        name = f"{run['recipe']} ({run['control'].replace('-', ' ')})" if run["control"] else run["recipe"]
+        by_recipe.setdefault(name, []).append(run)
+    columns = (Column("Recipe"), *(Column(title, number=True) for title in ("Runs", "Done", "Steps at most")))
+    rows = [
+        Row(
+            (
+                clipped(f"{name} (baseline)" if name == plan["baseline"] else name),
+                str(len(own)),
+                str(sum(run["run_id"] not in missing for run in own)),
+                f"{max(run['steps'] for run in own):,}",
+            )
+        )
+        for name, own in by_recipe.items()
+    ]
+    yield Table(columns, rows)
+    total = len(plan["runs"])
+    yield Paragraph(f"{total} runs, {total - len(missing)} done, {len(missing)} to do", "status")
+    if missing and plan["unknown"] == len(missing):
+        yield Paragraph("Step times are not known yet: Run measures them first.", "note")
+    elif missing:
+        money = "no price for this hardware" if plan["usd"] is None else amounts.dollars(plan["usd"])
+        words = f"About {amounts.seconds(plan['wall_seconds'])} with {plan['workers']} runs at the same time; {money}."
+        yield Paragraph(words, "note")
+    yield from (Paragraph(f"Warning: {words}", "note") for words in plan["warnings"])
+
+
 class SweepPanel(widgets.VBox):
     """Panel of one specification. Nothing is written or started before a button is pressed."""
 
@@ -121,7 +157,12 @@ class SweepPanel(widgets.VBox):
         )
         self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
         self.state = widgets.HTML()
+        self.clock = widgets.HTML()  # apart from the state, which a screen reader announces
         self.output = widgets.HTML()
+        self._look = widgets.Button(description="Look at it in explore", tooltip="Open the answer below")
+        self._look.layout.display = "none"
+        self._look.on_click(lambda _: self.look())
+        self._place = widgets.VBox()
         self._losses = empty_chart()
         self._quality = empty_chart()
         self.plan_button.on_click(lambda _: self._background.start(self.plan()))
@@ -132,12 +173,15 @@ class SweepPanel(widgets.VBox):
         self._tell('No sweep running. "Plan" lists the runs and their cost.')
 
     async def plan(self) -> None:
-        """Save the specification and show the output of `explorer sweep plan`."""
+        """Save the specification and show what `explorer sweep plan` says, as a table."""
         if not self._save():
             return
         self._say("Planning ...")
-        output = await run_command("sweep", "plan", self._spec, "--runs", self._runs)
-        self._say(output.text.strip("\n"), failed=not output.succeeded)
+        options = ("--runs", self._runs, "--json")
+        output = await run_command("sweep", "plan", self._spec, *options, most=MAX_PLAN)
+        if not output.succeeded:
+            return self._say(output.text.strip("\n")[-MAX_MESSAGE:], failed=True)
+        self.output.value = element("div", fragment(*plan_blocks(json.loads(output.text))), class_="x-said")
 
     async def run(self) -> None:
         """Save the specification, start the command line and follow it to its end."""
@@ -148,6 +192,7 @@ class SweepPanel(widgets.VBox):
         except ExplorerError as error:
             return self._say(str(error), failed=True)
         self._say("")
+        self._look.layout.display = "none"
         self._tell("Starting ...")
         self._set_running(True)
         try:
@@ -187,15 +232,22 @@ class SweepPanel(widgets.VBox):
             self._quality.draw(None if scene is None else tradeoff_spec(scene, height=260))
 
     async def _follow(self, process: SweepProcess) -> None:
-        ticks = 0
+        ticks, begun, seen = 0, time.monotonic(), False
         async for events in process.watch():
             self._show(events)
+            seen = seen or bool(events)
+            # Checking recipes and measuring step times can take a minute without an event.
+            if not seen:
+                said = process.complaint().splitlines()
+                self._tell(said[-1] if said else "Starting: reading the specification ...")
+            self.clock.value = fragment(Paragraph(f"running for {amounts.seconds(round(time.monotonic() - begun))}"))
             if ticks % REDRAW == 0:
                 self.draw()
             ticks += 1
         self.draw()  # the last runs finished after the last drawing
         if process.succeeded:
-            self._tell("Finished. Open explore.ipynb for the answer.")
+            self._tell("Finished.")
+            self._look.layout.display = ""
         elif complaint := process.complaint():
             self._say(complaint, failed=True)
 
@@ -220,17 +272,28 @@ class SweepPanel(widgets.VBox):
         role = "alert" if failed else "status"
         self.output.value = element("pre", words, class_=kind, role=role) if words else ""
 
+    def look(self) -> None:
+        """Open the explorer on this sweep, below the panel."""
+        try:
+            name = str(read_document(self._spec).value["name"])
+            self._place.children = (explore(self._runs, sweep=name),)
+        except ExplorerError as error:
+            self._say(str(error), failed=True)
+
     def _set_running(self, running: bool) -> None:
+        if not running:
+            self.clock.value = ""
         self.run_button.disabled = self.plan_button.disabled = running
         self.stop_button.disabled = not running
 
     def _parts(self) -> list[widgets.Widget]:
         buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
-        right = widgets.VBox([buttons, self.state, self.output]).add_class("x-plan")
+        right = widgets.VBox([buttons, self.state, self.clock, self._look, self.output]).add_class("x-plan")
         charts = [widgets.VBox([chart]) for chart in (self._losses, self._quality)]
         return [
             widgets.HTML(style()),
             widgets.Box([left, right]).add_class("x-halves"),
             widgets.Box([chart.add_class("x-chart") for chart in charts]).add_class("x-halves"),
+            self._place,
         ]
