@@ -111,7 +111,7 @@ def after(run: Path, verb: str, *, trust: Path | None = None) -> Iterator[str]:
                 continue
             yield f"next: {step.commands[0] if step.commands else _line(place, 'next')}"
             return
-        yield f"nothing is missing: {_line(place, 'next')} checks all of it again"
+        yield f"next: {_line(place, 'next')}"
     except ExplorerError:  # the verb itself has succeeded; what is wrong elsewhere is for `next` to say
         yield f"next: explorer next {_shown(run)}"
 

@@ -24,6 +24,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "quickstart:quickstart",
         "Train five recipes on real handwriting at five budgets and three seeds; show which is as good for less.",
     ),
+    "init": (
+        "init:init",
+        "Begin a project with your own data: look at a folder, and write a specification that runs at once.",
+    ),
     "methods": ("run:methods", "List the training methods, with their parameters, defaults, sources and interactions."),
     "run": ("run:run", "Train one run, or train a recorded one again and compare it with its record bit for bit."),
     "data": (

@@ -131,6 +131,11 @@ class DataSource(ABC):
     def digest(self, data: Path | None) -> str:
         """Return the SHA-256 that names the content; cheap to compute. Raises `DataError` like `load`."""
 
+    @classmethod
+    def of_path(cls, place: Path) -> Self | None:
+        """Return the dataset at a path, to be read below the directory above it; None where it holds another kind."""
+        return None
+
     def with_classes(self, data: Path | None) -> Self:
         """Return the dataset with the parameter that gives its training examples provenance classes, if there is one.
         Raises `DataError` like `load`."""

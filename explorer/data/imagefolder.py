@@ -36,6 +36,8 @@ from explorer.errors import DataError
 TEST = "share of each class for the test side; null: train and test have directories of their own"
 EXAMPLES = "training images to use, the first of each class; null: all"
 SIDES: tuple[Side, Side] = ("train", "test")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")  # of the files by which a directory of images is recognised
+SHARE = 0.2  # for the test side of images that are not divided
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +96,14 @@ class ImageFolder(LabelledImages):
             augment=self.augment,
             examples=self.examples,
         )
+
+    @classmethod
+    def of_path(cls, place: Path) -> Self | None:
+        divided = all((place / side).is_dir() for side in SIDES)
+        levels = "*/*/*" if divided else "*/*"
+        if not place.is_dir() or not any(path.suffix.lower() in SUFFIXES for path in place.glob(levels)):
+            return None
+        return cls(path=place.name, test=None if divided else SHARE)
 
     def with_classes(self, data: Path | None) -> Self:
         return replace(self, provenance=self.provenance or FOLDERS)

@@ -47,6 +47,8 @@ SUFFIX = ".parquet"
 MAX_FILE_BYTES = 2**36
 MAX_ROWS = 10**6
 MAX_HEADER_BYTES = 2**22
+SHARE = 0.2  # for the test side of images that are not divided
+IMAGES, LABELS = ("image", "img"), ("label", "labels", "class", "target", "fine_label")  # usual names of columns
 MOST_VALUES = 32  # of a column that is taken for provenance classes
 MAX_GROUP_BYTES = 2**31  # of a column in a row group, unpacked
 ROWS_AT_ONCE = 256
@@ -101,6 +103,30 @@ class Parquet(LabelledImages):
             augment=self.augment,
             examples=self.examples,
         )
+
+    @classmethod
+    def of_path(cls, place: Path) -> Self | None:
+        names = [path.name for path in place.glob(f"*{SUFFIX}")] if place.is_dir() else []
+        if not names:
+            return None
+        divided = any(name.startswith("train") for name in names) and any(
+            name.startswith(("test", "validation")) for name in names
+        )
+        source = cls(path=place.name, test=None if divided else SHARE)
+        schema = source._schema(place / sorted(names)[0])
+        images = [field.name for field in schema if _holds_images(field.type)]
+        labels = [field.name for field in schema if _holds_labels(field.type)]
+        # The usual names first; else the only column that can be it.
+        image = next((name for name in IMAGES if name in images), images[0] if len(images) == 1 else source.image)
+        label = next((name for name in LABELS if name in labels), labels[0] if len(labels) == 1 else source.label)
+        return replace(source, image=image, label=label)
+
+    @staticmethod
+    def _schema(path: Path) -> pa.Schema:
+        try:
+            return pq.read_schema(path)
+        except ERRORS as error:
+            raise DataError(f"{path}: expected a Parquet file: {error}") from error
 
     def with_classes(self, data: Path | None) -> Self:
         return replace(self, tag=self.tag or self._class_column(self._files(data)))

@@ -40,6 +40,7 @@ from explorer.errors import DataError
 
 MAX_BYTES = 2**30
 TEST = 10  # the last tenth
+SUFFIXES = (".txt", ".md", ".rst", ".py", ".json", ".jsonl", ".tex")  # by which text is recognised
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +91,12 @@ class LocalText(DataSource):
             provenance=None if self.provenance is None else provenance,
             skipped=skipped(faults),
         )
+
+    @classmethod
+    def of_path(cls, place: Path) -> Self | None:
+        texts = [place] if place.is_file() else [path for path in place.glob("*/*") if path.suffix in SUFFIXES]
+        texts += [path for path in place.glob("*") if path.suffix in SUFFIXES] if place.is_dir() else []
+        return cls(path=place.name) if any(path.suffix in SUFFIXES for path in texts) else None
 
     def with_classes(self, data: Path | None) -> Self:
         return replace(self, provenance=self.provenance or FOLDERS)

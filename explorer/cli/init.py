@@ -1,0 +1,110 @@
+"""`explorer init`: a project for data of one's own, with a specification that runs at once, governed if asked."""
+
+import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from explorer import rundir
+from explorer.bundled import notebook_directory
+from explorer.cli import options
+from explorer.data.dataset import DataSource
+from explorer.data.sources import EMBEDDED, load, of_path
+from explorer.errors import DataError, RecipeError
+from explorer.page.terminal import Answer, from_here
+from explorer.training.governed_project import GovernedProject, begin_governed
+from explorer.yaml_document import parse_document
+
+STEPS = 300  # of a run at full budget, so that a sweep takes minutes on two cores
+MAX_EPOCHS = 20
+IGNORED = "# runs are large, and keys are private\n/runs/*\n!/runs/README.md\n/exports/\n.ipynb_checkpoints/\n*.pem\n*.pem.cosigned/\nsalts\n"
+RUNS = """\
+# runs
+
+`explorer sweep run SPEC` and `explorer run RECIPE` write every run here, and everything else is computed from them.
+`explorer open explore` shows them, `explorer results SWEEP` prints the comparison.
+"""
+
+
+def init(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PATH]",
+            help="A folder of images by class, of Parquet files, of texts, or a text file. Default: embedded digits.",
+        ),
+    ] = None,
+    governed: Annotated[
+        bool,
+        typer.Option("--governed", help="Also write a recipe under a policy, with keys and documents to demonstrate."),
+    ] = False,
+) -> Answer:
+    """Begin a project with your own data: look at a folder, and write a specification that runs at once.
+
+    The project is the working directory. It gets the specification of a sweep, `runs/README.md` and `.gitignore`, and
+    with --governed also a recipe, its policy to edit, its signed documents and the keys that signed them, all of one
+    party. Nothing is overwritten, and the data stay as they are.
+    """
+    data = None if path is None else path.resolve().parent
+    source = EMBEDDED if path is None else of_path(path.resolve())
+    name = re.sub(r"[^a-z0-9_-]+", "-", (source.name if path is None else path.resolve().name).lower()).strip("-")[:40]
+    spec = Path(f"{name or 'mine'}.yaml")
+    if spec.exists():
+        raise RecipeError(
+            f"{spec}: exists already, and nothing is overwritten; remove it, or work in another directory"
+        )
+    text = specification(source, name or "mine", data)
+    content = parse_document(text, where=str(spec)).value
+    made: GovernedProject | None = None
+    if governed:
+        made = begin_governed(Path(), content["task"], content["train"], data=data, now=options.clock())
+    written = [spec]
+    rundir.write_bytes(spec, text.encode())
+    for place, words in ((Path("runs") / "README.md", RUNS), (Path(".gitignore"), IGNORED)):
+        if not place.exists():
+            rundir.write_bytes(place, words.encode())
+            written.append(place)
+    given = "" if data is None else f" --data {shlex.quote(str(from_here(data)))}"
+    commands = [f"explorer sweep run {spec}{given}"]
+    if made is not None:
+        commands.insert(0, f"explorer run {made.recipe}{given}")
+    return Answer(
+        page=lambda: [
+            *(f"{place}: written" for place in written),
+            *(made.lines if made else ()),
+            "\nnext",
+            *(f"  {command}" for command in commands),
+        ],
+        record=lambda: {
+            "specification": str(spec),
+            "written": [str(place) for place in written],
+            "governed": None if made is None else {"recipe": str(made.recipe), "classes": dict(made.classes)},
+            "simulated": made is not None and made.simulated,
+            "next": commands,
+        },
+    )
+
+
+def specification(source: DataSource, name: str, data: Path | None) -> str:
+    """Return the text of a specification for a dataset, from the example of its kind, with as many epochs as take a
+    few minutes."""
+    template = notebook_directory() / "projects" / f"{source.modality}.yaml"
+    if not template.exists():
+        raise DataError(f"dataset {source.name!r}: no example of a specification for {source.modality}")
+    examples = len(load(source, data).train)
+    text = template.read_text()
+    batch = parse_document(text, where=str(template)).value["train"]["batch_size"]
+    epochs = max(0.01, min(MAX_EPOCHS, STEPS * batch / examples))
+    filled = {"NAME": name, "DATASET": _flow(source), "EPOCHS": f"{epochs:.2g}"}
+    return re.sub("|".join(filled), lambda word: filled[word[0]], text)
+
+
+def _flow(source: DataSource) -> str:
+    """Return a dataset on one line of YAML, with the parameters that differ from their defaults or have none."""
+    fields = type(source).__dataclass_fields__
+    given: dict[str, Any] = {key: value for key, value in asdict(source).items() if fields[key].default != value}
+    return yaml.safe_dump({source.name: given}, default_flow_style=True, sort_keys=False, width=10_000).strip()

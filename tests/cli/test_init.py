@@ -1,0 +1,113 @@
+"""`explorer init`: from own data to a specification that runs, and from there to a governed report, as a user types."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from explorer.sweep.spec import load_spec
+from tests.cli.command import Done, explorer, refused
+from tests.data.photos import photo
+from tests.data.test_parquet import write
+
+MOST_COMMANDS = 8  # from own folder to an audited run
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with images in folders, texts in folders, and Parquet files with a column of classes."""
+    monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("EXPLORER_DATA", raising=False)
+    desk = tmp_path / "desk"
+    for place, name in enumerate(("cats", "My dogs")):
+        (desk / "photos" / name).mkdir(parents=True)
+        for number in range(16):
+            (desk / "photos" / name / f"{number}.png").write_bytes(photo(100 * place + number))
+    for name in ("letters", "news"):
+        (desk / "words" / name).mkdir(parents=True)
+        (desk / "words" / name / "one.txt").write_text(f"All the {name} that are fit to print, and some more. " * 200)
+    for name in ("train", "test"):
+        columns = {"label": [0, 1] * 8, "class": ["agency/a", "own"] * 8}
+        write(desk / "table" / f"{name}.parquet", image=[photo(number) for number in range(16)], **columns)
+    return desk
+
+
+def test_a_look_at_the_data_writes_a_valid_specification_and_touches_nothing_else(desk: Path) -> None:
+    before = {path: path.read_bytes() for path in desk.rglob("*") if path.is_file()}
+    for name, dataset in (("photos", "imagefolder"), ("words", "text"), ("table", "parquet")):
+        done = explorer("init", name, "--json", cwd=desk)
+        assert done.returncode == 0, done.stderr
+        value = json.loads(done.stdout)
+        assert value["next"] == [f"explorer sweep run {name}.yaml --data ."]
+        spec = load_spec(desk / f"{name}.yaml")
+        assert spec.recipes[0].dataset.name == dataset and len(spec.recipes) == 2 and spec.tuning is None
+    assert {path: path.read_bytes() for path in before} == before
+    assert "*.pem" in (desk / ".gitignore").read_text() and (desk / "runs" / "README.md").exists()
+    assert "exists already" in refused("init", "photos", cwd=desk)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_without_data_it_is_the_embedded_one(tmp_path: Path) -> None:
+    assert explorer("init", cwd=tmp_path).returncode == 0
+    assert load_spec(tmp_path / "digits.yaml").recipes[0].dataset.name == "digits"
+
+
+def test_what_cannot_be_read_leaves_nothing(desk: Path) -> None:
+    (desk / "bad").mkdir()
+    (desk / "bad" / "x.parquet").write_bytes(b"PAR1 nothing")
+    (desk / "empty").mkdir()
+    (desk / "lone").mkdir()
+    (desk / "lone" / "cat").mkdir()
+    (desk / "lone" / "cat" / "1.png").write_bytes(b"no image")
+    before = sorted(desk.rglob("*"))
+    for name, words in (
+        ("none", "no such file"),
+        ("empty", "no data that can be read"),
+        ("bad", "Parquet"),
+        ("lone", ""),
+    ):
+        said = refused("init", name, "--governed", cwd=desk)
+        assert words in said and len(said.splitlines()) == 1
+    assert sorted(desk.rglob("*")) == before
+
+
+def test_a_policy_is_signed_again_with_the_line_at_its_top(desk: Path) -> None:
+    assert explorer("init", "photos", "--governed", cwd=desk).returncode == 0
+    policy = desk / "governed" / "policy.yaml"
+    before = (desk / "governed" / "policies" / "first.json").read_bytes()
+    policy.write_text(policy.read_text().replace("version: 1\nissued", "version: 2\nissued"))
+    lines = [line.removeprefix("#").strip() for line in policy.read_text().splitlines()]
+    first = next(at for at, line in enumerate(lines) if line.startswith("explorer policy sign"))
+    command = lines[first].removesuffix("\\") + lines[first + 1]
+    done = pasted(command, desk)
+    assert done.returncode == 0, done.stderr
+    assert (desk / "governed" / "policies" / "first.json").read_bytes() != before
+
+
+def pasted(line: str, desk: Path) -> Done:
+    program, *arguments = shlex.split(line)
+    assert program == "explorer"
+    return explorer(*arguments, cwd=desk)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["photos", "words", "table"])
+def test_from_own_folder_to_an_audited_run_by_the_printed_commands(desk: Path, name: str) -> None:
+    lines = [f"explorer init {name} --governed"]
+    while True:
+        done = pasted(lines[-1], desk)
+        assert done.returncode == 0, (lines, done.stderr)
+        if "nothing is missing" in done.stdout:
+            break
+        printed = [line.removeprefix("next: ") for line in done.stderr.splitlines() if line.startswith("next: ")]
+        listed = [line.strip() for line in done.stdout.splitlines() if line.startswith("  explorer ")]
+        lines.append((printed + listed)[0])
+        assert len(lines) <= MOST_COMMANDS + 1, lines
+    (run,) = (desk / "runs" / "single").iterdir()
+    assert len(lines) == MOST_COMMANDS + 1 and lines[-1].startswith("explorer next")  # which only looks
+    assert "Signed by example.com/trainer" in (run / "report.html").read_text()
+    # What was printed for one run cannot complete it after a step is undone.
+    shutil.rmtree(run / "model")
+    assert explorer("next", run, cwd=desk).returncode == 1
