@@ -21,7 +21,16 @@ from explorer.yaml_document import parse_document
 
 STEPS = 300  # of a run at full budget, so that a sweep takes minutes on two cores
 MAX_EPOCHS = 20
-IGNORED = "# runs are large, and keys are private\n/runs/*\n!/runs/README.md\n/exports/\n.ipynb_checkpoints/\n*.pem\n*.pem.cosigned/\nsalts\n"
+IGNORED = """\
+# runs are large, and keys are private
+/runs/*
+!/runs/README.md
+/exports/
+.ipynb_checkpoints/
+*.pem
+*.pem.cosigned/
+salts
+"""
 RUNS = """\
 # runs
 
