@@ -11,7 +11,8 @@ from explorer.page.amounts import dollars
 from explorer.page.document import Block, Facts, Heading, Page, Paragraph, Picture, Span, Text, sentence
 from explorer.page.document import Fold as Folded
 from explorer.provenance.spellings import format_time
-from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
+from explorer.report.sweep.reported_sweep import NOT_QUALITIES, MetricResults, ReportedSweep
+from explorer.run_files import PLAIN
 from explorer.store.learning_curves import learning_curves, recorded_metrics
 from explorer.views.explorer.answer import facts, warnings, where_words
 from explorer.views.explorer.comparison_tables import comparison_table
@@ -21,7 +22,6 @@ from explorer.views.offline import Measured, learning, offline_spec, tradeoffs
 
 MOST_CURVES = 8  # metrics with learning curves in a page
 HEIGHT = 400
-FIRST = ("train_loss",)  # the curve that is shown first, where it was measured
 
 
 def live_tradeoffs(results: Sequence[MetricResults]) -> dict[str, Any]:
@@ -103,7 +103,8 @@ def _curves(sweep: ReportedSweep) -> Iterator[Block]:
     """Yield the learning curves, if runs recorded any."""
     database = sweep.snapshot.database
     known = recorded_metrics(database, sweep.name)
-    names = [*(name for name in FIRST if name in known), *(name for name in known if name not in FIRST)][:MOST_CURVES]
+    # What is measured on the way has the longest curves, and comes first.
+    names = sorted(known, key=lambda name: (name not in NOT_QUALITIES, metric_named(name).unit == PLAIN))[:MOST_CURVES]
     frames = {name: (metric_named(name), learning_curves(database, name, sweep=sweep.name)) for name in names}
     measured = [entry for entry in learning(frames) if len(entry.rows) > 2]
     if not measured:
