@@ -168,10 +168,8 @@ class Explorer(widgets.VBox):
         compares = shown.scene is not None and not shown.question.is_survey
         self._comparison.layout.display = "" if compares else "none"
         self._table.layout.display = "none" if compares else ""
-        if compares:
-            self._comparison.draw(shown)
-        else:
-            self._table.value = _instead(shown)
+        self._table.value = "" if compares else _instead(shown)
+        self._comparison.draw(shown if compares else None)
 
     def _show_sections(self) -> None:
         shown, snapshot = self._answer, self._snapshot

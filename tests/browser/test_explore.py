@@ -145,7 +145,7 @@ def test_the_view_is_a_token_and_a_token_is_the_view(explorer: Locator) -> None:
     assert from_token(token).metric == "nll"
     paste(explorer, Question(sweep="digits", payment="steps", section="versus", versus=("heavy", "fast")))
     expect(explorer.locator(".role-axis-title").filter(has_text="Optimiser steps")).to_be_visible()
-    expect(explorer.get_by_label("Second recipe")).to_have_value("fast")
+    expect(explorer.get_by_label("Second recipe", exact=True)).to_have_value("fast")
     field = explorer.get_by_label(LABEL)
     field.fill(token[:-1] + ("A" if token[-1] != "A" else "B"))
     field.press("Enter")
@@ -157,7 +157,7 @@ def test_prices_and_targets_of_ones_own(explorer: Locator, shared_page: Page, sc
     field = explorer.get_by_label("Your price ($ per hour)")
     field.fill("1.5")
     field.press("Enter")
-    explorer.get_by_label("X axis").select_option("cost")
+    explorer.get_by_label("X axis", exact=True).select_option("Training cost (US dollars)")
     expect(explorer.locator(".x-answer").first).to_contain_text("x cheaper")
     expect(explorer.locator(".role-axis-title").filter(has_text="Training cost (US dollars)")).to_be_visible()
     field = explorer.get_by_label("Target", exact=True)

@@ -106,11 +106,11 @@ class Comparison(Live):
         self._recipes: dict[str, str] = {}  # by key
         super().__init__(self._event)
 
-    def draw(self, answer: Answer) -> None:
-        """Show the comparison of an answer."""
+    def draw(self, answer: Answer | None) -> None:
+        """Show the comparison of an answer, or nothing."""
         self._answer = answer
-        self._recipes = {key_of(name): name for name in answer.settled.choices.recipes}
-        self.show(comparison_html(answer))
+        self._recipes = {} if answer is None else {key_of(name): name for name in answer.settled.choices.recipes}
+        self.show(NOTHING if answer is None else comparison_html(answer))
 
     def _event(self, event: str, name: str, key: str, checked: bool) -> None:
         if self._answer is None:
