@@ -46,16 +46,22 @@ def paste(explorer: Locator, question: Question) -> None:
     field.press("Enter")
 
 
+def open_runs(explorer: Locator) -> None:
+    """Open the section of runs."""
+    explorer.locator(".x-sections button").filter(has_text=re.compile("^Runs$")).first.click()
+    expect(explorer.locator(".x-grid")).to_be_visible()
+
+
 def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace: Path, screenshots: Path) -> None:
     page = shared_page
     rows = explorer.locator(".x-main .x-table").first.locator("tbody tr")
     expect(rows).to_have_count(3)
     page.screenshot(path=screenshots / "explore.png")
 
-    explorer.get_by_label("Metric", exact=True).select_option("nll")
+    explorer.get_by_label("Metric", exact=True).first.select_option("nll")
     expect(explorer.locator(".x-answer").first).to_contain_text("nll")
     expect(explorer.locator(".role-axis-title").filter(has_text="nll (nats)")).to_be_visible()
-    explorer.get_by_label("Metric", exact=True).select_option("accuracy")
+    explorer.get_by_label("Metric", exact=True).first.select_option("accuracy")
     expect(explorer.locator(".x-answer").first).to_contain_text("accuracy")
 
     explorer.get_by_label("Show heavy").uncheck()
@@ -77,6 +83,7 @@ def test_choose_brush_and_export(explorer: Locator, shared_page: Page, workplace
     chart = explorer.locator(".x-main .vega-embed svg.marks")
     page.wait_for_timeout(1000)  # the chart is drawn; its brush is connected a moment later
     drag(page, chart, start=(0.35, 0.2), end=(0.75, 0.7))
+    open_runs(explorer)
     heading = explorer.locator(".x-rule .x-note").filter(has_text="selected with the brush")
     expect(heading).to_be_visible()
     count = int(heading.inner_text().split()[0])
@@ -101,6 +108,7 @@ def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Lo
     mark.first.click(force=True)
     expect(explorer.locator(".x-picked")).to_contain_text("1 run picked: baseline")
     explorer.get_by_role("button", name="Card", exact=True).click()
+    open_runs(explorer)
     card = explorer.locator(".x-card")
     expect(card).to_have_count(1)
     expect(card).to_contain_text("seed 0")
@@ -114,6 +122,7 @@ def test_a_click_on_a_run_gives_its_card_with_its_executed_notebook(explorer: Lo
 def test_all_runs_are_a_table_and_two_of_them_are_compared(
     explorer: Locator, shared_page: Page, screenshots: Path
 ) -> None:
+    open_runs(explorer)
     grid = explorer.locator(".x-grid")
     expect(grid.get_by_role("status")).to_contain_text("46 runs")
     grid.get_by_label("Search Runs of the sweep").fill("diverged")
@@ -222,7 +231,7 @@ def test_hostile_names_are_names(explorer: Locator, shared_page: Page, screensho
 
 def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, screenshots: Path) -> None:
     page = shared_page
-    paste(explorer, Question(sweep="digits", brush=(1.0, 4.0, 0.9, 1.0)))
+    paste(explorer, Question(sweep="digits", section="runs", brush=(1.0, 4.0, 0.9, 1.0)))
     expect(explorer.locator(".x-rule .x-note").filter(has_text="selected with the brush")).to_be_visible()
     expect(explorer.locator(".x-grid tbody tr")).not_to_have_count(46)
     ticks = explorer.locator(".x-grid tbody input")
