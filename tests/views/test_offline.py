@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import vl_convert
 
+from explorer.page.document import Picture
 from explorer.page.pictures import VEGA_LITE, drawable
 from explorer.report.sweep.live_pictures import live_tradeoffs, offline_page
 from explorer.report.sweep_report import offline_html, read_sweep
@@ -77,7 +78,7 @@ def test_the_page_has_its_numbers_and_asks_for_nothing(runs: Path) -> None:
     assert 500_000 < len(page) < 2_500_000
     for words in ("Learning curves", "Where the numbers come from", "Speedup", "sha256:", "sweep digits"):
         assert words in page, words
-    names = [block.name for block in offline_page(read_sweep(runs, "digits")).blocks if hasattr(block, "draw")]
+    names = [block.name for block in offline_page(read_sweep(runs, "digits")).blocks if isinstance(block, Picture)]
     assert names == ["tradeoff-1", "learning"]
 
 
