@@ -131,7 +131,7 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
     ]
     yield Table(columns, rows)
     total = len(plan["runs"])
-    yield Paragraph(f"{total} runs, {total - len(missing)} done, {len(missing)} to do", "status")
+    yield Paragraph(f"{total} runs, {total - len(missing)} done, {len(missing)} to do")
     if missing and plan["unknown"] == len(missing):
         yield Paragraph("Step times are not known yet: Run measures them first.", "note")
     elif missing:
