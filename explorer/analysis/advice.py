@@ -155,7 +155,8 @@ def _remedy(verdicts: Sequence[Verdict]) -> Advice | None:
     if single:
         return _more_than_one(min(single, key=_ratio))
     noisy = [verdict for verdict in verdicts if verdict.power is not None and verdict.power.reason == TOO_NOISY]
-    open_ones = [verdict for verdict in verdicts if verdict.call is Call.INCONCLUSIVE]
+    # Seeds that agree exactly say nothing about how many more would decide.
+    open_ones = [verdict for verdict in verdicts if verdict.call is Call.INCONCLUSIVE and verdict.power is not None]
     if open_ones:
         first = min(noisy or open_ones, key=_ratio)
         assert first.power is not None

@@ -254,7 +254,7 @@ def _read(key: str, text: str, kind: Any) -> Any:
             raise AnalysisError(f"{WHERE}: {key}: found {text!r:.40}; expected yes or no")
         return word in _YES
     one: Callable[[str], Any] = _unquoted
-    if kind in (tuple[float, ...], float | None, float):
+    if kind in (tuple[float, ...], float, float | None):
         one = _number(key, float)
     elif kind in (tuple[int, ...], int | None, int):
         one = _number(key, int)
