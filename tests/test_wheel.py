@@ -1,9 +1,11 @@
-"""A wheel in an empty directory works like a clone: it runs a sweep from the notebook that it carries, and reports."""
+"""A wheel in an empty directory works like a clone: it runs a sweep, reports, and opens a notebook that it carries."""
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -49,3 +51,18 @@ def test_a_sweep_and_its_report_from_a_wheel(tmp_path: Path) -> None:
     assert len(list((desk / "runs").glob("*/*/notebook.ipynb"))) == 1
     python("-m", "explorer", "report", spec["name"])
     assert (desk / "runs" / spec["name"] / "report.html").exists()
+
+    # `open` copies the notebook, executes it and saves a picture in it, while its server waits.
+    command = [sys.executable, "-m", "explorer", "open", "--no-browser", "--port", "8990", "--", "--allow-root"]
+    environment = {**os.environ, "PYTHONPATH": str(site), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")}
+    with subprocess.Popen(command, cwd=desk, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        said = [line for line in iter(server.stdout.readline, "Ctrl-C ends the server and its kernels.\n") if line]
+        assert said[0] == "Reading 1 run in runs ...\n" and "/lab/tree/explore.ipynb" in said[1]
+        deadline = time.monotonic() + 120
+        while '"image/png"' not in (desk / "explore.ipynb").read_text() and time.monotonic() < deadline:
+            time.sleep(0.5)
+        server.send_signal(signal.SIGINT)
+    assert '"image/png"' in (desk / "explore.ipynb").read_text()
+    shipped = site / "explorer" / "notebooks" / "explore.ipynb"
+    assert '"image/png"' not in shipped.read_text(), "the notebook of the package stays as it is"
