@@ -77,13 +77,14 @@ SELECT path || $suffix, version, run_id || $suffix, recipe, 'baseline', 'lr over
        MAP {'small': steps // 3, 'large': steps - steps // 3},
        CASE WHEN $suffix = '' THEN steps * 128 END, CASE WHEN $suffix = '' THEN steps - 10 END, true, 0,
        sha256(version), '2026-11-21T12:00:00Z', CASE WHEN $suffix <> '' THEN 'exception' END,
-       CASE WHEN $suffix <> '' THEN 'out of memory' END, 1, NULL, NULL, effective
+       CASE WHEN $suffix <> '' THEN 'out of memory' END, 1, NULL, NULL, effective, NULL, NULL, NULL
 FROM made WHERE $suffix = '' OR hash(path) % 50 = 0
 """
 
 OF_RUNS = """
-INSERT INTO work.finals SELECT path, version, metric, quality FROM made;
-INSERT INTO work.finals SELECT path, version, 'nll', -ln(quality) FROM made;
+INSERT INTO work.finals SELECT path, version, metric, quality,
+       CASE metric WHEN 'accuracy' THEN 'fraction' ELSE 'bits' END, metric = 'accuracy', '' FROM made;
+INSERT INTO work.finals SELECT path, version, 'nll', -ln(quality), 'nats', false, '' FROM made;
 INSERT INTO work.metrics
 SELECT path, version, ((i // 2 + 1) * steps / ($of_a_run / 2))::BIGINT,
        CASE i % 2 WHEN 0 THEN 'train_loss' ELSE metric END,
@@ -99,12 +100,12 @@ SELECT sweep || '/_profiles/' || substr(recipe_digest, 1, 16) || '.json', recipe
        recipe_digest, recipe, device, hardware, threads, 1, '2.13.0', phase, step_seconds * share,
        step_seconds * share * 0.95, step_seconds * share * 1.1, 7,
        MAP {'forward': step_seconds * share * 0.4, 'backward': step_seconds * share * 0.6}, step_seconds / 200,
-       '2026-11-21T12:00:00Z', effective
+       '2026-11-21T12:00:00Z', effective, NULL, NULL, NULL, NULL
 FROM recipes, (VALUES ('small', 0.4), ('large', 1.0)) t(phase, share);
 INSERT INTO work.profiles
 SELECT '_profiles/' || substr(effective, 1, 16) || '.json', effective, substr(effective, 1, 16), effective, recipe,
        o.device, o.hardware, o.threads, 1, '2.13.0', phase, 0.002 * share, 0.0019 * share, 0.0022 * share, 7,
-       MAP {'forward': 0.001 * share}, 0.0001, '2026-11-21T12:00:00Z', effective
+       MAP {'forward': 0.001 * share}, 0.0001, '2026-11-21T12:00:00Z', effective, NULL, NULL, NULL, NULL
 FROM recipes r, (VALUES ('small', 0.4), ('large', 1.0)) t(phase, share), machines o
 WHERE k < 24 AND r.m = 0 AND o.m = 2;
 """
@@ -120,7 +121,7 @@ SELECT path, version, s * steps // 5, (s + 1) * steps // 5 - 1, layer, class, st
        -0.1, 0.5, NULL FROM governed, range(5) t(s), layers, classes;
 INSERT INTO work.entropy
 SELECT path, version, s * steps // 3, layer, class, 64, 2.5, 12.0, 2.2, (hash(version) % 100) / 200 + 0.02 * i, 0.1,
-       0.01
+       0.01, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM governed, range(3) t(s), layers, (FROM classes UNION ALL SELECT '*');
 INSERT INTO work.decisions
 SELECT path, version, 10 * d, d * steps // 3, 'freeze', 'entropy-settled', MAP {'tolerance': 0.01::DOUBLE},

@@ -1,4 +1,4 @@
-"""Common parts of the notebooks: the directory of runs, charts as wide as their container, names as text."""
+"""Common parts of the notebooks: the directory of runs, names as text."""
 
 import os
 from collections.abc import Iterable
@@ -6,18 +6,12 @@ from pathlib import Path
 
 from explorer.page import theme
 from explorer.page.document import Span, Text
-from explorer.views.live_chart import LiveChart
 
 
 def runs_directory(runs: str | Path | None) -> Path:
     """Return a notebook's directory of runs: `runs`, else $EXPLORER_RUNS, else `runs/` next to it or to its folder."""
     near = Path.cwd() / "runs"
     return Path(runs or os.environ.get("EXPLORER_RUNS") or (near if near.is_dir() else Path.cwd().parent / "runs"))
-
-
-def empty_chart(*, wait: int = 10) -> LiveChart:
-    """Return a chart widget that is empty until its `chart` is set. It sends a selection after `wait` milliseconds."""
-    return LiveChart(wait=wait)
 
 
 def named(name: str) -> tuple[Span, ...]:

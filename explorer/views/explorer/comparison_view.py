@@ -518,7 +518,8 @@ def _deletable(line: Line, sheet: Sheet) -> Markup:
 def governed_rows(answer: Answer, recipe: str | None) -> pd.DataFrame:
     """Return the governed runs of a recipe at its largest budget."""
     rows = answer.settled.rows
-    mine = rows[(rows["recipe"] == recipe) & rows["deletion_level"].notna()]
+    governed = (rows["recipe"] == recipe) & rows["deletion_level"].notna()
+    mine = rows.loc[governed, ["directory", "ssr", "seed", "deletion_level", DELETION]]
     return mine[mine["ssr"] == mine["ssr"].max()]
 
 

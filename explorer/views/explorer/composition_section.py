@@ -17,7 +17,7 @@ from explorer.views.explorer.composition_rows import composed, composition_table
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.notebook import empty_chart
+from explorer.views.live_chart import LiveChart
 
 INTERVALS = (
     "Times are steps times profiled step times. Intervals of times come from the spread of a profile's windows on this"
@@ -109,7 +109,7 @@ class _Figure(widgets.VBox):
     """Chart with a heading above it and a caption below."""
 
     def __init__(self) -> None:
-        self._head, self._chart, self._caption = widgets.HTML(), empty_chart(), widgets.HTML()
+        self._head, self._chart, self._caption = widgets.HTML(), LiveChart(), widgets.HTML()
         super().__init__([self._head, self._chart, self._caption])
         self.add_class("x-chart")
 

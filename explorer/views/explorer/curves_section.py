@@ -23,7 +23,7 @@ from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.notebook import empty_chart
+from explorer.views.live_chart import LiveChart
 
 SCHEDULE = "lr"
 SMOOTHING = (0.0, SMOOTH, 0.05, 0.1, 0.2)  # shares of a run
@@ -46,7 +46,7 @@ class CurvesSection(Section):
             options=[(f"{share:.0%} of a run" if share else "none", share) for share in SMOOTHING],
         )
         self.scale = widgets.ToggleButtons(description="Y axis", options=[("Linear", False), ("Log", True)])
-        self._words, self._chart = widgets.HTML(), empty_chart()
+        self._words, self._chart = widgets.HTML(), LiveChart()
         self._shown: tuple[Any, ...] = ()
         fields = [self.metric, self.over, self.runs, self.smooth, self.scale]
         for field in fields:

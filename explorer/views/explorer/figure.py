@@ -12,7 +12,7 @@ from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.scene import Scene, build_scene, look_of
 from explorer.views.explorer.tradeoff import BRUSH, Brush, Drawing, Json, describe, tradeoff_spec
-from explorer.views.notebook import empty_chart
+from explorer.views.live_chart import LiveChart
 
 COLUMNS = 2
 SMALL_WIDTH, SMALL_HEIGHT = 228, 190  # pixels: two columns of charts fit next to the table
@@ -103,7 +103,7 @@ class Figure(widgets.VBox):
         on_hover: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         self._on_brush, self._on_pick, self._on_hover = on_brush, on_pick, on_hover
-        self._chart = empty_chart(wait=150)
+        self._chart = LiveChart(wait=150)
         self._chart.on_mark(hover=self._hovered, click=self._clicked)
         self._answer: Answer | None = None
         self._picked: list[str] = []

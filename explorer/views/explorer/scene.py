@@ -6,6 +6,7 @@ ended keeps its last quality. A point is bright if it is on the front of the mea
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ class Gain:
         return f"{self.baseline_x / self.x:.2f}x"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Scene:
     """Content of a tradeoff chart. x is in seconds, dollars or a count (`payment`), y in the metric's unit.
 
@@ -375,6 +376,7 @@ def _policies(rows: pd.DataFrame) -> pd.Series:
     return rows["policy"] if "policy" in rows else pd.Series(None, index=rows.index, dtype=object)
 
 
+@lru_cache(maxsize=8)  # every row of a table asks for it
 def look_of(scene: Scene) -> theme.Look:
     """Return the colour of each group, and the group of each label."""
     first = scene.means.drop_duplicates("recipe")

@@ -23,7 +23,8 @@ from explorer.views.explorer.comparison_tables import speedup, speedup_interval,
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
-from explorer.views.notebook import empty_chart, joined, named, swatch
+from explorer.views.live_chart import LiveChart
+from explorer.views.notebook import joined, named, swatch
 
 LONGEST = 160  # characters of a reason, which may contain long names
 
@@ -207,7 +208,7 @@ class TwoRecipesSection(Section):
         self.second = widgets.Dropdown(description="Second recipe")
         for field in (self.first, self.second):
             field.observe(self._chosen, "value")
-        self._shown, self._chart = widgets.HTML(), empty_chart()
+        self._shown, self._chart = widgets.HTML(), LiveChart()
         fields = widgets.Box([self.first, self.second]).add_class("x-controls")
         drawn = widgets.VBox([self._chart]).add_class("x-chart")
         super().__init__(ask, [fields, widgets.Box([self._shown, drawn]).add_class("x-halves")])

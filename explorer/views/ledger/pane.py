@@ -11,7 +11,7 @@ from explorer.page.document import Block, Heading, Paragraph, Span, Text
 from explorer.page.html import Markup, fragment
 from explorer.views.ledger.depth import MEASURES
 from explorer.views.ledger.open_run import OpenRun
-from explorer.views.notebook import empty_chart
+from explorer.views.live_chart import LiveChart
 
 
 class Section(widgets.VBox):
@@ -58,7 +58,7 @@ class Pane(widgets.VBox):
     """Chart with its caption, or words in place of both."""
 
     def __init__(self, caption: str) -> None:
-        self.chart = empty_chart(wait=50)
+        self.chart = LiveChart(wait=50)
         self.drawn = False
         self._text, self._caption = widgets.HTML(), caption
         super().__init__([self.chart, self._text])

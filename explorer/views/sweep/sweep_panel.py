@@ -25,7 +25,8 @@ from explorer.views.explore import explore
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.scene import build_scene
 from explorer.views.explorer.tradeoff import tradeoff_spec
-from explorer.views.notebook import empty_chart, runs_directory
+from explorer.views.live_chart import LiveChart
+from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import MAX_MESSAGE, Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
@@ -163,8 +164,8 @@ class SweepPanel(widgets.VBox):
         self._look.layout.display = "none"
         self._look.on_click(lambda _: self.look())
         self._place = widgets.VBox()
-        self._losses = empty_chart()
-        self._quality = empty_chart()
+        self._losses = LiveChart()
+        self._quality = LiveChart()
         self.plan_button.on_click(lambda _: self._background.start(self.plan()))
         self.run_button.on_click(lambda _: self._background.start(self.run()))
         self.stop_button.on_click(lambda _: self.stop())
