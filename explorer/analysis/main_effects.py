@@ -1,10 +1,10 @@
-"""Main effects: what a method changes by itself, averaged over every pair of recipes that differ in that method alone.
+"""Main effects: what a method changes by itself, averaged over every pair of recipes that differ only in that method.
 
     effect on quality   mean over pairs of q(with) - q(without), seed by seed at equal budget, in the metric's unit
     effect on time      mean over pairs of log of t(with) / t(without), with the training times of whole runs
 
 Any sweep with two recipes that differ in one method has such a pair; the baseline without methods is one of them. A
-method that always came with another one has none, and what would identify it is said in place of a number.
+method that always came with another one has none, and gets the line that would identify it in place of a number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

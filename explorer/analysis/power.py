@@ -44,8 +44,10 @@ def power_of(result: EqualQuality, *, fresh: bool = False) -> Power | None:
     exactness of step times are assumed to stay what they are. Then the number is the least at which, with probability
     `POWER`, the interval excludes 1, or lies within the margin of equivalence.
     """
-    if result.call is not Call.INCONCLUSIVE or result.effect is None or not result.seed_error:
+    if result.call is not Call.INCONCLUSIVE or result.effect is None or result.seed_error is None:
         return None
+    if result.seed_error == 0:  # seeds that agree exactly: all of the error is that of the times
+        return Power(seeds=None, reason=TOO_NOISY, after_looking=fresh)
     first = result.n + 1 if fresh else LEAST_SEEDS
     least = _least(
         abs(result.effect.value),

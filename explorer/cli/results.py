@@ -63,7 +63,7 @@ def results(
         ),
     ] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show one row per finished run of the sweep.")] = False,
-    each: Annotated[bool, typer.Option("--each", hidden=True)] = False,
+    old_rows: Annotated[bool, typer.Option("--each", hidden=True)] = False,
     runs: options.Runs = options.RUNS,
 ) -> Answer | None:
     """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
@@ -98,7 +98,7 @@ def results(
             return [_states_words(queries.states(where, sweep=sweep))]
         controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
         # The verdict is on the present specification, so a table with superseded runs has none.
-        if sweep is not None and not (rows or each or every):
+        if sweep is not None and not (rows or old_rows or every):
             more = f"\nall {len(finished.rows)} runs: explorer results {shlex.quote(sweep)} --rows"
             remarks = [*controls, more, *_unfinished(queries.states(where, sweep=sweep))]
             if verdicts := part("results SWEEP")(runs, sweep, metric=metric, remarks=remarks):

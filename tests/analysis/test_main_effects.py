@@ -1,4 +1,4 @@
-"""Main effects: recipes that differ in one method identify it, wherever they are; others do not, and it is said."""
+"""Main effects: recipes that differ in one method identify it, wherever they are; others do not, and say so."""
 
 import math
 
@@ -20,7 +20,7 @@ def plus(gain: float, *wobble: float) -> tuple[float, ...]:
 
 
 def test_one_pair_is_enough_and_need_not_hold_the_baseline() -> None:
-    """No recipe has `mixup` by itself, and two differ in it alone."""
+    """No recipe has `mixup` by itself, and two differ only in it."""
     bench = Bench().recipe("baseline", qualities=BASE).recipe("ema", ["ema"], qualities=plus(0.01))
     bench.recipe("both", ["ema", "mixup"], qualities=plus(0.04), parts=scaled({"forward": 0.5}))
     mixup = effects(bench)["mixup"]

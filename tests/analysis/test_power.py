@@ -110,6 +110,16 @@ def test_what_seeds_cannot_settle_is_said() -> None:
     assert step_of(sweep()) is None
 
 
+def test_where_seeds_agree_exactly_the_times_are_what_is_missing() -> None:
+    same = sweep(rows("fast", curve(1.0, 0), step=0.95))
+    seconds = same["train_seconds"]
+    same = same.assign(train_seconds_low=seconds * 0.7, train_seconds_high=seconds * 1.4)
+    (verdict,) = sweep_verdicts(same)
+    assert verdict.call is Call.INCONCLUSIVE and verdict.comparison.seed_error == 0 and verdict.seeds is None
+    step = step_of(same)
+    assert step is not None and not step.command() and "step times are too noisy, profile again" in step.words
+
+
 def test_any_recipe_can_be_confirmed_and_the_chosen_one_comes_first() -> None:
     def names(verdicts: list[Verdict]) -> list[str]:
         return [verdict.comparison.recipe for verdict in verdicts]

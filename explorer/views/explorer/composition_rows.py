@@ -7,6 +7,7 @@ from typing import Any
 
 from explorer.analysis.comparison import Estimate
 from explorer.analysis.composition import Composed, Composition, composition
+from explorer.analysis.main_effects import MainEffect
 from explorer.page import amounts
 from explorer.page.document import Column, Row, Table
 from explorer.run_files import Metric
@@ -37,19 +38,19 @@ def recipe_rows(composition: Composition) -> list[tuple[str, ...]]:
 
 def effect_rows(composition: Composition) -> list[tuple[str, ...]]:
     """Return the effect of each method by itself, where a pair of recipes identifies it; the columns are `EFFECTS`."""
-    return [
-        (
-            effect.method,
-            quality_words(effect.quality.value, composition.kind),
-            interval_words(effect.quality, composition.kind),
-            time_words(effect.time.value),
-            interval_words(effect.time),
-            amounts.count(len(effect.pairs), "pair"),
-            _holm(composition.confidence, quality=effect.quality.p_holm, time=effect.time.p_holm),
-        )
-        for effect in composition.effects
-        if effect.pairs
-    ]
+    return [_effect(effect, composition) for effect in composition.effects if effect.pairs]
+
+
+def _effect(effect: MainEffect, composition: Composition) -> tuple[str, ...]:
+    return (
+        effect.method,
+        quality_words(effect.quality.value, composition.kind),
+        interval_words(effect.quality, composition.kind),
+        time_words(effect.time.value),
+        interval_words(effect.time),
+        amounts.count(len(effect.pairs), "pair"),
+        _holm(composition.confidence, quality=effect.quality.p_holm, time=effect.time.p_holm),
+    )
 
 
 def unidentified(composition: Composition) -> list[str]:
@@ -124,7 +125,7 @@ def composition_json(composition: Composition) -> dict[str, Any]:
 def composition_tables(composition: Composition) -> Iterator[Table]:
     """Yield the tables; each only if it has a row."""
     if rows := effect_rows(composition):
-        caption = "Effect of each method, averaged over the recipes that differ in it alone"
+        caption = "Effect of each method, averaged over the recipes that differ only in it"
         yield _table(EFFECTS, rows, caption)
     if composition.recipes:
         caption = "Predicted from the effect of each method by itself on each part of a step"

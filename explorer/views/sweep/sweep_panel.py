@@ -161,7 +161,7 @@ class SweepPanel(widgets.VBox):
         self.clock = widgets.HTML()  # apart from the state, which a screen reader announces
         self.output = widgets.HTML()
         self._look = widgets.Button(description="Look at it in explore", tooltip="Open the answer below")
-        self._look.layout.display = "none"
+        self._look.layout.width, self._look.layout.display = "auto", "none"
         self._look.on_click(lambda _: self.look())
         self._place = widgets.VBox()
         self._losses = LiveChart()
