@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from explorer import rundir
@@ -107,12 +108,16 @@ def test_a_certificate_of_before_is_read_and_shown_in_todays_words(made: Deletio
 def test_documents_say_the_same() -> None:
     """Where G2 and G3 are promised, so is on whose word."""
     root = Path(__file__).parents[2]
-    for name in ("README.md", "SECURITY.md"):
-        rows = [row for row in (root / name).read_text().splitlines() if row.startswith("|") and "never had" in row]
+    guide = nbformat.read(root / "notebooks" / "guide" / "deletion.ipynb", as_version=4)
+    texts = {
+        "the guide": "\n".join(cell.source for cell in guide.cells),
+        "SECURITY.md": (root / "SECURITY.md").read_text(),
+    }
+    for name, text in texts.items():
+        rows = [row for row in text.splitlines() if row.startswith("|") and "never had" in row]
         assert rows and all("--counterfactual" in row for row in rows), name
-    readme = (root / "README.md").read_text()
     for words in ("that training kept the region apart is the trainer's word", "is the trainer's word"):
-        assert words in readme
+        assert words in texts["the guide"]
 
 
 def test_what_does_not_hold_is_not(made: Deletion, tmp_path: Path) -> None:

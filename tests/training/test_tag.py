@@ -176,9 +176,7 @@ def test_a_table_that_is_there_stays(tmp_path: Path) -> None:
 def test_the_readme_does_it(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines that it shows, as they are, but for the signature that it leaves to a command."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    block = (
-        readme.partition("**Govern a PyTorch loop of your own.**")[2].partition("```python\n")[2].partition("```")[0]
-    )
+    block = readme.partition("### Govern a run\n")[2].partition("```python\n")[2].partition("```")[0]
     papers.rename(tmp_path / "governed")
     monkeypatch.chdir(tmp_path)
     x, y = tensors()

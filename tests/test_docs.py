@@ -1,0 +1,128 @@
+"""README, reference pages and guides agree with the code, and what they show works."""
+
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+import typer
+from nbclient import NotebookClient
+from torch import nn
+
+import explorer
+from explorer.cli.app import app
+from explorer.data.digits import Digits
+from explorer.sweep.spec import read_spec
+from explorer.yaml_document import parse_document
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "CONTRIBUTING.md", "GLOSSARY.md", "docs/tradeoffs.md", "docs/numbers.md", "docs/methods.md")
+GUIDES = {  # in the order of their reading, because each continues the first: a sentence that its last commands print
+    "governance": "ledger: verified",
+    "deletion": "tensors bit for bit the same",
+    "audit": "counted again from the ledgers: the same",
+}
+REFUSED = {  # commands that are wrong, and the word that is
+    "explorer reslts digits": "reslts",
+    "explorer sweep plam mine.yaml": "plam",
+    "explorer report source --fromat pdf": "--fromat",
+}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+def unknown_word(line: str) -> str | None:
+    """Return the first verb or option of a command line that `explorer` does not have."""
+    words = shlex.split(line, comments=True)
+    command: Any = typer.main.get_command(app)
+    context = typer.Context(command, info_name="explorer")  # pyright: ignore[reportArgumentType]: a click command
+    rest = words[1:]
+    while rest and hasattr(command, "get_command"):
+        deeper = command.get_command(context, rest[0])
+        if deeper is None:
+            if getattr(command, "default", None) is None:
+                return rest[0]
+            deeper = command.get_command(context, command.default)  # `explorer profile RECIPE`
+        else:
+            rest = rest[1:]
+        command = deeper
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    wrong = [word for word in rest if word.startswith("-") and word.split("=")[0] not in {*options, "--help", "--"}]
+    return wrong[0] if wrong else None
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 200
+
+
+@pytest.mark.parametrize("name", ["commands.md", "methods.md"])
+def test_reference_pages_are_the_generated_ones(name: str) -> None:
+    pages = runpy.run_path(str(ROOT / "docs" / "make.py"))["pages"]()
+    assert (ROOT / "docs" / name).read_text() == pages[name], "run `python docs/make.py`"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_picture_and_page_that_a_page_names_is_there(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\((?!https?:)([^)#]*)#?[^)]*\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_that_a_page_shows_is_one(name: str) -> None:
+    lines = [line for block in blocks((ROOT / name).read_text(), "sh") for line in block.splitlines()]
+    for line in lines:
+        if line.startswith("explorer "):
+            assert unknown_word(line) is None, line
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_command_that_is_none_is_noticed(line: str) -> None:
+    assert unknown_word(line) == REFUSED[line]
+
+
+def test_the_specification_shown_is_valid() -> None:
+    (text,) = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
+    spec = read_spec(parse_document(text, where="tradeoffs.md"))
+    assert spec.name == "mine"
+    assert len(spec.recipes) > 3
+
+
+def test_the_model_of_ones_own_trains() -> None:
+    block = next(block for block in blocks(README, "python") if "explorer.train(" in block)
+    data = Digits().load(None)
+    images, held_out = (side.inputs.float() / 255 for side in (data.train, data.test))
+    names = {"images": images, "labels": data.train.labels, "held_out": held_out, "truth": data.test.labels}
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    source = block.replace("explorer.train(", "result = explorer.train(")
+    made = {**names, "model": model, "F": torch.nn.functional, "explorer": explorer}
+    exec(compile(source, "README.md", "exec"), made)
+    assert made["result"].metrics["accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_guide_is_stored_without_outputs(name: str) -> None:
+    notebook = nbformat.read(ROOT / "notebooks" / "guide" / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_the_guides_work_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    for name, last in GUIDES.items():
+        notebook = nbformat.read(ROOT / "notebooks" / "guide" / f"{name}.ipynb", as_version=4)
+        # A command that fails ends its cell with an error, which ends the notebook.
+        NotebookClient(notebook, timeout=1800, resources={"metadata": {"path": str(tmp_path)}}).execute()
+        *_, cell = (cell for cell in notebook.cells if cell.cell_type == "code")
+        assert last in "".join(output.get("text", "") for output in cell.outputs), name
