@@ -491,7 +491,7 @@ class Answered:
 
     @property
     def holds(self) -> bool:
-        """Whether it meets every limit, its uncertainty included."""
+        """True if it meets every limit, its uncertainty included."""
         return self.asked.holds
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli import options
-from explorer.cli.tags import write_table
+from explorer.cli.governed.tags import write_table
 from explorer.data.cards import Card, as_croissant, card, describe, describe_all
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS

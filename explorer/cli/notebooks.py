@@ -54,7 +54,7 @@ def open_notebook(
     runs: options.Runs = options.RUNS,
     data: options.Data = None,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open a browser, or print the address alone.")
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or only print the address.")
     ] = True,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, metavar="N", help="Port to serve on.")] = None,
     ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Address to serve on.")] = None,

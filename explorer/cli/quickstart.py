@@ -7,7 +7,8 @@ import typer
 
 from explorer import rundir
 from explorer.bundled import notebook_directory
-from explorer.cli import ledger_web, options, sweep
+from explorer.cli import options, sweep
+from explorer.cli.governed import ledger_web
 from explorer.cli.verdicts import verdict_blocks
 from explorer.page.terminal import deliver, from_here
 from explorer.page.terminal import show as show_blocks

@@ -15,7 +15,7 @@ import typer
 from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
-from explorer.cli.signing import provide_passphrase
+from explorer.cli.governed.signing import provide_passphrase
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown
@@ -61,7 +61,7 @@ def run(
     if not json:
         option = () if runs == options.RUNS else ("--runs", str(runs))
         if planned.spec.governance is not None and planned.runs:
-            # All of its runs take the same steps; the first one stands for them.
+            # All of its runs take the same steps; so the first one represents them.
             first = planned.directory / planned.runs[0].record.run_id
             show(part("governed runs, next")(first, "run"), file=sys.stderr)
         print(f"next: {shlex.join(('explorer', 'results', planned.spec.name, *option))}")

@@ -249,7 +249,7 @@ GROUPS = {
 }
 
 PARTS = {  # options and arguments that need more imports than their verb
-    "governed runs, next": "explorer.cli.next_steps:after",
+    "governed runs, next": "explorer.cli.governed.next_steps:after",
     "ledger --trust": "explorer.provenance.trust:read_trust",
     "ledger --trust, signers": "explorer.runlog.anchor:anchor_of_trust",
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
@@ -265,9 +265,9 @@ PARTS = {  # options and arguments that need more imports than their verb
     "open --view": "explorer.views.explorer.question:composed",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
-    "delete plan, by replay": "explorer.cli.delete_run:elsewhere_words",
+    "delete plan, by replay": "explorer.cli.governed.delete_run:elsewhere_words",
     "delete plan --profile": "explorer.training.replay:measure_replay",
-    "delete verify --counterfactual": "explorer.cli.delete_run:counterfactual",
+    "delete verify --counterfactual": "explorer.cli.governed.delete_run:counterfactual",
 }
 
 
@@ -349,7 +349,7 @@ def _delivered(verb: Callable[..., Answer | None]) -> Callable[..., None]:
             return
         if status := deliver(answer, as_json=arguments.get("json", False)):
             raise typer.Exit(status)
-        # For people alone: what reads the output of a verb gets the answer and nothing else.
+        # For people only: what reads the output of a verb gets the answer and nothing else.
         if not arguments.get("json", False):
             show(answer.then(), file=sys.stderr)
 

@@ -151,7 +151,7 @@ class DataSource(ABC):
 
 MAX_CLASSES = 64
 SIMULATED = "simulated"  # the branch of such classes
-FEW = 4  # classes of a division that nobody has chosen the number of
+FEW = 4  # classes of a division whose number was not chosen
 
 
 def simulated(labels: Tensor, *, classes: int, name: str) -> Provenance | None:

@@ -68,7 +68,7 @@ class ImportedRun:
 
     @property
     def key(self) -> tuple[str, float, int, str]:
-        """What no two runs of an import have in common."""
+        """The fields that no two runs of an import have in common."""
         return self.recipe, self.ssr, self.seed, self.hardware
 
 

@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meaning:
-    """What a meaning is read from: columns, whose numbers are multiplied by `factor`."""
+    """The source of a meaning: columns, whose numbers are multiplied by `factor`."""
 
     columns: tuple[str, ...]
     factor: float = 1.0

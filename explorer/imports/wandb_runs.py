@@ -47,7 +47,7 @@ def read_wandb(path: Path) -> Source:
 
 @dataclass(slots=True)
 class _Told:
-    """What the records of a run tell, in their order."""
+    """The content of a run's records, in their order."""
 
     run_id: str = ""
     config: dict[str, Cell] = field(default_factory=dict)

@@ -47,7 +47,7 @@ IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, sa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GovernedProject:
-    """What was written."""
+    """The files that were written."""
 
     recipe: Path
     directory: Path  # of the documents

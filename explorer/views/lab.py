@@ -48,7 +48,7 @@ QUIET = (  # what asks a new user questions, or asks the network for news
 )
 # DuckDB's binding counts what it still holds when the kernel ends, on a terminal that shows its prompt already.
 END_QUIETLY = "__import__('atexit').register(lambda os: os.dup2(os.open(os.devnull, os.O_WRONLY), 2), __import__('os'))"
-LAYOUT = {  # the notebook alone: side bars are closed, and a click on their icons opens them
+LAYOUT = {  # only the notebook: side bars are closed, and a click on their icons opens them
     "layout-restorer:data": {
         "main": {"dock": None},
         "left": {"collapsed": True, "visible": True},
@@ -179,7 +179,7 @@ def serve(notebook: Path, *, root: Path, reading: str, browser: bool, trusted: b
         root: the directory that the server shows.
         reading: what is read meanwhile, for the terminal.
         browser: open a browser; otherwise the address is printed.
-        trusted: the cells are as shipped: they are executed, whoever wrote the file.
+        trusted: the cells are as shipped: they are executed, even from an untrusted file.
         arguments: arguments for Jupyter.
 
     Raises `ExplorerError` if Jupyter refuses to run here.

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What is drawn of one metric: a row for each point, with `axis`, recipe, x, y, low, high, front and words."""
+    """The drawn points of one metric: a row for each point, with `axis`, recipe, x, y, low, high, front and words."""
 
     kind: Metric
     rows: pd.DataFrame

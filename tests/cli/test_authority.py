@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from explorer import rundir
-from explorer.cli import signing
+from explorer.cli.governed import signing
 from explorer.errors import ProvenanceError, RunError
 from explorer.note import Verifier
 from explorer.provenance.keys import is_encrypted, new_key, public_text, read_key
@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_neither_file(here: Path, monkeypatch: pytest.MonkeyP
     def full(path: Path, content: bytes) -> None:
         raise RunError(f"cannot write {path}: No space left on device")
 
-    monkeypatch.setattr("explorer.cli.authority.write_bytes", full)
+    monkeypatch.setattr("explorer.cli.governed.authority.write_bytes", full)
     assert "cannot write trust.json: No space left on device" in refused(*new("--unencrypted"))
     assert list(here.iterdir()) == []
 
@@ -248,7 +248,7 @@ def test_an_interruption_leaves_neither_file(here: Path, monkeypatch: pytest.Mon
     def interrupted(path: Path, content: bytes) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("explorer.cli.authority.write_bytes", interrupted)
+    monkeypatch.setattr("explorer.cli.governed.authority.write_bytes", interrupted)
     assert explorer(*new("--unencrypted")).returncode == 130
     assert list(here.iterdir()) == []
 

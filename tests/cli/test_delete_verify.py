@@ -77,7 +77,7 @@ def test_the_sentence_is_what_was_computed_and_no_wider(
         old = deleted_runs.write_old(tmp_path / "runs", USUAL)
         made = certified(old, deleted_runs.replayed(old), expires=FAR)
     trained = COMPARED[what]
-    monkeypatch.setattr("explorer.cli.delete_run.train_counterfactual", lambda *_, **__: trained)
+    monkeypatch.setattr("explorer.cli.governed.delete_run.train_counterfactual", lambda *_, **__: trained)
     arguments = [*written(tmp_path, made), *(["--counterfactual"] if trained else [])]
     done = explorer(*arguments)
     said = (done.stdout or done.stderr).splitlines()
@@ -190,7 +190,7 @@ def test_with_the_counterfactual_itself(tmp_path: Path, monkeypatch: pytest.Monk
     def otherwise(*_: object, **__: object) -> Compared:
         return Compared(run=new.name, steps=4, tensors=9, differing=tuple(f"tensor {at}" for at in range(7)))
 
-    monkeypatch.setattr("explorer.cli.delete_run.train_counterfactual", otherwise)
+    monkeypatch.setattr("explorer.cli.governed.delete_run.train_counterfactual", otherwise)
     said = refused(*arguments)
     assert "NOT shown to be deleted" in said.splitlines()[0]
     assert "trained, 4 steps: 7 tensors are NOT the same" in said and "    and 2 more" in said

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli.next_steps import FIRST, LOOKS
+from explorer.cli.governed.next_steps import FIRST, LOOKS
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import Role, write_trust

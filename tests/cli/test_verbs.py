@@ -54,7 +54,7 @@ def test_every_module_is_in_the_table_or_is_imported() -> None:
     ("arguments", "absent"),
     [
         (("--help",), ("explorer.cli.run", "explorer.store", "explorer.provenance.trust", "pydantic", "duckdb")),
-        (("delete", "--help"), ("explorer.cli.delete", "torch", "pydantic")),
+        (("delete", "--help"), ("explorer.cli.governed.delete", "torch", "pydantic")),
         (("sweep", "status", "--help"), ("torch", "pandas", "duckdb")),
         (("results", "--help"), ("torch", "pandas", "altair")),
         (("delete", "plan", "--help"), ("torch", "pandas", "altair")),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explorer.cli.policy import _names
+from explorer.cli.governed.policy import _names
 from explorer.errors import ExplorerError
 from explorer.provenance.findings import of_matrix
 from explorer.provenance.policy import POLICY, Rule, rule_words

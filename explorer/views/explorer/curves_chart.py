@@ -30,7 +30,7 @@ COLUMNS = ("series", "group", "x", "y")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curves:
-    """What a chart of learning curves draws, with places on the axes in `x` and `y`.
+    """Content of a chart of learning curves, with places on the axes in `x` and `y`.
 
     `lines` and `raw` have a row for each point: series, group, x, y, and the words of a tooltip; `bands` reach from y
     to high. `ends` are the last points of runs that did not finish.

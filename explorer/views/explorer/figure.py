@@ -147,7 +147,7 @@ class Figure(widgets.VBox):
             self._draw()
 
     def isolate(self, recipe: str | None) -> None:
-        """Show the curve of a recipe alone, the others faint; all of them for None."""
+        """Show the curve of one recipe, the others faint; all of them for None."""
         self._chart.tell(isolated=recipe or "")
 
     def pick(self, keys: Sequence[str]) -> None:

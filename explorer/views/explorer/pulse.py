@@ -1,4 +1,4 @@
-"""Pulse of the explorer: it looks whether the sweep that is shown trains, whoever started it, and brings news in.
+"""Pulse of the explorer: it looks whether the sweep that is shown trains, from here or elsewhere, and brings news in.
 
 Nothing notifies a reader of files, so the kernel looks: every `IDLE` seconds whether the sweep's lock is held, which
 takes about 20 microseconds, and while it is held every `TRAINING` seconds at the measurements of the runs in training.

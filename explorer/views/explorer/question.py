@@ -8,7 +8,7 @@ A token is a view as text, to read, to edit and to send, for `explorer open expl
     digits?metric=accuracy&x=cost&target=0.97&recipes=baseline,fast
 
 Before the question mark is the sweep, `*` for all; behind it the fields that differ from their defaults, by name. Lists
-have commas; what would be misread in a name is written as in a URL (`%2C`). Whoever writes a token is a stranger: it is
+have commas; what would be misread in a name is written as in a URL (`%2C`). A token comes from a stranger: it is
 checked like any other file, and names that the results lack are settled like any other wish.
 
 Tokens of the first version are still read:

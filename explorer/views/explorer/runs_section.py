@@ -269,7 +269,7 @@ class RunsSection(Section):
         self._cards.value = fragment(*self._shown(snapshot, answer, inside, here=here))
 
     def _shown(self, snapshot: Snapshot, answer: Answer, inside: Sequence[str], *, here: Path) -> list[Markup]:
-        """Return the comparison and the cards of the chosen runs; of few brushed ones too, and of a run alone."""
+        """Return the comparison and the cards of the chosen runs; of few brushed ones too, and of a single run."""
         question, look = answer.question, answer.look
         chosen = list(question.chosen)
         if not chosen and len(inside) <= (CARDS if question.brush else 1):

@@ -1,4 +1,4 @@
-"""What leaves the explorer: files of exactly what is shown, and the view itself as a token to paste.
+"""Exports of the explorer: files of exactly what is shown, and the view itself as a token to paste.
 
 `exports/<name>.csv` comes with `exports/<name>.csv.json`: the question that was asked and the token that asks it
 again, the digests of file, database and price table, the prices that the costs are made with, and the head of the

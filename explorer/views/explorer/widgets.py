@@ -211,7 +211,7 @@ class _Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Target:
-    """What a target may be: a value of the metric that lies within what is drawn."""
+    """The values that a target may have: a value of the metric that lies within what is drawn."""
 
     kind: Metric
     low: float

@@ -182,7 +182,7 @@ def _cosigned(place: Place) -> Step:
     names = ", ".join(authority.name for authority, _ in missing)
     elsewhere = [authority.name for authority, key in missing if key is None]
     words = f"missing: {names}"
-    words += f"; KEY stands for the key of {', '.join(elsewhere)}, which is not here" if elsewhere else ""
+    words += f"; KEY is the key of {', '.join(elsewhere)}, which is not here" if elsewhere else ""
     return Step(
         name="cosigned",
         state="missing",
