@@ -148,7 +148,7 @@ def repeated_names(tree: Tree) -> dict[str, list[str]]:
     """Return file names that several folders use, `__init__` and verbs of the command line aside."""
     folders: dict[str, list[str]] = defaultdict(list)
     for module in tree.modules.values():
-        if module.path.stem not in ("__init__", "__main__") and module.folder.name != "cli":
+        if module.path.stem not in ("__init__", "__main__") and "cli" not in module.folder.parts:
             folders[module.path.name].append(str(module.folder))
     return {name: places for name, places in folders.items() if len(places) > 1}
 

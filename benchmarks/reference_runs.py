@@ -21,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from options import whole
+
 from explorer import rundir
 from explorer.ledger.static_files import export
 from explorer.ledger.storage import WITNESS
@@ -117,7 +119,7 @@ def faults(directory: Path, secret: list[str]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Pack finished runs into what a reader needs.")
     parser.add_argument("sweeps", type=Path, nargs="+", metavar="RUNS/SWEEP", help="directories of sweeps")
-    parser.add_argument("--points", type=int, default=40, help="measurements of each metric of a run")
+    parser.add_argument("--points", type=whole(2), default=40, help="measurements of each metric of a run")
     parser.add_argument("--out", type=Path, default=TARGET)
     asked = parser.parse_args()
     part = asked.out.with_name(f".{asked.out.name}.{os.getpid()}.tmp")

@@ -47,11 +47,11 @@ from explorer.store.learning_curves import learning_curves
 from explorer.store.published import database
 from explorer.store.upkeep import bring_up
 from explorer.views.explore import Explorer, explore
-from explorer.views.explorer import ask_words
 from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.curves_chart import OVER, curves_chart, metric_named
 from explorer.views.explorer.payments import PAYMENTS, Payment
 from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.tabs import ask_words
 from explorer.views.explorer.tradeoff import tradeoff
 
 MAX_EXPORT_BYTES = 2**31

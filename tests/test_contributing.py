@@ -139,7 +139,7 @@ from collections.abc import Callable
 import ipywidgets as widgets
 
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.sections import Section
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
 
 
@@ -243,9 +243,9 @@ ADDITIONS: dict[str, dict[str, Change]] = {
         ),
     },
     "A section of the explorer notebook": {
-        "explorer/views/explorer/added_section.py": PANEL,
+        "explorer/views/explorer/tabs/added_section.py": PANEL,
         "explorer/views/explore.py": line(
-            SECTIONS, "from explorer.views.explorer.added_section import AddedSection", "AddedSection"
+            SECTIONS, "from explorer.views.explorer.tabs.added_section import AddedSection", "AddedSection"
         ),
     },
     "A form field": {"explorer/report/forms/7_unasked.toml": ((r"\n\[\[fields\]\]\n", f"{FIELD}\n[[fields]]\n"),)},

@@ -23,7 +23,7 @@ from explorer.page.terminal import Answer, table
 from explorer.store import frames, queries
 from explorer.store.frames import with_confirming
 from explorer.store.published import database
-from explorer.views.explorer import ask_words
+from explorer.views.explorer.tabs import ask_words
 
 Sweep = Annotated[
     str | None, typer.Argument(metavar="[SWEEP]", help="Name of a sweep. Default: the only one there is.")

@@ -16,8 +16,8 @@ import typer
 
 from explorer import rundir
 from explorer.cli import options
-from explorer.cli.governed.signing import provide_trainer
 from explorer.cli.results import tell_upkeep
+from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
 from explorer.disclosure.pack import (
     Pack,

@@ -11,7 +11,7 @@ import typer
 
 from explorer import run_files, rundir
 from explorer.cli import options
-from explorer.cli.governed.signing import provide_passphrase
+from explorer.cli.signing import provide_passphrase
 from explorer.cli.verbs import part
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block

@@ -15,7 +15,7 @@ import typer
 from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
-from explorer.cli.governed.signing import provide_passphrase
+from explorer.cli.signing import provide_passphrase
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown

@@ -36,7 +36,9 @@ from explorer.store.published import database
 from explorer.store.queries import Table
 from explorer.sweep.workers import default_workers
 from explorer.views.explorer.choices import hardware_labels
-from explorer.views.explorer.composition_rows import (
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs.composition_rows import (
     composed,
     composition_json,
     effect_rows,
@@ -44,8 +46,6 @@ from explorer.views.explorer.composition_rows import (
     recipe_rows,
     unidentified,
 )
-from explorer.views.explorer.question import Question
-from explorer.views.explorer.snapshot import read_snapshot
 
 COLUMNS = ("time to target", "speedup", "interval", "reach rate", "verdict")
 

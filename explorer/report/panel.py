@@ -13,7 +13,7 @@ from explorer.page.document import Span
 from explorer.page.html import element, inline, style
 from explorer.report.run_report import CROISSANT
 from explorer.store.run_sources import sweeps
-from explorer.views.explorer.run_cards import link
+from explorer.views.explorer.tabs.run_cards import link
 from explorer.views.ledger.open_run import governed_runs
 from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import run_command

@@ -204,7 +204,7 @@ def _empty(columns: Sequence[str]) -> pd.DataFrame:
 
 
 def is_training(runs: Path, sweep: str) -> bool:
-    """Return whether a process executes the sweep now, from this process or another. It takes one attempt to lock a file."""
+    """Return whether any process executes the sweep now. It takes one attempt to lock a file."""
     return rundir.is_locked(runs / sweep)
 
 

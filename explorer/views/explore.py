@@ -19,27 +19,27 @@ from explorer.page.html import Markup, element, fragment, style
 from explorer.planned import left_out_words
 from explorer.store import published, queries
 from explorer.store.upkeep import bring_up
-from explorer.views.explorer.answer import Answer, answer, notes
-from explorer.views.explorer.ask_section import AskSection
+from explorer.views.explorer.answer import Answer, answer, chosen_rows, notes
 from explorer.views.explorer.comparison_view import Comparison
-from explorer.views.explorer.composition_section import CompositionSection
-from explorer.views.explorer.confirm_section import ConfirmSection, advice_on
-from explorer.views.explorer.controls_section import ControlsSection
-from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.dock import Dock
 from explorer.views.explorer.empty_page import EmptyPage
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
-from explorer.views.explorer.ledger_section import LedgerSection
 from explorer.views.explorer.pulse import Pulse
 from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
-from explorer.views.explorer.runs_section import RunsSection, chosen_rows
-from explorer.views.explorer.sections import Sections
 from explorer.views.explorer.sharing import Format, Sharing, button, export
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.explorer.survey import frontier_table
+from explorer.views.explorer.tabs.ask_section import AskSection
+from explorer.views.explorer.tabs.composition_section import CompositionSection
+from explorer.views.explorer.tabs.confirm_section import ConfirmSection, advice_on
+from explorer.views.explorer.tabs.controls_section import ControlsSection
+from explorer.views.explorer.tabs.curves_section import CurvesSection
+from explorer.views.explorer.tabs.ledger_section import LedgerSection
+from explorer.views.explorer.tabs.runs_section import RunsSection
+from explorer.views.explorer.tabs.sections import Sections
+from explorer.views.explorer.tabs.two_recipes_section import TwoRecipesSection
 from explorer.views.explorer.tradeoff import Brush
-from explorer.views.explorer.two_recipes_section import TwoRecipesSection
 from explorer.views.explorer.widgets import Controls
 from explorer.views.notebook import runs_directory
 

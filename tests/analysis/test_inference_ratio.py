@@ -15,7 +15,7 @@ from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.sentences import inference_words
 from explorer.analysis.side_by_side import duel
 from explorer.analysis.verdict import sweep_verdicts
-from explorer.views.explorer.ask_words import finding_words, notes
+from explorer.views.explorer.tabs.ask_words import finding_words, notes
 from tests.analysis.tables import rows, table
 from tests.analysis.test_ask import NO_FORECAST, recipe
 from tests.analysis.test_ask import log_curve as curve

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from explorer.analysis.main_effects import MainEffect
-from explorer.views.explorer.composition_rows import effect_rows, unidentified
+from explorer.views.explorer.tabs.composition_rows import effect_rows, unidentified
 from tests.analysis.compositions import Bench, scaled
 
 BASE = (0.90, 0.91, 0.92)

@@ -22,8 +22,8 @@ from explorer.store.ingest import ingest
 from explorer.store.published import database
 from explorer.views.explorer.answer import answer, notes
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.run_cards import run_cards
 from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs.run_cards import run_cards
 from tests.builders import run_record, write_profile, write_run
 
 QUIET = Watch(cores=2, load=0.1, others=0.0, stolen=0.0)

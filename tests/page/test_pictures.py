@@ -8,7 +8,7 @@ import pandas as pd
 import vl_convert
 
 from explorer.page.pictures import LONGEST, VEGA_LITE, drawable, drawn, on_paper
-from explorer.views.explorer.composition_charts import _rows
+from explorer.views.explorer.tabs.composition_charts import _rows
 
 LONG = "w" * 5_000
 CONTROLS = [f"a{sign}b" for sign in ("\x00", "\x01", "\x1b", "\x7f", "\u202e", "\ufffe", "\uffff")]

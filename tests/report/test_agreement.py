@@ -31,12 +31,12 @@ from explorer.store.frames import with_confirming
 from explorer.store.ingest import ingest
 from explorer.store.published import database
 from explorer.views.explorer.answer import answer
-from explorer.views.explorer.ask_words import verdict_words
 from explorer.views.explorer.comparison_tables import comparison_table
-from explorer.views.explorer.confirm_section import ConfirmSection
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs.ask_words import verdict_words
+from explorer.views.explorer.tabs.confirm_section import ConfirmSection
 from tests.builders import run_record, write_profile, write_run
 from tests.sample import write_sample
 
@@ -447,8 +447,8 @@ IGNORED: dict[str, tuple[str, str, str]] = {
     "explorer.cli.verdicts.call_words": ("terminal", "slower", "faster than the baseline"),
     "explorer.cli.verdicts.summary": ("terminal", "nothing reached", "worse reaches it (95% interval 1.50x-1.60x)"),
     "explorer.cli.confirm._words": ("confirm", "not confirmed", "confirmed on 3 fresh seeds: 2.00x faster"),
-    "explorer.views.explorer.ask_words.call_words": ("questions", "equivalent", "faster than the baseline"),
-    "explorer.views.explorer.ask_words.fresh_words": (
+    "explorer.views.explorer.tabs.ask_words.call_words": ("questions", "equivalent", "faster than the baseline"),
+    "explorer.views.explorer.tabs.ask_words.fresh_words": (
         "questions",
         "not confirmed",
         "; confirmed on 3 fresh seeds: 2.00x faster",
@@ -459,7 +459,7 @@ IGNORED: dict[str, tuple[str, str, str]] = {
         "; confirmed on 3 fresh seeds: 2.00x faster",
     ),
     "explorer.views.explorer.comparison_tables.control_words": ("html", "a control has it too", ""),
-    "explorer.views.explorer.confirm_section.control_words": ("panel", "a control has it too", ""),
+    "explorer.views.explorer.tabs.confirm_section.control_words": ("panel", "a control has it too", ""),
     "explorer.views.explorer.comparison_tables.verdict_note": ("markdown", "slower", "faster than the baseline"),
     "explorer.report.sweep.metrics_section.call_words": ("json", "slower", "faster than the baseline"),
 }

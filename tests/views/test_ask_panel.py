@@ -7,11 +7,11 @@ import pytest
 from explorer import run_files, rundir
 from explorer.run_files import RunRecord
 from explorer.store.ingest import ingest
-from explorer.views.explorer import ask_words
 from explorer.views.explorer.answer import answer
-from explorer.views.explorer.ask_section import AskSection
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs import ask_words
+from explorer.views.explorer.tabs.ask_section import AskSection
 from tests.audit.governed_run import MIT, write_governed_run
 from tests.builders import write_profile, write_sweep
 

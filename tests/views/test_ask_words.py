@@ -1,4 +1,4 @@
-from explorer.views.explorer.ask_words import evidence, headline
+from explorer.views.explorer.tabs.ask_words import evidence, headline
 from tests.analysis.test_ask import asked, recipe
 
 

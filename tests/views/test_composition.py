@@ -14,7 +14,9 @@ from explorer.page.html import fragment
 from explorer.page.pictures import VEGA_LITE
 from explorer.run_files import METRICS
 from explorer.views.explore import Explorer, explore
-from explorer.views.explorer.composition_charts import (
+from explorer.views.explorer.question import Question
+from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.tabs.composition_charts import (
     LEFT,
     NUMBERS,
     OWN,
@@ -25,10 +27,8 @@ from explorer.views.explorer.composition_charts import (
     steps,
     waterfall,
 )
-from explorer.views.explorer.composition_rows import composed, composition_tables, pair_rows, recipe_rows
-from explorer.views.explorer.composition_section import CompositionSection
-from explorer.views.explorer.question import Question
-from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.tabs.composition_rows import composed, composition_tables, pair_rows, recipe_rows
+from explorer.views.explorer.tabs.composition_section import CompositionSection
 from tests.analysis.compositions import Bench
 from tests.composed_sample import FACTORS, SLOWER, TOGETHER, step_parts, write_composed
 from tests.views.test_explore import texts

@@ -14,9 +14,9 @@ from explorer.store.ingest import ingest
 from explorer.views import sweep_process
 from explorer.views.explore import explore
 from explorer.views.explorer.answer import Answer, answer
-from explorer.views.explorer.confirm_section import ConfirmSection, Winner, plan_words
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs.confirm_section import ConfirmSection, Winner, plan_words
 from tests.builders import run_record, write_profile, write_run
 
 PLAN: dict[str, Any] = {

@@ -5,7 +5,7 @@ import pandas as pd
 
 from explorer.page.theme import PALETTE, TEXT
 from explorer.run_files import METRICS
-from explorer.views.explorer.composition_charts import step_times
+from explorer.views.explorer.tabs.composition_charts import step_times
 from explorer.views.sweep.sweep_panel import MAX_POINTS, metric_curves, thinned
 
 

@@ -20,9 +20,9 @@ from explorer.store.queries import Filter
 from explorer.views.explorer.answer import answer, facts
 from explorer.views.explorer.comparison_view import Comparison, comparison_html, key_of
 from explorer.views.explorer.deletability import LEVELS, deletability
-from explorer.views.explorer.ledger_section import LedgerSection, run_of
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
+from explorer.views.explorer.tabs.ledger_section import LedgerSection, run_of
 from explorer.views.explorer.tradeoff import tradeoff
 from tests.audit.governed_run import CLASSES, write_governed_run
 from tests.builders import run_record, write_profile, write_run

@@ -13,7 +13,7 @@ from explorer.analysis.side_by_side import PICKED, duel
 from explorer.page import theme
 from explorer.page.html import fragment
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.two_recipes_section import duel_blocks
+from explorer.views.explorer.tabs.two_recipes_section import duel_blocks
 from tests.analysis.tables import rows, table
 
 SEEDS = (-0.01, 0.002, 0.008)

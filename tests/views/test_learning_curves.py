@@ -19,8 +19,8 @@ from explorer.store.run_sources import file_digest
 from explorer.views.explore import Explorer, explore
 from explorer.views.explorer import pulse
 from explorer.views.explorer.curves_chart import curves_chart
-from explorer.views.explorer.curves_section import CurvesSection
 from explorer.views.explorer.question import from_token, to_token
+from explorer.views.explorer.tabs.curves_section import CurvesSection
 from tests.builders import run_record, write_failure, write_plan, write_profile, write_run
 
 LOSSES = [2.0 / (step + 1) for step in range(80)]

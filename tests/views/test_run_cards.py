@@ -16,7 +16,7 @@ from explorer.run_files import PhaseProfile
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.run_details import PhaseTime, Profile
-from explorer.views.explorer.run_cards import CARDS, run_cards, times
+from explorer.views.explorer.tabs.run_cards import CARDS, run_cards, times
 from tests.audit.governed_run import write_governed_run
 from tests.builders import CPU, H200, run_record, write_profile, write_run
 from tests.store.test_predicted import imported

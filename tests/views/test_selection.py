@@ -14,11 +14,11 @@ from explorer.page.document import words
 from explorer.page.html import fragment
 from explorer.run_files import ResultRecord, read
 from explorer.store.ingest import ingest
-from explorer.views.explorer.answer import answer
+from explorer.views.explorer.answer import answer, selected
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.run_cards import reproduce, run_cards
-from explorer.views.explorer.runs_section import RunsSection, differences, selected
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.tabs.run_cards import reproduce, run_cards
+from explorer.views.explorer.tabs.runs_section import RunsSection, differences
 from tests.builders import change_result, run_record, write_failure, write_sweep
 
 LOOK = theme.look(["baseline", "fast", "heavy"], baseline="baseline")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli import options
-from explorer.cli.governed.signing import known_passphrase, new_passphrase
+from explorer.cli.signing import known_passphrase, new_passphrase
 from explorer.errors import ProvenanceError
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.page.terminal import Answer

@@ -11,7 +11,7 @@ import typer
 
 from explorer import rundir
 from explorer.cli import options
-from explorer.cli.governed.signing import provide_trainer
+from explorer.cli.signing import provide_trainer
 from explorer.cli.verbs import part
 from explorer.deletion.deletion_plan import LEVELS, Plan
 from explorer.deletion.deletion_plan import plan as make_plan

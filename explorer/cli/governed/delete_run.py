@@ -14,8 +14,8 @@ from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, reference
 from explorer.cli import options
 from explorer.cli.governed.delete import certified, time_words
-from explorer.cli.governed.signing import provide_trainer
 from explorer.cli.run import print_elsewhere
+from explorer.cli.signing import provide_trainer
 from explorer.data.sources import load
 from explorer.deletion.deletion_plan import Plan, keep_request, plan
 from explorer.deletion.evidence import open_whole

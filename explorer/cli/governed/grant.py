@@ -14,7 +14,7 @@ import typer
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.cli import options
-from explorer.cli.governed.signing import load_key, load_reader_key, new_passphrase
+from explorer.cli.signing import load_key, load_reader_key, new_passphrase
 from explorer.disclosure import wrapped
 from explorer.disclosure.access_log import Listed, wrapped_grants
 from explorer.disclosure.grants_in_force import Named, check_standing, covered_classes, named

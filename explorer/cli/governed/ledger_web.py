@@ -12,7 +12,7 @@ import typer
 from explorer.audit.monitor import Look, look, read_memory, write_memory
 from explorer.cli import options
 from explorer.cli.governed.ledger import keep_evidence, named_anchor, required, verification_blocks, verification_json
-from explorer.cli.governed.signing import load_key
+from explorer.cli.signing import load_key
 from explorer.cli.verbs import part
 from explorer.errors import LedgerError, ProvenanceError
 from explorer.ledger import cosign as cosigning

@@ -14,7 +14,7 @@ from explorer.audit.conform import total_steps
 from explorer.audit.simulate import LIMITS, Outcome
 from explorer.audit.simulate import simulate as ask
 from explorer.cli import options
-from explorer.cli.governed.signing import open_trusted, sign_to, signed_words
+from explorer.cli.signing import open_trusted, sign_to, signed_words
 from explorer.cli.verbs import part
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block

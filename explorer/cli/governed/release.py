@@ -11,7 +11,7 @@ import typer
 
 from explorer import rundir
 from explorer.cli import options
-from explorer.cli.governed.signing import keys_for, load_key, provide_trainer
+from explorer.cli.signing import keys_for, load_key, provide_trainer
 from explorer.cli.verbs import part
 from explorer.errors import ProvenanceError, RunError
 from explorer.page.document import Block

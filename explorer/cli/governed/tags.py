@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer.cli import options
-from explorer.cli.governed.signing import load_key, open_trusted, sign_to, signed_words
+from explorer.cli.signing import load_key, open_trusted, sign_to, signed_words
 from explorer.errors import ProvenanceError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer

@@ -11,7 +11,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer.cli import options
-from explorer.cli.governed.signing import keys_for
+from explorer.cli.signing import keys_for
 from explorer.errors import ProvenanceError, unknown
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table

@@ -10,8 +10,8 @@ from explorer.page.document import Block, Heading, Paragraph, Span, sentence
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import ReportedSweep, picture
 from explorer.schema import record
-from explorer.views.explorer.composition_charts import CAPTION, interactions, waterfall
-from explorer.views.explorer.composition_rows import composed, composition_json, composition_tables
+from explorer.views.explorer.tabs.composition_charts import CAPTION, interactions, waterfall
+from explorer.views.explorer.tabs.composition_rows import composed, composition_json, composition_tables
 
 COMPOSED = (
     "A time is the number of steps times the profiled time of a step. Intervals of times come from the spread of a "

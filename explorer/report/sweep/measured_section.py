@@ -16,7 +16,7 @@ from explorer.run_files import tuning_words
 from explorer.schema import record
 from explorer.store import frames
 from explorer.views.explorer.choices import hardware_labels
-from explorer.views.explorer.composition_charts import step_times
+from explorer.views.explorer.tabs.composition_charts import step_times
 
 MOST_BARS = 30  # more are too small to be read on a page
 

@@ -319,3 +319,39 @@ def _adjusted(answer: Answer) -> str:
         return ""
     counted = f"{sizes[0]:,} to {sizes[-1]:,} comparisons" if len(sizes) > 1 else amounts.count(sizes[0], "comparison")
     return f"; adjusted for {counted}{' on each machine' if len(families) > 1 else ''} (Bonferroni)"
+
+
+# --- picked runs ---
+
+
+def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
+    """Return the rows inside the brushed rectangle, given as the ranges of x and y."""
+    inside = pd.Series(True, index=rows.index)
+    for field, limits in brush.items():
+        inside &= rows[field].between(min(limits), max(limits))
+    return rows[inside]
+
+
+def chosen_rows(answer: Answer) -> pd.DataFrame:
+    """Return the runs of an answer's scene that are inside the brush; all of them without a brush."""
+    scene, brush = answer.scene, answer.question.brush
+    assert scene is not None  # the callers check
+    if len(brush) != 4:  # no brush, or one from a hand-written token
+        return scene.runs
+    return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
+
+
+def picked(answer: Answer) -> pd.DataFrame:
+    """Return the runs that are picked: clicked ones, else those inside the brush; none without either."""
+    scene, asked = answer.scene, answer.question
+    if scene is None or asked.is_survey:
+        return pd.DataFrame()
+    if asked.chosen:
+        return picked_runs(scene.runs, asked)
+    return chosen_rows(answer) if asked.brush else scene.runs.head(0)
+
+
+def picked_runs(runs: pd.DataFrame, asked: Question) -> pd.DataFrame:
+    """Return the runs that were clicked: by directory, or where only means are drawn by curve and budget."""
+    places = runs["series"] + " at " + runs["ssr"].map("{:g}".format)
+    return runs[runs["directory"].isin(asked.chosen) | places.isin(asked.chosen)]

@@ -25,8 +25,8 @@ from explorer.page.html import Colour, Markup, chip, element, inline
 from explorer.views.explorer.answer import Answer, facts, warnings
 from explorer.views.explorer.comparison_tables import CLAIMS_TUNING, best_first, least_first, speedup, speedup_title
 from explorer.views.explorer.dock import SECTIONS
-from explorer.views.explorer.ledger_section import LEDGER
 from explorer.views.explorer.payments import amount
+from explorer.views.explorer.tabs.ledger_section import LEDGER
 from explorer.views.live import Live
 from explorer.views.notebook import swatch
 

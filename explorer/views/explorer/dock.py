@@ -13,9 +13,7 @@ from explorer.analysis.sentences import headliner
 from explorer.page import amounts
 from explorer.page.document import clipped
 from explorer.page.html import Markup, element
-from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.question import Question
-from explorer.views.explorer.runs_section import chosen_rows
+from explorer.views.explorer.answer import Answer, picked
 from explorer.views.live import Live
 
 SECTIONS = ".x-below"  # where a button leads: the sections below the chart
@@ -89,22 +87,6 @@ def docked(answer: Answer, titles: Mapping[str, str], *, action: tuple[str, str]
         element("div", *right, class_="x-dock-right"),
         class_="x-dock",
     )
-
-
-def picked(answer: Answer) -> pd.DataFrame:
-    """Return the runs that are picked: clicked ones, else those inside the brush; none without either."""
-    scene, asked = answer.scene, answer.question
-    if scene is None or asked.is_survey:
-        return pd.DataFrame()
-    if asked.chosen:
-        return picked_runs(scene.runs, asked)
-    return chosen_rows(answer) if asked.brush else scene.runs.head(0)
-
-
-def picked_runs(runs: pd.DataFrame, asked: Question) -> pd.DataFrame:
-    """Return the runs that were clicked: by directory, or where only means are drawn by curve and budget."""
-    places = runs["series"] + " at " + runs["ssr"].map("{:g}".format)
-    return runs[runs["directory"].isin(asked.chosen) | places.isin(asked.chosen)]
 
 
 def picked_words(rows: pd.DataFrame, answer: Answer) -> list[Markup | str]:

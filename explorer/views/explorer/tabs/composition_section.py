@@ -12,11 +12,11 @@ from explorer.errors import ExplorerError
 from explorer.page.document import Paragraph, one_line, sentence
 from explorer.page.html import Markup, element, fragment
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.composition_charts import CAPTION, interactions, step_times, waterfall
-from explorer.views.explorer.composition_rows import composed, composition_tables
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.composition_charts import CAPTION, interactions, step_times, waterfall
+from explorer.views.explorer.tabs.composition_rows import composed, composition_tables
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.live_chart import LiveChart
 
 INTERVALS = (

@@ -21,8 +21,8 @@ from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.run_files import Metric
 from explorer.views.explorer.axes import payment_axis
-from explorer.views.explorer.composition_rows import interval_words, quality_words, time_words
 from explorer.views.explorer.payments import PAYMENTS
+from explorer.views.explorer.tabs.composition_rows import interval_words, quality_words, time_words
 
 BETTER, WORSE = theme.PALETTE[0], theme.PALETTE[1]
 FULLEST = 0.62  # more would hide the number in the cell, in the light or in the dark

@@ -24,10 +24,10 @@ from explorer.page.html import element, fragment
 from explorer.sweep.workers import default_workers
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.answer import answer as answer_to
-from explorer.views.explorer.ask_section import winner
 from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
+from explorer.views.explorer.tabs.ask_section import winner
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.sweep_process import Background, SweepProcess, progress_words, run_command
 
 

@@ -14,11 +14,11 @@ from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, c
 from explorer.page.html import Markup, element, fragment, inline
 from explorer.run_files import metric_of
 from explorer.store.run_list import GROUPS, RunList
-from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.run_cards import CARDS, notebook, run_cards, run_directory
-from explorer.views.explorer.sections import Section
+from explorer.views.explorer.answer import Answer, chosen_rows
 from explorer.views.explorer.sharing import button
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.run_cards import CARDS, notebook, run_cards, run_directory
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.grid import Grid, GridColumn, GridRow, GridView
 from explorer.views.notebook import named, swatch
 
@@ -43,23 +43,6 @@ STATES = {
     "superseded": "x-settled",
 }
 """The style of each state's word."""
-
-
-def selected(rows: pd.DataFrame, brush: dict[str, list[float]]) -> pd.DataFrame:
-    """Return the rows inside the brushed rectangle, given as the ranges of x and y."""
-    inside = pd.Series(True, index=rows.index)
-    for field, limits in brush.items():
-        inside &= rows[field].between(min(limits), max(limits))
-    return rows[inside]
-
-
-def chosen_rows(answer: Answer) -> pd.DataFrame:
-    """Return the runs of an answer's scene that are inside the brush; all of them without a brush."""
-    scene, brush = answer.scene, answer.question.brush
-    assert scene is not None  # the callers check
-    if len(brush) != 4:  # no brush, or one from a hand-written token
-        return scene.runs
-    return selected(scene.runs, {"x": list(brush[:2]), "y": list(brush[2:])})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,8 +8,8 @@ import ipywidgets as widgets
 from explorer.errors import AnalysisError
 from explorer.rundir import LEDGER as LEDGER_DIRECTORY
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.ledger.ledger_panel import Ledger
 
 LEDGER = "ledger"

@@ -18,12 +18,12 @@ from explorer.provenance.levels import EXACT, read_cost
 from explorer.run_files import metric_of
 from explorer.store import frames
 from explorer.store.frames import with_confirming
-from explorer.views.explorer import ask_words
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs import ask_words
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.notebook import named
 
 REPEATED = {

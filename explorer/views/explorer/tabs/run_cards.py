@@ -38,8 +38,8 @@ from explorer.page.document import (
 from explorer.page.html import Markup, element, fragment, inline
 from explorer.run_files import metric_of, tuning_words
 from explorer.store.run_details import Machine, Profile, RunDetails, run_details
-from explorer.views.explorer.composition_charts import COLOURS, PARTS
 from explorer.views.explorer.deletability import LEVELS
+from explorer.views.explorer.tabs.composition_charts import COLOURS, PARTS
 from explorer.views.notebook import joined, named, swatch
 
 REPORT = "report.html"

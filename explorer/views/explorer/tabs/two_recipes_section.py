@@ -21,8 +21,8 @@ from explorer.run_files import Metric
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.comparison_tables import speedup, speedup_interval, speedup_title
 from explorer.views.explorer.payments import Payment, amount
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.live_chart import LiveChart
 from explorer.views.notebook import joined, named, swatch
 

@@ -16,13 +16,12 @@ from explorer.run_files import Metric
 from explorer.store import frames, queries
 from explorer.store.examine import State
 from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
-from explorer.views.explorer.answer import Answer
+from explorer.views.explorer.answer import Answer, picked
 from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named
-from explorer.views.explorer.dock import picked
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.sections import Section
 from explorer.views.live_chart import LiveChart
 
 SCHEDULE = "lr"

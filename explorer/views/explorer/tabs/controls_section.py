@@ -8,8 +8,8 @@ from explorer.errors import ExplorerError
 from explorer.page.html import fragment
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.comparison_tables import control_blocks
-from explorer.views.explorer.sections import Section
 from explorer.views.explorer.snapshot import Snapshot
+from explorer.views.explorer.tabs.sections import Section
 
 
 class ControlsSection(Section):

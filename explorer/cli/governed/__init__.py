@@ -1,0 +1,1 @@
+"""Verbs of the command line on documents, ledgers, deletions, grants and releases."""

@@ -1,0 +1,1 @@
+"""Sections of the explorer, of which one is open below the chart."""
