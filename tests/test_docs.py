@@ -22,7 +22,15 @@ from explorer.yaml_document import parse_document
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = ("README.md", "CONTRIBUTING.md", "GLOSSARY.md", "docs/tradeoffs.md", "docs/numbers.md", "docs/methods.md", "docs/architecture.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "GLOSSARY.md",
+    "docs/tradeoffs.md",
+    "docs/numbers.md",
+    "docs/methods.md",
+    "docs/architecture.md",
+)
 GUIDES = {  # in the order of their reading, because each continues the first: a sentence that its last commands print
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",

@@ -14,7 +14,7 @@ from itertools import islice
 
 from explorer.errors import RunError, unknown
 from explorer.imports.imported_file import MAX_POINTS, MAX_RUNS, UNKNOWN, Curves, ImportedRun, name_fault
-from explorer.run_files import METRICS, Metric
+from explorer.run_files import FRACTION, METRICS, Metric
 
 Cell = str | int | float | None
 
@@ -392,12 +392,12 @@ def _metric(name: str, values: Sequence[float], *, better: str | None) -> tuple[
             f"{name!r:.80}: whether higher is better cannot be told from the name: say --better higher or lower"
         )
     up = better == "higher" if better is not None else known.higher_is_better if known else higher
-    share = up and (known.unit == "fraction" if known else any(part in _HIGHER for part in parts))
+    share = up and (known.unit == FRACTION if known else any(part in _HIGHER for part in parts))
     least, most = min(values), max(values)
     fraction = share and least >= 0 and most <= 100
     scale = 0.01 if fraction and most > 1 else 1.0
     label = metric_name(name)
-    unit = "fraction" if fraction else known.unit if known and known.unit != "fraction" else "1"
+    unit = FRACTION if fraction else known.unit if known and known.unit != FRACTION else "1"
     words = f"quality: {label}, {'higher' if up else 'lower'} is better"
     words += ", read as percent and divided by 100" if scale != 1 else ""
     return Metric(name=label, unit=unit, higher_is_better=up), scale, words

@@ -175,5 +175,5 @@ def test_a_price_that_is_none_leaves_the_price_table(results: pd.DataFrame, numb
 @pytest.mark.parametrize("number", [1e308, -1e308, 1e13])
 def test_a_target_that_overflows_is_none(results: pd.DataFrame, number: float) -> None:
     assert settle(results, Question(target=number)).question.target is None
-    for kept in (0.0, -3.5, 0.97, 40_000.0):
+    for kept in (0.0, 0.5, 0.97):
         assert settle(results, Question(target=kept)).question.target == kept

@@ -78,9 +78,9 @@ def docked(answer: Answer, titles: Mapping[str, str], *, action: tuple[str, str]
     right: list[Markup | str] = []
     if action is not None:
         press = element("button", action[1], type="button", class_="x-link x-act", data_click="action")
-        right = [element("span", action[0]), press]
+        right = [element("span", clipped(action[0], 200)), press]  # its words name recipes
     elif (next_step := _next_step(answer)) is not None and next_step[1] in titles:
-        right = [element("span", next_step[0]), _leading(next_step[1], next_step[2], kind="x-link x-act")]
+        right = [element("span", clipped(next_step[0], 200)), _leading(next_step[1], next_step[2], kind="x-link x-act")]
     return element(
         "div",
         element("div", *left, class_="x-dock-left"),
