@@ -131,6 +131,7 @@ def test_the_terminal_shows_a_metric_as_everything_else_does() -> None:
 UNITS = (("fraction", ".3f"), ("1", ""), ("bits", ",.2f"), ("fraction", ".1%"))
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = [sys.executable, "-m", "explorer", "methods", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

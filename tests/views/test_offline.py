@@ -69,6 +69,7 @@ def test_a_recipe_can_be_hidden(specification: dict[str, Any]) -> None:
     assert 0 < marks(chosen(specification, show_0=False)) < every
 
 
+@pytest.mark.slow
 def test_the_page_has_its_numbers_and_asks_for_nothing(runs: Path) -> None:
     page = offline_html(runs, "digits").decode()
     ours = re.sub(
