@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from explorer import rundir
-from explorer.cli.governed import signing
+from explorer.cli import signing
 from explorer.errors import ProvenanceError, RunError
 from explorer.note import Verifier
 from explorer.provenance.keys import is_encrypted, new_key, public_text, read_key
