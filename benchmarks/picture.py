@@ -18,11 +18,11 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("runs", nargs="?", type=Path, default=Path("runs"))
     runs = parser.parse_args().runs
-    answer = read_sweep(runs, "digits").metrics[0].answer
+    answer = read_sweep(runs, "source").metrics[0].answer
     assert answer.scene is not None
     chart = tradeoff(answer.scene, width=760, height=400)
     (HERE / "quickstart.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
-    write_sweep_report(runs, "digits", HERE / "quickstart_results.md", format="md")
+    write_sweep_report(runs, "source", HERE / "quickstart_results.md", format="md")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from explorer.page.terminal import deliver, from_here
 from explorer.page.terminal import show as show_blocks
 from explorer.report.run_report import write_run_report
 from explorer.report.sweep_report import write_sweep_report
-from explorer.run_files import RunRecord
 from explorer.runlog.documents import TRUST_FILE
 from explorer.store.ingest import ingest
 from explorer.sweep.plan import Plan, make_plan
@@ -43,8 +42,10 @@ def quickstart(
     _announce(len(planned.runs), len(planned.missing))
     summary = sweep.execute(planned, runs=runs, engine="warm", workers=workers, profile=True, json=False)
     sweep.finish(summary, json=False)
-    governed = runs / planned.spec.name / _governed(planned).run_id
-    cosign(governed, documents)
+    every, governed = _governed(runs, planned)
+    for run in every:
+        cosign(run, documents)
+    print(f"{len(every)} ledgers cosigned by {' and '.join(demonstration.COSIGNERS)}")
     ingest(runs)
     show(runs, planned.spec.name)
     page = governed / "report.html"
@@ -84,8 +85,8 @@ def cosign(run: Path, documents: Path) -> None:
         cosigned = ledger_web.cosign(
             run / "ledger", key=documents / demonstration.KEYS[name], trust=documents / TRUST_FILE
         )
-        if deliver(cosigned, as_json=False):
-            raise typer.Exit(1)
+        if not cosigned.holds:
+            raise typer.Exit(deliver(cosigned, as_json=False))
 
 
 def show(runs: Path, name: str) -> None:
@@ -96,8 +97,12 @@ def show(runs: Path, name: str) -> None:
     print(f"tradeoff curves: {page.resolve().as_uri()}")
 
 
-def _governed(planned: Plan) -> RunRecord:
-    return next(run.record for run in planned.runs if run.record.recipe == GOVERNED and run.record.ssr == 1.0)
+def _governed(runs: Path, planned: Plan) -> tuple[list[Path], Path]:
+    """Return the directories of all governed runs, and the one that gets a report: the first at the full budget."""
+    records = [run.record for run in planned.runs if run.record.recipe == GOVERNED]
+    directories = {record.run_id: runs / planned.spec.name / record.run_id for record in records}
+    full = next(record.run_id for record in records if record.ssr == 1.0)
+    return list(directories.values()), directories[full]
 
 
 def _announce(total: int, missing: int) -> None:
