@@ -30,9 +30,9 @@ def quickstart(
     runs: options.Runs = options.RUNS,
     workers: options.Workers = None,
 ) -> None:
-    """Train five recipes on the source code that is installed here; show which is as good as the baseline for less.
+    """Train four recipes on the source code that is installed here; show which is as good as the baseline for less.
 
-    There are four budgets and three seeds. One recipe trains under a signed policy: a ledger records which licences
+    There are three budgets and four seeds. One recipe trains under a signed policy: a ledger records which licences
     moved which layers, and a report shows it.
 
     It takes a few minutes and needs neither data nor network. Started again, it runs only what is missing.

@@ -22,7 +22,7 @@ from explorer.page.terminal import Answer, deliver, show
 VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explorer.cli, first sentence of its docstring
     "quickstart": (
         "quickstart:quickstart",
-        "Train five recipes on the source code that is installed here; show which is as good as the baseline for less.",
+        "Train four recipes on the source code that is installed here; show which is as good as the baseline for less.",
     ),
     "init": (
         "init:init",
