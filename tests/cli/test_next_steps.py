@@ -132,7 +132,7 @@ def test_a_broken_ledger_fails_and_nothing_behind_it_is_judged(desk: Path) -> No
 def test_a_key_that_is_not_here_is_named_by_its_owner(desk: Path) -> None:
     (run_in(desk).parent / "model-risk.pem").unlink()
     cosigned = step(desk, "cosigned")
-    assert "KEY stands for the key of example.com/model-risk" in cosigned["words"]
+    assert "KEY is the key of example.com/model-risk" in cosigned["words"]
     assert [" --key KEY " in line for line in cosigned["commands"]] == [False, True]
 
 
