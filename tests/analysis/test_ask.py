@@ -62,7 +62,7 @@ def test_the_least_time_wins_and_the_next_is_the_runner_up() -> None:
 
 
 def test_memory_is_a_limit_and_an_unmeasured_run_leaves_it_unknown() -> None:
-    small = [row | {"peak_memory": 400.0 + row["seed"]} for row in recipe("small", step=1.5)]
+    small = [row | {"peak_memory": 400.0 + int(str(row["seed"]))} for row in recipe("small", step=1.5)]
     large = [row | {"peak_memory": 900.0} for row in recipe("baseline")]
     mixed = [row | {"peak_memory": 100.0 if row["seed"] else float("nan")} for row in recipe("mixed", step=0.5)]
     answer = asked(large, small, mixed, quality=0.78, max_memory=402.0)

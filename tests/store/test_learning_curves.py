@@ -57,11 +57,11 @@ def test_thinning_keeps_every_extreme_and_both_ends(runs: Path) -> None:
 def test_examples_and_seconds_follow_the_phases_of_a_run(runs: Path) -> None:
     ingest(runs)
     frame = learning_curves(database(runs), "train_loss", sweep="digits", points=STEPS).set_index(["recipe", "step"])
-    amounts = frame[["examples", "seconds"]]
-    assert amounts.loc[("baseline", STEPS)].tolist() == [64 * STEPS, pytest.approx(40.0)]
-    assert amounts.loc[("paced", 1000)].tolist() == [16_000, pytest.approx(4.0)]
-    assert amounts.loc[("paced", 1001)].tolist() == [16_064, pytest.approx(4.01)]
-    assert amounts.loc[("paced", STEPS)].tolist() == [16_000 + 3000 * 64, pytest.approx(34.0)]
+    amounts = frame[["examples", "seconds"]].T.to_dict("list")
+    assert amounts["baseline", STEPS] == [64 * STEPS, pytest.approx(40.0)]
+    assert amounts["paced", 1000] == [16_000, pytest.approx(4.0)]
+    assert amounts["paced", 1001] == [16_064, pytest.approx(4.01)]
+    assert amounts["paced", STEPS] == [16_000 + 3000 * 64, pytest.approx(34.0)]
 
 
 def test_unknown_seconds_stay_unknown(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def test_runs_that_did_not_finish_say_why_and_what_their_budget_would_take(tmp_p
     ingest(tmp_path)
     shown = frames.unfinished(database(tmp_path), sweep="digits").set_index("recipe")
     assert shown["state"].to_dict() == {"bad": "failed", "hot": "diverged"}
-    assert shown.loc["hot", ["message", "ssr", "seed", "steps", "train_seconds"]].tolist() == [
+    columns = ["message", "ssr", "seed", "steps", "train_seconds"]
+    assert shown[columns].T.to_dict("list")["hot"] == [
         "training diverged: the loss is nan at step 36",
         *(0.5, 0, 50, 25.0),
     ]

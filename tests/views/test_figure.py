@@ -96,7 +96,8 @@ def test_diverged_runs_come_from_the_database(tmp_path: Path) -> None:
 def test_vega_goes_to_the_browser_once(heard: Heard) -> None:
     one, other = LiveChart(), LiveChart()
     assert one.library is other.library is heard.figure._chart.library
-    assert len(one.library.value) > 500_000 and len(one._esm) < 10_000
+    library, module = one.library.get_state()["value"], one.get_state()["_esm"]
+    assert len(library) > 500_000 and len(module) < 10_000
 
 
 def test_the_bundle_is_kept_and_a_home_that_cannot_be_written_costs_only_time(

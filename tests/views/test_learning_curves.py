@@ -139,7 +139,8 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mean", [True, False])
 def test_every_choice_is_a_valid_chart(over: str, mean: bool, runs: Path) -> None:
     frame = learning_curves(database(runs), "train_loss", sweep="digits")
-    for options in ({}, {"smooth": 0.1, "log": True}, {"interactive": False}):
+    every: tuple[dict[str, Any], ...] = ({}, {"smooth": 0.1, "log": True}, {"interactive": False})
+    for options in every:
         chart = curves_chart(frame, metric=METRICS["train_loss"], over=over, mean=mean, width=400, **options)
         assert "train_loss against" in chart.to_dict()["description"]
     accuracy = learning_curves(database(runs), "accuracy", sweep="digits")
