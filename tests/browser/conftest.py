@@ -89,7 +89,7 @@ def fenced_page(browser: Browser) -> Iterator[Page]:
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     failures: list[str] = []
-    page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("pageerror", lambda error: failures.append(error.stack or str(error)))
 
     def refuse(dialog: Dialog) -> None:
         failures.append(f"a dialog: {dialog.message}")

@@ -98,7 +98,7 @@ def test_it_opens_on_a_slow_machine_without_a_page_error(browser: Browser, addre
             page.set_default_timeout(180_000)
             open_notebook(page, address, "notebooks/explore.ipynb")
             page.wait_for_selector(".x-chart-place .vega-embed svg.marks", timeout=180_000)
-            metric = page.get_by_label("Metric", exact=True)
+            metric = page.get_by_label("Metric", exact=True).first  # the curves have one, too
             metric.select_option("nll")
             title = page.locator(".x-chart-place .role-axis-title").filter(has_text="nll (nats)")
             expect(title).to_be_visible(timeout=60_000)  # the chart still hears of changes

@@ -153,4 +153,4 @@ def test_an_empty_project_opens_to_words(page: Page, tmp_path: Path) -> None:
     with opened(tmp_path) as (_, address):
         assert urlsplit(address).path.endswith("explore.ipynb")
         page.goto(address, wait_until="domcontentloaded")
-        expect(page.locator(".explorer").first).to_contain_text("Nothing to show yet")
+        expect(page.locator(".explorer").first).to_contain_text("No runs yet")

@@ -10,7 +10,7 @@ from tests.browser.lab import VIEWPORT, Fence, faults, open_notebook
 
 pytestmark = pytest.mark.browser
 
-CHARTS = 3  # accuracy, negative log-likelihood, and where the time of a step goes
+CHARTS = 4  # accuracy, negative log-likelihood, learning curves, and where the time of a step goes
 
 
 def test_charts_answer_the_mouse_in_the_light_and_in_the_dark(page: Page, workplace: Path, screenshots: Path) -> None:

@@ -48,7 +48,7 @@ def test_runs_with_its_own_parameters(name: str, tmp_path: Path) -> None:
     papermill.execute_notebook(
         str(NOTEBOOKS / f"{name}.ipynb"), str(output), parameters=parameters, progress_bar=False, cwd=str(tmp_path)
     )
-    outputs = nbformat.read(output, as_version=4).cells[-1].outputs
+    outputs = [cell for cell in nbformat.read(output, as_version=4).cells if cell.cell_type == "code"][-1].outputs
     assert any("application/vnd.jupyter.widget-view+json" in shown.get("data", {}) for shown in outputs)
 
 
@@ -65,6 +65,7 @@ def test_the_ledger_opens_without_torch(tmp_path: Path) -> None:
     trust = next((tmp_path / "runs" / "single").iterdir()) / "governance" / "trust.json"
     parameters = {"runs": str(tmp_path / "runs"), "trust": str(trust)}
     papermill.execute_notebook(str(source), str(output), parameters=parameters, progress_bar=False)
-    view, printed = (cell.outputs for cell in nbformat.read(output, as_version=4).cells[-2:])
+    code = [cell for cell in nbformat.read(output, as_version=4).cells if cell.cell_type == "code"]
+    view, printed = (cell.outputs for cell in code[-2:])
     assert any("application/vnd.jupyter.widget-view+json" in shown.get("data", {}) for shown in view)
     assert printed[0].text == "61 entries\n"

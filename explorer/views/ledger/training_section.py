@@ -41,7 +41,7 @@ class TrainingSection(Section):
             others,
             [
                 self.controls,
-                widgets.Box([heat, self.entries]).add_class("x-main"),
+                widgets.Box([heat, self.entries]).add_class("x-halves"),
                 widgets.Box([profiles, direction]).add_class("x-halves").add_class("x-rule"),
                 widgets.VBox([_titled("Decisions"), self.time, self.decided]).add_class("x-rule"),
             ],

@@ -393,7 +393,7 @@ class TwoRunsSection(Section):
                 widgets.Box([self.left, self.right]).add_class("x-halves"),
                 self.profiles,
                 widgets.HTML(fragment(heading("Which class moved which layer: the difference"))),
-                widgets.Box([self.heat, self.differences]).add_class("x-main"),
+                widgets.Box([self.heat, self.differences]).add_class("x-halves"),
             ]
         ).add_class("x-body")
         chooser = widgets.Box([self.second]).add_class("x-controls")
