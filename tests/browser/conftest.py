@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
 
 from explorer.report.sweep_report import write_sweep_report
 from explorer.store.ingest import ingest
@@ -81,6 +81,16 @@ def shared_page(browser: Browser) -> Iterator[Page]:
         yield found
 
 
+def is_of_others(stack: str) -> bool:
+    """Whether an error is not ours: JupyterLab's core alone is in its stack.
+
+    A page that is left in the middle of a request ("Failed to fetch") or of connecting ("reading 'kernel'") throws so.
+    """
+    frames = [line for line in stack.splitlines() if line.lstrip().startswith("at ")]
+    placed = [frame for frame in frames if not frame.endswith("(<anonymous>)")]  # the browser's own have no place
+    return bool(placed) and all("/static/lab/jlab_core." in frame for frame in placed)
+
+
 @contextmanager
 def fenced_page(browser: Browser) -> Iterator[Page]:
     """A page behind a fence."""
@@ -89,7 +99,13 @@ def fenced_page(browser: Browser) -> Iterator[Page]:
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     failures: list[str] = []
-    page.on("pageerror", lambda error: failures.append(error.stack or str(error)))
+
+    def note(error: Error) -> None:
+        stack = error.stack or str(error)
+        if not is_of_others(stack):
+            failures.append(stack)
+
+    page.on("pageerror", note)
 
     def refuse(dialog: Dialog) -> None:
         failures.append(f"a dialog: {dialog.message}")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from explorer.views.explorer.question import ALL, Question, from_token, to_token
 from explorer.views.explorer.sharing import LABEL
+from tests.browser.conftest import fenced_page, is_of_others
 from tests.browser.lab import VIEWPORT, Fence, drag, faults, open_notebook, overflow, scroll_to, theme
 
 pytestmark = pytest.mark.browser
@@ -277,3 +278,13 @@ def test_the_fence_holds(browser: Browser) -> None:
     page.set_content('<img src="https://example.org/x.png"><script src="https://cdn.example.org/vega.js"></script>')
     assert sorted(fence.blocked) == ["https://cdn.example.org/vega.js", "https://example.org/x.png"]
     context.close()
+
+
+def test_a_failing_script_of_ours_fails_its_test(browser: Browser) -> None:
+    with pytest.raises(AssertionError, match="ours"), fenced_page(browser) as page:
+        page.set_content("<script>setTimeout(() => { throw new Error('ours') })</script>")
+        page.wait_for_timeout(200)
+    core, other = "at a (http://127.0.0.1:1/static/lab/jlab_core.1.js:1:2)", "at b (blob:http://127.0.0.1:1/x:1:2)"
+    assert is_of_others(f"TypeError: Failed to fetch\n    {core}")
+    assert not is_of_others(f"TypeError: selected\n    {other}\n    {core}")
+    assert not is_of_others("TypeError: without a stack")
