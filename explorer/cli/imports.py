@@ -38,7 +38,10 @@ def import_(
     tool: Annotated[Tool, typer.Argument(metavar="csv|wandb|mlflow", help="The tool that recorded the runs.")],
     source: Annotated[
         Path,
-        typer.Argument(metavar="SOURCE", help="A CSV file, W&B's offline directory (`wandb/`), or MLflow's `mlruns/`."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="A CSV file, W&B's offline directory (`wandb/`), or MLflow's `mlflow.db` or `mlruns/`.",
+        ),
     ],
     map_: Annotated[
         list[str] | None,
@@ -65,6 +68,9 @@ def import_(
         str | None,
         typer.Option("--step", metavar="COLUMN", help="The step of a CSV file with one row per measurement."),
     ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="The experiment of MLflow, where it has several.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Import with a guessed mapping without asking.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an import of the same name.")] = False,
@@ -79,10 +85,12 @@ def import_(
         raise RunError(f"--better: found {better!r:.40}; expected higher or lower")
     if step is not None and tool is not Tool.CSV:
         raise RunError("--step: only CSV files need it; W&B and MLflow record the step themselves")
-    opened = _opened(tool, source, step)
+    if experiment is not None and tool is not Tool.MLFLOW:
+        raise RunError("--experiment: only MLflow has experiments; filter a CSV file before it is imported")
+    opened = _opened(tool, source, step, experiment)
     mapped = guessed(opened, given(map_ or (), opened.columns))
     made = convert(opened, mapped, baseline=baseline, better=better)
-    called = name or _name(source)
+    called = name or _name(source, experiment)
     place = runs / called / rundir.IMPORTED
     _refuse_name(called, place, replace=replace)
     unsure = made.baseline_guessed or any(meaning.guessed for meaning in made.mapped.values())
@@ -112,19 +120,21 @@ def import_(
     )
 
 
-def _opened(tool: Tool, source: Path, step: str | None) -> Source:
+def _opened(tool: Tool, source: Path, step: str | None, experiment: str | None) -> Source:
     if not source.exists():
         raise RunError(f"there is no file or directory {source}")
     if source.is_file() and (tool is Tool.CSV or source.suffix.lower() == ".csv"):
+        if experiment is not None:
+            raise RunError("--experiment: found with a CSV file; expected with mlflow.db or mlruns")
         return read_csv(source, tool=tool.value, step=step)
     if tool is Tool.CSV:
         raise RunError(f"{source}: expected a CSV file, found a directory; W&B and MLflow have directories")
-    return read_wandb(source) if tool is Tool.WANDB else read_mlflow(source)
+    return read_wandb(source) if tool is Tool.WANDB else read_mlflow(source, experiment=experiment)
 
 
-def _name(source: Path) -> str:
-    """Return a name for the import: that of the file, without what no directory should be called."""
-    stem = source.resolve().stem if source.is_file() else source.resolve().name
+def _name(source: Path, experiment: str | None) -> str:
+    """Return a name for the import: the experiment's or the file's, without what no directory should be called."""
+    stem = experiment or (source.resolve().stem if source.is_file() else source.resolve().name)
     kept = "".join(char if char.isalnum() or char in "-_" else "-" for char in stem).strip("-_")
     return kept[:60] or "imported"
 

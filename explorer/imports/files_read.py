@@ -1,4 +1,4 @@
-"""The files of a source that is a directory: found without following links, bounded, and hashed as they are read."""
+"""The files of a source: found without following links, bounded, and hashed as they are read."""
 
 import hashlib
 import math
@@ -50,11 +50,23 @@ class Reading:
     def read(self, path: Path, *, max_bytes: int) -> bytes:
         """Return the bytes of a file. Raises `RunError` for one that is too large."""
         content = read_bytes(path, max_bytes=max_bytes, error=RunError)
-        self._bytes += len(content)
-        if self._bytes > MAX_TOTAL:
-            raise RunError(f"{self.root}: more than {MAX_TOTAL:,} bytes; import a part of it")
+        self._count(len(content))
         self._digests[str(path)] = hashlib.sha256(content).hexdigest()
         return content
+
+    def digest(self, path: Path) -> None:
+        """Hash a file that something else reads. Raises `RunError` for one that is too large."""
+        try:
+            self._count(path.stat().st_size)
+            with path.open("rb") as file:
+                self._digests[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > MAX_TOTAL:
+            raise RunError(f"{self.root}: more than {MAX_TOTAL:,} bytes; import a part of it")
 
     def source(self, tool: str, rows: Sequence[SourceRow]) -> Source:
         """Return the source that consists of these rows, with its columns in their order."""
@@ -64,10 +76,12 @@ class Reading:
         if len(columns) > MAX_COLUMNS:
             raise RunError(f"{self.root}: more than {MAX_COLUMNS:,} different columns")
         lines = "".join(f"{digest}\n" for _, digest in sorted(self._digests.items()))
+        # One file has the digest that anybody gets with `sha256sum`.
+        whole = self._digests.get(str(self.root)) or hashlib.sha256(lines.encode()).hexdigest()
         return Source(
             tool=tool,
             name=self.root.resolve().name,
-            sha256=hashlib.sha256(lines.encode()).hexdigest(),
+            sha256=whole,
             columns=tuple(columns),
             rows=lambda: iter(rows),
         )

@@ -1,13 +1,14 @@
 """Writes the fixtures of this directory with the tools themselves: `python make.py wandb|mlflow DIRECTORY`.
 
-It needs `wandb` or `mlflow-skinny` (and pandas, for the table of `search_runs`), which the tests do not. The recorded
-fixtures were made by wandb 0.31.0 and mlflow-skinny 3.17.2. Each has the same five runs: two recipes, two seeds, three
-epochs; the fifth run fails.
+It needs `wandb` or `mlflow-skinny` (with sqlalchemy and alembic for its database, and pandas for the table of
+`search_runs`), which the tests do not. The recorded fixtures were made by wandb 0.31.0 and mlflow-skinny 3.17.2. Each
+has the same five runs: two recipes, two seeds, three epochs; the fifth run fails.
 """
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 RUNS = [("sgd", 0), ("sgd", 1), ("adam", 0), ("adam", 1), ("adam", 2)]
 EPOCHS = 3
@@ -41,13 +42,19 @@ def write_wandb(directory: Path) -> None:
 
 
 def write_mlflow(directory: Path) -> None:
-    # Since 3.0 MLflow writes to a database unless told otherwise.
+    # MLflow 3 writes to a database unless told otherwise.
     os.environ.update(MLFLOW_ALLOW_FILE_STORE="true", LOGNAME="someone", USER="someone")
     os.chdir(directory)
     import mlflow  # pyright: ignore[reportMissingImports]
 
-    mlflow.set_tracking_uri("file:mlruns")
-    mlflow.set_experiment("demo")
+    for store in ("sqlite:///mlflow.db", "file:mlruns"):
+        mlflow.set_tracking_uri(store)
+        mlflow.set_experiment("demo")
+        log_runs(mlflow)
+    mlflow.search_runs(experiment_names=["demo"]).to_csv("search_runs.csv", index=False)
+
+
+def log_runs(mlflow: Any) -> None:
     for optimizer, seed in RUNS:
         mlflow.start_run(run_name=f"{optimizer}-{seed}")
         mlflow.log_params({"optimizer": optimizer, "seed": seed, "epochs": EPOCHS})
@@ -55,7 +62,6 @@ def write_mlflow(directory: Path) -> None:
             mlflow.log_metrics(measured(optimizer, seed, epoch), step=epoch)
         mlflow.log_metric("train_seconds", seconds(optimizer, seed))
         mlflow.end_run("FINISHED" if seed < 2 else "FAILED")
-    mlflow.search_runs(experiment_names=["demo"]).to_csv("search_runs.csv", index=False)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 """Runs of other tools, as those tools write them: imported whole or not at all, marked, never mixed into a claim."""
 
 import csv
+import hashlib
 import json
+import operator
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
+from contextlib import closing, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -75,7 +80,12 @@ def sound(*, recipes: tuple[str, ...] = ("sgd", "adam"), budgets: tuple[int, ...
 
 @pytest.mark.parametrize(
     ("tool", "source", "metric"),
-    [("wandb", "wandb", "val/acc"), ("mlflow", "mlruns", "val/acc"), ("mlflow", "csv", "")],
+    [
+        ("wandb", "wandb", "val/acc"),
+        ("mlflow", "mlflow.db", "val/acc"),
+        ("mlflow", "mlruns", "val/acc"),
+        ("mlflow", "csv", ""),
+    ],
 )
 def test_runs_that_the_tools_wrote_are_imported_with_their_curves(
     recorded: Path, runs: Path, tool: str, source: str, metric: str
@@ -105,10 +115,14 @@ def test_what_the_tools_write_today_reads_the_same(tool: str, tmp_path: Path) ->
     if find_spec(tool) is None:
         pytest.skip(f"{tool} is not installed")
     subprocess.run([sys.executable, MAKE, tool, tmp_path], check=True, timeout=300)
-    source = read_wandb(tmp_path / "wandb") if tool == "wandb" else read_mlflow(tmp_path / "mlruns")
-    made = convert(source, guessed(source, {}))
-    assert len(made.runs) == 4 and len(made.left_out) == 1
-    assert sorted(run.seconds or 0 for run in made.runs) == [3.0, 3.1, 4.0, 4.1]
+    sources = {
+        "wandb": lambda: [read_wandb(tmp_path / "wandb")],
+        "mlflow": lambda: [read_mlflow(tmp_path / "mlflow.db"), read_mlflow(tmp_path / "mlruns")],
+    }
+    for source in sources[tool]():
+        made = convert(source, guessed(source, {}))
+        assert len(made.runs) == 4 and len(made.left_out) == 1
+        assert sorted(run.seconds or 0 for run in made.runs) == [3.0, 3.1, 4.0, 4.1]
 
 
 def test_a_table_of_wandbs_page_is_imported(tmp_path: Path, runs: Path) -> None:
@@ -328,6 +342,94 @@ def test_a_damaged_file_store_names_file_and_line(recorded: Path, tmp_path: Path
     meta.write_text("run_id: !!python/object:os.system {}\n")
     with pytest.raises(ExplorerError, match=r"meta\.yaml"):
         read_mlflow(copy)
+
+
+def test_both_stores_of_mlflow_say_the_same(recorded: Path) -> None:
+    read = [read_mlflow(recorded / name) for name in ("mlflow.db", "mlruns")]
+    one, other = ([replace(run, run_id="") for run in convert(source, guessed(source, {})).runs] for source in read)
+    key = operator.attrgetter("key")
+    assert sorted(one, key=key) == sorted(other, key=key) and all(run.curves for run in one)
+    assert read[0].sha256 == hashlib.sha256((recorded / "mlflow.db").read_bytes()).hexdigest()
+
+
+def test_one_of_several_experiments_is_chosen(recorded: Path, tmp_path: Path) -> None:
+    store = tmp_path / "mlruns"
+    shutil.copytree(recorded / "mlruns", store)
+    (kept,) = (meta.parent for meta in store.glob("*/meta.yaml") if "name: demo" in meta.read_text())
+    shutil.copytree(kept, store / "7")
+    meta = store / "7" / "meta.yaml"
+    meta.write_text(meta.read_text().replace("name: demo", "name: other"))
+    path = tmp_path / "mlflow.db"
+    shutil.copy(recorded / "mlflow.db", path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("INSERT INTO experiments SELECT 7, 'other', '', lifecycle_stage, 0, 0, workspace"
+                         " FROM experiments WHERE name = 'demo'")  # fmt: skip
+        database.execute("UPDATE runs SET experiment_id = 7 WHERE name = 'adam-1'")
+    for source in (store, path):
+        with pytest.raises(RunError, match=r"found 2 experiments; choose one with --experiment: demo, other"):
+            read_mlflow(source)
+        with pytest.raises(RunError, match="unknown experiment 'dem'; did you mean 'demo'"):
+            read_mlflow(source, experiment="dem")
+        chosen = {source: len(list(read_mlflow(source, experiment="other").rows())) for source in (store, path)}
+    assert chosen == {store: 5, path: 1}
+
+
+FORGED = {
+    "a view in the place of a table": ("ALTER TABLE runs RENAME TO x; CREATE VIEW runs AS SELECT * FROM x", "no table"),
+    "no table": ("DROP TABLE metrics", "no table 'metrics'"),
+    "no column": ("ALTER TABLE metrics RENAME step TO moment", "no such column"),
+    "a text for a number": ("UPDATE metrics SET value = 'high'", "found 'high'; expected a number"),
+    "bytes for a text": ("UPDATE params SET value = x'00ff'", "expected a text"),
+    "a step before the first": ("UPDATE metrics SET step = step - 1 WHERE key = 'train_loss'", "found the step -1"),
+    "not UTF-8": ("UPDATE params SET value = CAST(x'ff' AS TEXT)", "cannot be read"),
+    "an endless value": ("UPDATE params SET value = printf('%.*c', 2000000, 'x')", "too big"),
+    "no run": ("DELETE FROM runs", "no run of MLflow in it"),
+    "only deleted runs": ("UPDATE runs SET lifecycle_stage = 'deleted'", "no run of MLflow in it"),
+}
+
+
+@pytest.mark.parametrize("fault", FORGED)
+def test_a_forged_database_is_refused_and_not_written_to(fault: str, recorded: Path, tmp_path: Path) -> None:
+    forgery, words = FORGED[fault]
+    path = tmp_path / "mlflow.db"
+    shutil.copy(recorded / "mlflow.db", path)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; {forgery}")
+    before = path.read_bytes()
+    with pytest.raises(RunError, match=words) as raised:
+        read_mlflow(path)
+    assert str(path) in str(raised.value)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_damaged_or_open_database_is_refused(recorded: Path, tmp_path: Path) -> None:
+    content, chance = (recorded / "mlflow.db").read_bytes(), random.Random(0)
+    path = tmp_path / "mlflow.db"
+    for _ in range(25):  # some damage is in pages that nothing reads, or changes a number to another
+        damaged = bytearray(content)
+        for _ in range(2000):
+            damaged[chance.randrange(100, len(content))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(RunError):
+            source = read_mlflow(path)
+            convert(source, guessed(source, {}))
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(RunError, match="cannot be read"):
+        read_mlflow(path)
+    path.write_bytes(content)
+    path.with_name("mlflow.db-wal").write_bytes(b"pages")
+    with pytest.raises(RunError, match="stop MLflow, then import it"):
+        read_mlflow(path)
+    path.write_text("not a database")
+    assert "not a database of SQLite" in refused("import", "mlflow", path, "--yes")
+
+
+def test_a_directory_of_artifacts_names_the_database(recorded: Path, tmp_path: Path) -> None:
+    shutil.copy(recorded / "mlflow.db", tmp_path)
+    (tmp_path / "mlruns" / "1").mkdir(parents=True)
+    for place in (tmp_path, tmp_path / "mlruns"):
+        with pytest.raises(RunError, match=r"expected the database \S+/mlflow\.db, where MLflow 3 keeps them"):
+            read_mlflow(place)
 
 
 def test_an_import_reads_back_as_it_was_written(tmp_path: Path, runs: Path, recorded: Path) -> None:
