@@ -47,9 +47,11 @@ from explorer.store.learning_curves import learning_curves
 from explorer.store.published import database
 from explorer.store.upkeep import bring_up
 from explorer.views.explore import Explorer, explore
+from explorer.views.explorer.checked_view import view_by_fields
 from explorer.views.explorer.comparison_tables import comparison_table
 from explorer.views.explorer.curves_chart import OVER, curves_chart, metric_named
 from explorer.views.explorer.payments import PAYMENTS, Payment
+from explorer.views.explorer.question import to_token
 from explorer.views.explorer.scene import build_scene
 from explorer.views.explorer.tabs import ask_words
 from explorer.views.explorer.tradeoff import tradeoff
@@ -322,13 +324,15 @@ class Runs:
         """Open the explorer as a widget, on these runs.
 
         Args:
-            view: a view, as the explorer's `view` says it; by default the sweep that was chosen with `sweep`.
-            chosen: fields of the view, such as `metric="nll"` or `payment="cost"`.
+            view: a view as text, as the explorer's field "View" has it; by default the sweep chosen with `sweep`.
+            chosen: fields of the view, such as `metric="nll"`, `x="cost"`, `target="97%"`, `recipes=["fast"]`.
+
+        Raises `AnalysisError` with the nearest name for what these runs lack.
         """
         directory = self._directory("the explorer")
         if view is None and len(self.sweeps) == 1:
             chosen = {"sweep": self.sweeps[0], **chosen}
-        return explore(directory, view=view, **chosen)
+        return explore(directory, view=to_token(view_by_fields(directory, view, chosen)))
 
     def _rows(self, metric: str | None) -> pd.DataFrame:
         """Return the rows of the only sweep, with another metric in the place of quality."""

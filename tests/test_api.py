@@ -20,6 +20,8 @@ from explorer.errors import AnalysisError, ExplorerError, StoreError
 from explorer.store.export import export
 from explorer.store.ingest import ingest
 from explorer.store.published import database
+from explorer.views.explorer.checked_view import view_by_fields
+from explorer.views.explorer.question import from_token
 from tests.builders import run_record, write_profile, write_run
 
 
@@ -140,7 +142,23 @@ MISTAKES = {
     "budget: found 0.3": lambda runs: runs.curves("train_loss", budget=0.3),
     "no run has a known cost": lambda runs: runs.chart(x="cost"),
     "finite number above 0": lambda runs: runs.ask(max_time=-1),
+    "unknown field 'metrik'; did you mean 'metric'": lambda runs: runs.explore(metrik="nll"),
+    "unknown metric 'nl'; did you mean 'nll'": lambda runs: runs.explore(metric="nl"),
+    "unknown sweep 'digts'; did you mean 'digits'": lambda runs: runs.explore(view="digts?x=steps"),
+    "unknown recipe 'fats'; did you mean 'fast'": lambda runs: runs.explore(recipes=["fats"]),
+    "found '970'; expected accuracy from": lambda runs: runs.explore(target=970),
+    "x: cost is not known for these runs": lambda runs: runs.explore(x="cost"),
 }
+
+
+def test_a_view_makes_the_round_trip(runs: Path, loaded: Runs) -> None:
+    opened = loaded.sweep("digits").explore(metric="nll", x="steps", recipes=["fast"], target=0.05)
+    token = opened._sharing.token.value
+    assert {"metric=nll", "x=steps", "target=0.05"} <= set(token.partition("?")[2].split("&"))
+    again = loaded.explore(view=token)
+    assert again.question == opened.question and again._sharing.token.value == token
+    assert from_token(opened._sharing.copy.text) == from_token(token)
+    assert view_by_fields(runs, token, {"target": "5%", "payment": "time"}).target == 0.05
 
 
 @pytest.mark.parametrize("words", MISTAKES)

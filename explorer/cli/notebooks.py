@@ -157,7 +157,7 @@ def _view(view: str | None, sweep: str | None, fields: dict[str, str], notebook:
     names = sorted(Path(directory).name for directory in _below(runs))
     if sweep is not None and sweep not in (*names, "*"):
         raise ExplorerError(unknown("sweep", sweep, names))
-    return part("open --view")(view, sweep, fields)
+    return part("open --view")(runs, view, sweep, fields)
 
 
 def _below(directory: Path | str) -> list[str]:

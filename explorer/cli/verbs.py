@@ -277,7 +277,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results --against": "explorer.cli.verdicts:show_across",
     "results --composition": "explorer.cli.verdicts:show_composition",
     "open": "explorer.views.lab:serve",
-    "open --view": "explorer.views.explorer.question:composed",
+    "open --view": "explorer.views.explorer.checked_view:view_by_options",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
     "delete plan, by replay": "explorer.cli.governed.delete_run:elsewhere_words",

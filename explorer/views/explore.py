@@ -26,7 +26,7 @@ from explorer.views.explorer.empty_page import EmptyPage
 from explorer.views.explorer.figure import PAPER, Figure, chart_of
 from explorer.views.explorer.headline import headline_html
 from explorer.views.explorer.pulse import Pulse
-from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, from_token
+from explorer.views.explorer.question import OF_HIGHLIGHTS, OF_SECTIONS, Question, changed, from_token
 from explorer.views.explorer.sharing import Format, Sharing, button, export
 from explorer.views.explorer.snapshot import Snapshot, read_snapshot
 from explorer.views.explorer.survey import frontier_table
@@ -60,12 +60,12 @@ def explore(runs: str | Path | None = None, *, view: str | None = None, **preset
     """Open the explorer on a directory of runs: `runs`, or else $EXPLORER_RUNS, or else `runs/` next to `notebooks/`.
 
     `view` is the token of a view, or else $EXPLORER_VIEW; `preset` are fields of `Question` that are chosen when it
-    opens. Raises `AnalysisError` for a token that is damaged.
+    opens. Raises `AnalysisError` for a token that is damaged, and for a field that there is not.
     """
     token = view or os.environ.get("EXPLORER_VIEW")
-    question = from_token(token) if token else Question()
+    question = changed(from_token(token) if token else Question(), preset)
     _say_reading(runs_directory(runs))
-    return Explorer(runs_directory(runs), question=replace(question, **preset))
+    return Explorer(runs_directory(runs), question=question)
 
 
 class Explorer(widgets.VBox):

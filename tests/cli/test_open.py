@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from explorer.bundled import notebook_directory
 from explorer.cli import notebooks
+from explorer.store.ingest import ingest
+from explorer.store.published import database
+from tests.builders import run_record, write_failure, write_sweep
 from tests.cli.command import explorer
 
 SHIPPED = notebook_directory() / "explore.ipynb"
@@ -119,3 +123,56 @@ def test_a_view_that_cannot_be_is_refused(
     done = explorer("open", *arguments, cwd=tmp_path)
     assert done.returncode == 1 and reason in done.stderr and not served
     assert not (tmp_path / "explore.ipynb").exists()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a finished sweep, and one that has none of its runs yet."""
+    directory = tmp_path_factory.mktemp("project")
+    curves = {0.5: (0.90, 0.91), 1.0: (0.95, 0.96)}
+    write_sweep(directory / "runs", {"baseline": curves, "fast": curves})
+    write_failure(directory / "runs", run_record(sweep="begun"), kind="exception", message="no memory")
+    ingest(directory / "runs")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--view", "digitz?x=steps"), "unknown sweep 'digitz'; did you mean 'digits'"),
+        (("--sweep", "begun"), "sweep 'begun' has no finished run yet"),
+        (("--metric", "acuracy"), "unknown metric 'acuracy'; did you mean 'accuracy'"),
+        (("--recipes", "baseline,fst"), "unknown recipe 'fst'; did you mean 'fast'"),
+        (("--view", "digits?baseline=basline"), "unknown baseline 'basline'; did you mean 'baseline'"),
+        (("--view", "digits?seeds=7"), "unknown seed '7'; known: 0, 1"),
+        (("--pay", "deletion"), "x: deletion is not known for these runs; known: time, steps, examples"),
+        (("--target", "970"), "target: found '970'; expected accuracy from 0.00% to 100.00%"),
+        (("--target", "9700%"), "target: found '9700%'; expected accuracy from"),
+        (("--target", "-3"), "target: found '-3'; expected accuracy from"),
+        (("--view", "digits?target=970"), "target: found '970'; expected accuracy from"),
+    ],
+)
+def test_what_the_results_lack_is_refused_before_jupyter_starts(
+    project: Path, served: dict[str, Any], arguments: tuple[str, ...], reason: str
+) -> None:
+    done = explorer("open", *arguments, cwd=project)
+    assert done.returncode == 1 and reason in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not served and "EXPLORER_VIEW" not in os.environ
+    assert not (project / "explore.ipynb").exists()
+
+
+@pytest.mark.parametrize("target", ["97", "97%", "0.97"])
+def test_what_the_results_have_is_opened(project: Path, served: dict[str, Any], target: str) -> None:
+    options = ("--sweep", "digits", "--metric", "accuracy", "--recipes", "fast", "--pay", "steps", "--target", target)
+    assert explorer("open", *options, cwd=project).stderr == ""
+    assert served and os.environ["EXPLORER_VIEW"].startswith("digits?metric=accuracy&x=steps&target=")
+    (project / "explore.ipynb").unlink()
+
+
+def test_a_database_that_cannot_be_read_is_refused_with_the_remedy(
+    project: Path, served: dict[str, Any], tmp_path: Path
+) -> None:
+    shutil.copytree(project / "runs", tmp_path / "runs")
+    database(tmp_path / "runs").write_bytes(b"no database" * 1000)
+    done = explorer("open", "--sweep", "digits", cwd=tmp_path)
+    assert done.returncode == 1 and "explorer store rebuild" in done.stderr and not served

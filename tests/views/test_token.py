@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import AnalysisError
-from explorer.views.explorer.question import CHOICES, MAX_STATE, MAX_TOKEN, Question, from_token, to_token
+from explorer.views.explorer.question import CHOICES, MAX_STATE, MAX_TOKEN, Question, changed, from_token, to_token
 
 ASKED = Question(dataset="digits", recipes=("fast", "heavy"), payment="cost", target=0.97, log=False)
 OLD = (  # the same, as the first version wrote it
@@ -83,6 +83,8 @@ def test_a_token_is_text_that_people_read_and_write() -> None:
         ("target=97%", Question(target=0.97)),
         ("digits?target=96.7%&log=false", Question(sweep="digits", target=0.967, log=False)),
         (" digits?usd-per-hour=2 ", Question(sweep="digits", usd_per_hour=2.0)),
+        ("explorer open explore --view 'digits?target=0.97'\n", Question(sweep="digits", target=0.97)),
+        ("explorer open --view digits", Question(sweep="digits")),
         ("digits?brush=0.1,2,0.9,98%25&seeds=0,2", Question(sweep="digits", brush=(0.1, 2, 0.9, 0.98), seeds=(0, 2))),
     ],
 )
@@ -108,12 +110,39 @@ def test_what_a_hand_types(typed: str, meant: Question) -> None:
         ("digits?recipes=%ff", "not UTF-8"),
         ("digits?recipes=\ud800", "^the view: "),
         ("../../etc?x=time", "expected SWEEP"),
+        ("explorer open explore --view 'digits", "expected one view in quotes"),
+        ("explorer open explore --view digits; rm x", "expected one view in quotes"),
         ("<script>", "expected SWEEP"),
     ],
 )
 def test_what_a_hand_mistypes(typed: str, reason: str) -> None:
     with pytest.raises(AnalysisError, match=reason):
         from_token(typed)
+
+
+def test_fields_of_code_are_read_as_python_has_them_or_as_a_token_does() -> None:
+    wished = {"x": "cost", "recipes": ["a,b", "c"], "seeds": "0,2", "log": False, "brush": (0, 1, 0.5, 1.0)}
+    asked = changed(Question(sweep="digits"), wished)
+    assert asked == Question(
+        sweep="digits", payment="cost", recipes=("a,b", "c"), seeds=(0, 2), log=False, brush=(0, 1, 0.5, 1.0)
+    )
+    assert changed(Question(), {"payment": "cost"}) == changed(Question(), {"x": "cost"})
+
+
+@pytest.mark.parametrize(
+    ("wished", "reason"),
+    [
+        ({"metrik": "nll"}, "unknown field 'metrik'; did you mean 'metric'"),
+        ({"metric": 3}, "metric: input should be a valid string, found 3"),
+        ({"seeds": [0, "a"]}, r"seeds\[1\]: input should be a valid integer, found 'a'"),
+        ({"log": "perhaps"}, "log: found 'perhaps'; expected yes or no"),
+        ({"target": float("nan")}, "target"),
+        ({"recipes": object()}, "is not JSON serializable; expected texts, numbers, or lists of them"),
+    ],
+)
+def test_fields_of_code_that_cannot_be_are_refused(wished: dict[str, Any], reason: str) -> None:
+    with pytest.raises(AnalysisError, match=reason):
+        changed(Question(), wished)
 
 
 def test_a_token_that_was_broken_into_lines_still_works() -> None:
@@ -125,9 +154,9 @@ def test_a_changed_character_of_an_old_token_is_refused() -> None:
     """At every place: with another letter, without it, and with one more."""
     for place, was in enumerate(OLD):
         other = "A" if was != "A" else "B"
-        for changed in (other, "", was + "A"):
+        for damaged in (other, "", was + "A"):
             with pytest.raises(AnalysisError, match=r"^the view: "):
-                from_token(OLD[:place] + changed + OLD[place + 1 :])
+                from_token(OLD[:place] + damaged + OLD[place + 1 :])
 
 
 @settings(max_examples=50)

@@ -24,8 +24,9 @@ import binascii
 import hashlib
 import math
 import re
+import shlex
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, Self, get_type_hints
 from urllib.parse import quote, unquote
@@ -149,6 +150,7 @@ _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _SWEEP = re.compile(r"[\w%*~-]*", re.ASCII)
+_COMMAND = re.compile(r"\s*explorer open (?:explore )?--view[ =](.+)", re.DOTALL)  # what the button Copy copies
 
 
 def to_token(question: Question) -> str:
@@ -170,7 +172,7 @@ def to_token(question: Question) -> str:
 
 
 def from_token(text: str) -> Question:
-    """Return the question of a token, in which line breaks do not count.
+    """Return the question of a token, in which line breaks do not count, or of the command that opens it.
 
     Raises `AnalysisError` for a token that is too large, for an unknown field or choice, for a value of another type,
     and for a token of the first version that is cut off or changed.
@@ -178,6 +180,8 @@ def from_token(text: str) -> Question:
     # The cheap check comes first, so that a hostile text costs nothing.
     if len(text) > 2 * MAX_TOKEN:  # twice, because line breaks do not count
         raise AnalysisError(f"{WHERE}: found {len(text)} characters; at most {MAX_TOKEN} are read")
+    if command := _COMMAND.fullmatch(text):
+        text = _argument(command[1])
     token = "".join(line.strip() for line in text.splitlines())
     if len(token) > MAX_TOKEN:
         raise AnalysisError(f"{WHERE}: found {len(token)} characters; at most {MAX_TOKEN} are read")
@@ -218,6 +222,27 @@ def composed(view: str | None, sweep: str | None, written: dict[str, str]) -> st
     changed = question_of(whole.sweep if sweep is None else sweep, written)
     names = ["sweep", *(_FIELDS[key] for key in written)]
     return to_token(replace(whole, **{name: getattr(changed, name) for name in names}))
+
+
+def changed(question: Question, wished: Mapping[str, object]) -> Question:
+    """Return a question with other fields, by their names here or in a token, as Python has them or as a token does.
+
+    Raises `AnalysisError` for an unknown field, and for a value of another type.
+    """
+    state = question.as_json()
+    for key, value in wished.items():
+        name = _FIELDS.get(key, key)
+        if name not in _KINDS:
+            raise AnalysisError(f"{WHERE}: {unknown('field', key, ['sweep', *_FIELDS])}")
+        if isinstance(value, str) and _KINDS[name] is not str:
+            value = _read(key, value, _KINDS[name])
+        state[name] = list(value) if isinstance(value, tuple) else value
+    try:
+        question = schema.from_json(Question, state, where=WHERE, error=AnalysisError)
+    except TypeError as error:
+        raise AnalysisError(f"{WHERE}: {error}; expected texts, numbers, or lists of them") from error
+    to_token(question)
+    return question
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -278,6 +303,15 @@ def _number(key: str, kind: type[float] | type[int]) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def _argument(text: str) -> str:
+    """Return the only argument in a part of a command line."""
+    try:
+        (argument,) = shlex.split(text)
+    except ValueError as error:
+        raise AnalysisError(f"{WHERE}: found {text!r:.60}; expected one view in quotes, such as '{EXAMPLE}'") from error
+    return argument
 
 
 def _unquoted(text: str) -> str:
