@@ -15,10 +15,9 @@ learning curves, works for a directory only. Errors are `explorer.errors.Explore
 """
 
 import io
-import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -144,7 +143,7 @@ class Runs:
     def sweep(self, name: str) -> "Runs":
         """Return the runs of one sweep. Raises `StoreError` with the nearest name for one that is not there."""
         if name not in self.sweeps:
-            raise StoreError(unknown("sweep", name, self.sweeps))
+            raise StoreError(unknown("sweep", str(name), self.sweeps))
         rows = self.table[self.table["sweep"] == name].reset_index(drop=True)
         return Runs(directory=self.directory, table=rows)
 
@@ -170,6 +169,9 @@ class Runs:
         """
         rows, payment = self._rows(metric), _payment(x)
         quality = None if target is None else _quality(target, rows)
+        _within("confidence", confidence, 0.5, 0.9999)
+        if baseline is not None and baseline not in set(rows["recipe"]):
+            raise AnalysisError(unknown("baseline", str(baseline), rows["recipe"].unique()))
         made = {"baseline": baseline, "x": payment.column, "confidence": confidence}
         # Fresh seeds confirm training, so they are looked for only where the runs of other sweeps are at hand.
         fresh = None
@@ -203,6 +205,8 @@ class Runs:
         Raises `AnalysisError` where no run has an amount for the axis.
         """
         rows, payment = self._rows(metric), _payment(x)
+        _within("width", width, 50, 10_000)
+        _within("height", height, 50, 10_000)
         names = [str(name) for name in rows["baseline"].dropna().unique()]
         scene = build_scene(
             rows,
@@ -239,10 +243,17 @@ class Runs:
             budget: only runs of this budget, a fraction of the full one; None: all budgets.
             width, height: in pixels.
 
-        Raises `StoreError` for a metric that was not measured, and for runs of an export, which has none.
+        Raises `StoreError` for a metric that was not measured, for several sweeps, whose recipes are not the same, and
+        for runs of an export, which has no curves.
         """
         if x not in OVER:
-            raise AnalysisError(unknown("x", x, OVER))
+            raise AnalysisError(unknown("x", str(x), OVER))
+        for name, value, least, most in (
+            ("smooth", smooth, 0, 1),
+            ("width", width, 50, 10_000),
+            ("height", height, 50, 10_000),
+        ):
+            _within(name, value, least, most)
         frame = self.curve_frame(metric)
         if budget is not None:
             known_budgets = sorted(set(frame["ssr"]))
@@ -269,17 +280,16 @@ class Runs:
         Curves of very many points are thinned: extremes stay. Unfinished runs are in it too.
         """
         directory = self._directory("learning curves")
-        sweep = self.sweeps[0] if len(self.sweeps) == 1 else None
-        return learning_curves(database(directory), metric, sweep=sweep)
+        return learning_curves(database(directory), str(metric), sweep=self._only())
 
     def ask(
         self,
         *,
         quality: float | str | None = None,
         max_time: float | str | None = None,
-        max_cost: float | None = None,
+        max_cost: float | str | None = None,
         max_inference: str | None = None,
-        deletable: Sequence[str] = (),
+        deletable: str | Sequence[str] = (),
         metric: str | None = None,
         max_memory: float | str | None = None,
     ) -> "Answered":
@@ -290,7 +300,7 @@ class Runs:
             max_time: seconds, or text such as "10min".
             max_cost: US dollars; if given, cost is minimised in place of time.
             max_inference: of one example, "3ms", or relative to the baseline, "1.02x".
-            deletable: classes with their levels, such as "open/mit=G2".
+            deletable: a class with its level, such as "open/mit=G2", or several.
             metric: the metric of quality; by default the sweep's own.
             max_memory: peak memory in bytes, or text such as "2GiB".
 
@@ -299,15 +309,16 @@ class Runs:
         rows = self._rows(metric)
         sweep = str(rows["sweep"].iloc[0])
         seconds, ratio = (
-            (None, None) if max_inference is None else amounts.read_inference("max_inference", max_inference)
+            (None, None) if max_inference is None else amounts.read_inference("max_inference", f"{max_inference}")
         )
-        wanted = [read_deletable("deletable", written) for written in deletable]
+        classes = [deletable] if isinstance(deletable, str) else deletable
+        wanted = [read_deletable("deletable", str(written)) for written in classes]
         levels: Any = {name: level for name, level, _ in wanted}
         limits = Limits(
             quality=None if quality is None else _quality(quality, rows),
-            max_seconds=amounts.read_seconds("max_time", max_time) if isinstance(max_time, str) else max_time,
-            max_usd=max_cost,
-            max_memory=amounts.read_memory("max_memory", max_memory) if isinstance(max_memory, str) else max_memory,
+            max_seconds=_amount("max_time", max_time, amounts.read_seconds),
+            max_usd=_amount("max_cost", max_cost, amounts.read_usd),
+            max_memory=_amount("max_memory", max_memory, amounts.read_memory),
             max_inference_seconds=seconds,
             max_inference_ratio=ratio,
             deletable=levels,
@@ -336,16 +347,21 @@ class Runs:
 
     def _rows(self, metric: str | None) -> pd.DataFrame:
         """Return the rows of the only sweep, with another metric in the place of quality."""
+        sweep = self._only()
+        if metric is None or set(self.table["metric"]) == {metric}:
+            return self.table
+        if metric not in self.metrics:
+            raise StoreError(unknown("metric", str(metric), self.metrics))
+        return frames.results(database(self._directory("another metric")), sweep=sweep, metric=metric)
+
+    def _only(self) -> str:
+        """Return the name of the only sweep: a recipe of one is another in the next."""
         if len(self.sweeps) != 1:
             raise StoreError(
                 f"found {len(self.sweeps)} sweeps, expected one: choose with .sweep(NAME); known:"
                 f" {', '.join(self.sweeps) or 'none'}"
             )
-        if metric is None or set(self.table["metric"]) == {metric}:
-            return self.table
-        if metric not in self.metrics:
-            raise StoreError(unknown("metric", metric, self.metrics))
-        return frames.results(database(self._directory("another metric")), sweep=self.sweeps[0], metric=metric)
+        return self.sweeps[0]
 
     def _directory(self, what: str) -> Path:
         if self.directory is None:
@@ -588,8 +604,21 @@ def _numbers(value: Any, path: Path) -> list[float] | None:
 
 def _payment(x: str) -> Payment:
     if x not in PAYMENTS:
-        raise AnalysisError(unknown("x", x, PAYMENTS))
+        raise AnalysisError(unknown("x", str(x), PAYMENTS))
     return PAYMENTS[x]
+
+
+def _amount(name: str, written: float | str | None, read: Callable[[str, str], float]) -> float | None:
+    """Return an amount that is a number, or a text with its unit."""
+    if written is None or (isinstance(written, (int, float)) and not isinstance(written, bool)):
+        return written
+    return read(name, f"{written}")
+
+
+def _within(name: str, value: object, least: float, most: float) -> None:
+    """Raise `AnalysisError` for what is no number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise AnalysisError(f"{name}: found {value!r:.80}; expected a number from {least:g} to {most:,g}")
 
 
 def _keys() -> str:
@@ -599,12 +628,7 @@ def _keys() -> str:
 def _quality(written: float | str, rows: pd.DataFrame) -> float:
     """Return a quality as the metric has it: of a fraction, 97 is 97%."""
     kind = metric_of(rows.iloc[0].to_dict())
-    value = amounts.read_quality("target", written) if isinstance(written, str) else float(written)
-    if kind.bounded and 1 < value <= 100:
-        value /= 100
-    if not math.isfinite(value) or (kind.bounded and not 0 <= value <= 1):
-        raise AnalysisError(f"target: found {written!r}; expected {kind.name} from 0 to 1, or a percentage")
-    return value
+    return amounts.read_target("target", amounts.as_typed(written), kind)
 
 
 def _text(blocks: Iterable[Block]) -> str:

@@ -138,7 +138,17 @@ MISTAKES = {
     "did you mean 'baseline'": lambda runs: runs.compare(baseline="basline"),
     "did you mean 'train_loss'": lambda runs: runs.curves("train_los"),
     "did you mean 'nll'": lambda runs: runs.chart(metric="nl"),
-    "expected accuracy from 0 to 1": lambda runs: runs.compare(target=970),
+    "found '970'; expected accuracy from 0.00% to 100.00%": lambda runs: runs.compare(target=970),
+    "found 'nan'; expected a number such as 0.93": lambda runs: runs.compare(target=float("nan")),
+    "confidence: found 95; expected a number from 0.5 to": lambda runs: runs.compare(confidence=95),
+    "unknown baseline '3'": lambda runs: runs.compare(baseline=3),
+    "unknown sweep '3'": lambda runs: runs.sweep(3),
+    "width: found 'wide'; expected a number": lambda runs: runs.chart(width="wide"),
+    "smooth: found 7; expected a number from 0 to 1": lambda runs: runs.curves("train_loss", smooth=7),
+    "max_cost: found 'cheap'; expected US dollars": lambda runs: runs.ask(max_cost="cheap"),
+    "max_inference: found '2'; expected a time": lambda runs: runs.ask(max_inference=2),
+    "max_time: found '10 parsecs'; expected a time": lambda runs: runs.ask(max_time="10 parsecs"),
+    "deletable: found 'a'": lambda runs: runs.ask(deletable="a"),
     "budget: found 0.3": lambda runs: runs.curves("train_loss", budget=0.3),
     "no run has a known cost": lambda runs: runs.chart(x="cost"),
     "finite number above 0": lambda runs: runs.ask(max_time=-1),
@@ -158,7 +168,7 @@ def test_a_view_makes_the_round_trip(runs: Path, loaded: Runs) -> None:
     again = loaded.explore(view=token)
     assert again.question == opened.question and again._sharing.token.value == token
     assert from_token(opened._sharing.copy.text) == from_token(token)
-    assert view_by_fields(runs, token, {"target": "5%", "payment": "time"}).target == 0.05
+    assert view_by_fields(runs, token, {"metric": "accuracy", "target": "95%"}).target == 0.95
 
 
 @pytest.mark.parametrize("words", MISTAKES)
@@ -190,6 +200,8 @@ def test_several_sweeps_need_a_choice(runs: Path, loaded: Runs) -> None:
     both = Runs(directory=runs, table=pd.concat([loaded.table, other], ignore_index=True))
     with pytest.raises(StoreError, match=r"found 2 sweeps.*digits, other"):
         both.compare()
+    with pytest.raises(StoreError, match=r"found 2 sweeps.*digits, other"):
+        both.curves("train_loss")  # the recipes of one name are two
     assert both.sweeps == ["digits", "other"] and "36 finished runs" in repr(both) and "<table" in both._repr_html_()
     with pytest.raises(AnalysisError):
         loaded.curves("train_loss", x="wall")

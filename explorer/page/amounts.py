@@ -276,6 +276,17 @@ def read_memory(option: str, written: str) -> float:
     return _positive(option, written, number * MEMORY[unit], _MEMORY)
 
 
+def as_typed(value: object) -> str:
+    """Return an amount from code as a hand would type it: without an exponent.
+
+    >>> as_typed(0.97), as_typed(1e-5), as_typed("97%")
+    ('0.97', '0.00001', '97%')
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return str(value)
+    return f"{value:.12f}".rstrip("0").rstrip(".")
+
+
 def unreadable(option: str, written: str, expected: str) -> ExplorerError:
     """Return the error for a text that is not the expected amount."""
     return ExplorerError(f"{option}: found {written!r:.80}; expected {expected}")

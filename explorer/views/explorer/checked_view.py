@@ -58,7 +58,7 @@ def view_by_fields(runs: Path, view: str | None, fields: Mapping[str, object]) -
     question = changed(from_token(view) if view else Question(), wished)
     if target is not None:
         # The metric decides what a target may be, so it is read as a text, as an option's is.
-        text = target if isinstance(target, str) else f"{target}"
+        text = amounts.as_typed(target)
         question = replace(question, target=amounts.read_quality("target", text))
         refuse_unknown(runs, question, target=text)
     else:
@@ -88,7 +88,7 @@ def refuse_unknown(runs: Path, asked: Question, *, target: str | None = None) ->
                 raise AnalysisError(f"{WHERE}: {_missing(field, value, offered)}")
     if asked.target is not None or target is not None:
         kind = metric_of(settled.rows.iloc[0].to_dict())
-        amounts.read_target("target", target or f"{asked.target:.15g}", kind)
+        amounts.read_target("target", target or amounts.as_typed(asked.target), kind)
 
 
 def _no_sweep(results: Snapshot, sweep: str, known: list[str]) -> str:
