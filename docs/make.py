@@ -1,14 +1,23 @@
 """The reference pages, made from the code: `python docs/make.py` writes them, and a test compares them.
 
-commands.md is every verb with its options, methods.md the table of training methods.
+commands.md is every verb with its options, methods.md the table of training methods, python.md what `import explorer`
+offers.
 """
 
+import inspect
 import re
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cached_property
 from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
 
 import typer
 from typer.cli import get_docs_for_click
 
+import explorer
+from explorer import api
 from explorer.cli.app import app
 from explorer.cli.verbs import GROUPS, VERBS
 from explorer.recipes import catalogue
@@ -27,7 +36,7 @@ need `governance:`.
 
 def pages() -> dict[str, str]:
     """Return the content of each page by its file name."""
-    return {"commands.md": commands(), "methods.md": METHODS + catalogue.markdown()}
+    return {"commands.md": commands(), "methods.md": METHODS + catalogue.markdown(), "python.md": python()}
 
 
 def commands() -> str:
@@ -42,6 +51,82 @@ def commands() -> str:
     listed = "".join(f"* [`{name}`](#explorer-{name}): {help}\n" for name, help in (single | groups).items())
     head, rest = text.split("\n## ", 1)
     return f"{head.rstrip()}\n\n{listed}\n## {rest}".rstrip() + "\n"
+
+
+def python() -> str:
+    """Return the reference of the package: results in a notebook first, then what trains and governs."""
+    parts = ["# Python", _prose(api), *_section("explorer.load", api.load)]
+    for kind in (api.Runs, api.Comparison, api.Answered, api.Chart):
+        parts += _section(kind.__name__, kind)
+    units = [f"| `{column}` | {unit} |" for column, unit in api.UNITS.items()]
+    parts += ["## Units of the columns of `Runs.frame`", "\n".join(["| column | unit |", "|---|---|", *units])]
+    for name in dir(explorer):
+        if name not in ("load", "__version__"):
+            parts += _section(f"explorer.{name}", getattr(explorer, name))
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(name: str, thing: Any) -> Iterator[str]:
+    """Yield the section of a function, or of a class with its public methods."""
+    yield f"## `{name}`"
+    if not inspect.isclass(thing):
+        yield _signature(name, thing)
+        yield _prose(thing)
+        return
+    if name.startswith("explorer.") and is_dataclass(thing):  # the others are made by what is shown here
+        yield _signature(name, thing, gives=name.removeprefix("explorer."))
+    yield _prose(thing)
+    for key, member in vars(thing).items():
+        if key.startswith("_"):
+            continue
+        if inspect.isfunction(member):
+            yield f"### `{name}.{key}`"
+            yield _signature(f"{name}.{key}", member)
+        elif isinstance(member, property | cached_property):
+            yield f"### `{name}.{key}`"
+        else:
+            continue
+        yield _prose(member)
+
+
+def _signature(name: str, function: Any, gives: str = "") -> str:
+    signature = inspect.signature(function)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
+    given = [_written(str(parameter)) for parameter in parameters]
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        given.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    returned = signature.return_annotation
+    gives = gives or (returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned)))
+    line = f"{name}({', '.join(given)}) -> {gives}"
+    if len(line) > 100:
+        line = f"{name}(\n    " + ",\n    ".join(given) + f",\n) -> {gives}"
+    return f"```python\n{line}\n```"
+
+
+def _written(parameter: str) -> str:
+    """Return a parameter without the modules that its type comes from, and without what checks it."""
+    plain = re.sub(r"(?:typing\.)?Annotated\[(\w+), .*\](?= = |$)", r"\1", parameter)
+    plain = re.sub(r"\b(?:[a-z]\w*\.)+(?=[A-Z])", "", plain)
+    return re.sub(r"<function \S+ at 0x\w+>", "...", plain)
+
+
+def _prose(thing: Any) -> str:
+    """Return a docstring as Markdown: arguments as a list, code as code."""
+    text, arguments, rest = (inspect.getdoc(thing) or "").partition("\nArgs:\n")
+    text = re.sub(r"(?:^>>> .*\n.+\n?)+", lambda example: indent(example[0], " " * 4), text, flags=re.MULTILINE)
+    text = re.sub(r"(?:\n {4}.*|\n(?=\n {4}))+", lambda code: f"\n\n```python\n{_code(code[0])}\n```", text)
+    if not arguments:
+        return text
+    head, end, tail = rest.partition("\n\n")
+    joined = re.sub(r"\n {4,}(?! )(?!\w[\w, ]*: )", " ", head)
+    listed = re.sub(r"^ {4}(\w[\w, ]*): ", r"- `\1`: ", joined, flags=re.MULTILINE)
+    return f"{text}\n{listed}{end}{tail}"
+
+
+def _code(text: str) -> str:
+    """Return code as the formatter has it, which reads this page too: two spaces in front of a comment."""
+    return re.sub(r" {2,}# ", "  # ", dedent(text).strip())
 
 
 def main() -> None:

@@ -160,7 +160,7 @@ class Runs:
 
         Args:
             target: the quality to compare at, 0.97 or "97%"; by default the baseline's at its full budget.
-            x: what recipes are compared by: a key of `PAYMENTS`, such as "time", "cost", "steps" or "examples".
+            x: what recipes are compared by: "time", "cost", "steps", "examples", "deletion" or "deletion_cost".
             metric: the metric of quality; by default the sweep's own.
             baseline: the recipe to compare with; by default the sweep's own.
             confidence: of the intervals.
@@ -197,8 +197,7 @@ class Runs:
         """Draw quality against what it takes, as an Altair chart, which can be restyled and saved.
 
         Args:
-            x: the x axis, a key of `PAYMENTS`.
-            metric, target: as for `compare`; the target is drawn as a line.
+            x, metric, target: as for `compare`; the target is drawn as a line.
             log: whether the x axis is logarithmic.
             width, height: in pixels.
 

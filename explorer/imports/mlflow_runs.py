@@ -120,9 +120,9 @@ def _in_database(path: Path, reading: Reading) -> Iterator[_Run]:
         if file.read(len(SQLITE)) != SQLITE:
             raise RunError(f"{path}: not a database of SQLite; expected {_expected(path)}")
     for ending in ("-wal", "-journal"):
-        beside = path.with_name(path.name + ending)
-        if beside.is_file() and beside.stat().st_size:
-            raise RunError(f"{beside} holds changes that are not in {path.name} yet: stop MLflow, then import it")
+        pending = path.with_name(path.name + ending)
+        if pending.is_file() and pending.stat().st_size:
+            raise RunError(f"{pending} holds changes that are not in {path.name} yet: stop MLflow, then import it")
     reading.digest(path)
     try:
         # Immutable: no lock, no file next to it, so that a database on a read-only disk can be read too.
