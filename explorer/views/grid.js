@@ -215,4 +215,4 @@ function render({ model, el }) {
   return () => clearTimeout(waiting);
 }
 
-export default { render };
+export default { initialize: listen, render };

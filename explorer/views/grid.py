@@ -10,14 +10,13 @@ HTML and nothing else: titles, labels and names of groups are text.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from importlib.resources import files
 from typing import Any, Protocol, cast
 
-import anywidget
 import traitlets
 
 from explorer.page.document import Text, clipped, words
 from explorer.page.html import Markup, element, inline
+from explorer.views.scripted import Scripted, script
 
 PAGE = 50  # rows that the browser holds
 MOST_STATIC = 100  # rows in the table of a saved notebook
@@ -135,14 +134,14 @@ def _plain(cell: Text | Markup) -> str:
     return str(cell.striptags()) if isinstance(cell, Markup) else words(cell)
 
 
-class Grid(anywidget.AnyWidget):
+class Grid(Scripted):
     """Table widget over a source.
 
     `selected` are the ids with a check mark, `hovered` the id under the mouse or the keyboard, else "". A click on a
     row, or Enter, calls `on_pick` with its id. `tools` shows search, grouping and the choice of columns.
     """
 
-    _esm = files("explorer.views").joinpath("grid.js").read_text(encoding="utf-8")
+    _esm = script("grid")
 
     title = traitlets.Unicode().tag(sync=True)  # names the table for screen readers
     noun = traitlets.Unicode("row").tag(sync=True)

@@ -6,6 +6,7 @@
 const REST = 60; // milliseconds that the mouse rests before a hover is reported
 
 export default {
+  initialize: listen,
   render({ model, el }) {
     let hovered = "", name = "", timer = 0;
     const send = (event, element) =>

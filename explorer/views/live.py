@@ -5,21 +5,20 @@ The HTML is made by `explorer.page.html`, which escapes every text from outside.
 """
 
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
-import anywidget
 import traitlets
 
 from explorer.page.html import Markup
+from explorer.views.scripted import Scripted, script
 
 LONGEST = 1000  # characters of a name or key; a page that sends more is not ours
 
 
-class Live(anywidget.AnyWidget):
+class Live(Scripted):
     """HTML that reports what happens to its elements: `on_event` is called with event, name, key and `checked`."""
 
-    _esm = files("explorer.views").joinpath("live.js").read_text(encoding="utf-8")
+    _esm = script("live")
     html = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, on_event: Callable[[str, str, str, bool], None]) -> None:

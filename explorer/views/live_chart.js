@@ -1,24 +1,42 @@
 // A chart that Vega draws: as wide as its container, replaced in order, with the marks under the mouse handed over.
 //
-// This module is small on purpose. anywidget gives a module two seconds to load, and drops every later message of a
-// widget whose module took longer; Vega itself, a megabyte, is loaded when the first chart is drawn, once a page.
+// This module is small on purpose, because every chart loads it; Vega itself, a megabyte, is loaded when the first chart
+// is drawn, once a page.
 
 const PREFIX = "IPY_MODEL_"; // of a reference to another widget
+const LOOKS = 150; // of two seconds each, for the library
 const libraries = (globalThis.explorerLibraries ??= new Map());
 
 function vegaEmbed(model) {
   const id = model.get("library").slice(PREFIX.length);
-  if (!libraries.has(id)) libraries.set(id, load(model, id));
+  if (!libraries.has(id)) {
+    libraries.set(id, load(model, id).catch((error) => {
+      libraries.delete(id); // the next chart tries again
+      throw error;
+    }));
+  }
   return libraries.get(id);
 }
 
 async function load(model, id) {
-  const library = await model.widget_manager.get_model(id);
+  const library = await arrived(model.widget_manager, id);
   const url = URL.createObjectURL(new Blob([library.get("value")], { type: "text/javascript" }));
   try {
     return (await import(url)).default;
   } finally {
     URL.revokeObjectURL(url);
+  }
+}
+
+// A page that is opened again restores all widgets of its kernel, and a new chart may come before the library of an
+// older page. The manager looks for a widget for two seconds and gives up.
+async function arrived(manager, id) {
+  for (let look = 1; ; look += 1) {
+    try {
+      return await manager.get_model(id);
+    } catch (error) {
+      if (look === LOOKS) throw error;
+    }
   }
 }
 
@@ -141,4 +159,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { initialize: listen, render };

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -22,6 +21,7 @@ from altair.utils.selection import IntervalSelection, PointSelection, Store
 from explorer import rundir
 from explorer.errors import RunError
 from explorer.page import theme
+from explorer.views.scripted import Scripted, script
 
 SNIPPET = "export default vegaEmbed;"
 
@@ -29,13 +29,13 @@ Marked = Callable[[Mapping[str, str] | None, bool], None]
 """Function that is called with the texts of a mark, None for empty space, and whether Shift was held."""
 
 
-class LiveChart(alt.JupyterChart):
+class LiveChart(Scripted, alt.JupyterChart):
     """Chart in a notebook, empty until its `chart` is set. It needs no network.
 
     `chart.selections` are those of `JupyterChart`. With `on_mark` the marks under the mouse are handed over.
     """
 
-    _esm = Path(__file__).with_suffix(".js")
+    _esm = script("live_chart")
     _css = ".vega-embed { overflow: visible; }"
 
     library = traitlets.Instance(widgets.Widget).tag(sync=True, **widgets.widget_serialization)

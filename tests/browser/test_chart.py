@@ -8,6 +8,10 @@ from tests.browser.lab import drag, open_notebook, scroll_to
 
 pytestmark = pytest.mark.browser
 
+LATE = """
+const given = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (wait) => given(wait === 2000 ? 0 : wait);
+"""  # in a page, anywidget gives up every module
 SLOWER = 6  # times, as Chromium can pretend
 
 
@@ -102,3 +106,18 @@ def test_it_opens_on_a_slow_machine_without_a_page_error(browser: Browser, addre
             metric.select_option("nll")
             title = page.locator(".x-chart-place .role-axis-title").filter(has_text="nll (nats)")
             expect(title).to_be_visible(timeout=60_000)  # the chart still hears of changes
+
+
+def test_widgets_whose_modules_load_late_hear_the_kernel(browser: Browser, address: str) -> None:
+    """anywidget gives a module two seconds; here it gives none at all."""
+    with fenced_page(browser) as page:
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.add_init_script(LATE)
+        open_notebook(page, address, "notebooks/explore.ipynb")
+        chart = page.locator(".x-chart-place .vega-embed svg.marks")
+        expect(chart).to_be_visible()
+        page.get_by_label("Metric", exact=True).first.select_option("nll")
+        expect(chart.locator(".role-axis-title").filter(has_text="nll (nats)")).to_be_visible()
+        expect(page.locator(".x-table-place")).to_contain_text("baseline")
+        assert any("Failed to initialize model" in error for error in errors), "no module was late"

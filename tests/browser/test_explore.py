@@ -286,5 +286,6 @@ def test_a_failing_script_of_ours_fails_its_test(browser: Browser) -> None:
         page.wait_for_timeout(200)
     core, other = "at a (http://127.0.0.1:1/static/lab/jlab_core.1.js:1:2)", "at b (blob:http://127.0.0.1:1/x:1:2)"
     assert is_of_others(f"TypeError: Failed to fetch\n    {core}")
+    assert is_of_others(f"Error: [anywidget] Failed to initialize model.\n    {other}")
     assert not is_of_others(f"TypeError: selected\n    {other}\n    {core}")
     assert not is_of_others("TypeError: without a stack")
