@@ -4,7 +4,6 @@
 // is drawn, once a page.
 
 const PREFIX = "IPY_MODEL_"; // of a reference to another widget
-const LOOKS = 150; // of two seconds each, for the library
 const libraries = (globalThis.explorerLibraries ??= new Map());
 
 function vegaEmbed(model) {
@@ -19,24 +18,12 @@ function vegaEmbed(model) {
 }
 
 async function load(model, id) {
-  const library = await arrived(model.widget_manager, id);
+  const library = await model.widget_manager.get_model(id);
   const url = URL.createObjectURL(new Blob([library.get("value")], { type: "text/javascript" }));
   try {
     return (await import(url)).default;
   } finally {
     URL.revokeObjectURL(url);
-  }
-}
-
-// A page that is opened again restores all widgets of its kernel, and a new chart may come before the library of an
-// older page. The manager looks for a widget for two seconds and gives up.
-async function arrived(manager, id) {
-  for (let look = 1; ; look += 1) {
-    try {
-      return await manager.get_model(id);
-    } catch (error) {
-      if (look === LOOKS) throw error;
-    }
   }
 }
 

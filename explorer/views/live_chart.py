@@ -1,6 +1,6 @@
 """Chart widget: an Altair chart that is drawn offline, as wide as its container, and takes values while it is shown.
 
-Vega is one bundle of a megabyte. It goes to the browser once for all charts of a kernel, in the state of a hidden
+Vega is one bundle of a megabyte. It goes to the browser once for all charts of a page, in the state of a hidden
 widget, and its JavaScript is kept in the user's directory for caches, because bundling it takes more than a second.
 """
 
@@ -17,6 +17,7 @@ import vl_convert
 from altair.jupyter.jupyter_chart import Selections
 from altair.utils._importers import vl_version_for_vl_convert
 from altair.utils.selection import IntervalSelection, PointSelection, Store
+from IPython.core.getipython import get_ipython
 
 from explorer import rundir
 from explorer.errors import RunError
@@ -82,14 +83,25 @@ def _empty(name: str, kind: str) -> IntervalSelection | PointSelection:
     return PointSelection.from_vega(name, signal=None, store=Store([]))
 
 
-_libraries: list[widgets.Widget] = []  # the one that is open
+_libraries: dict[str, widgets.Widget] = {}  # by page
 
 
 def _library() -> widgets.Widget:
-    """Return the hidden widget that holds Vega."""
-    if not _libraries or _libraries[-1].comm is None:  # closed, as by `Widget.close_all`
-        _libraries[:] = [widgets.HTML(value=vega_bundle())]
-    return _libraries[-1]
+    """Return the hidden widget that holds Vega, which the page that asks has been sent.
+
+    A page that opens later on the same kernel gets its own. It would find the first one only once it has restored
+    all widgets of the kernel, and the widget manager does not look for a widget longer than two seconds.
+    """
+    page = _page()
+    if page not in _libraries or _libraries[page].comm is None:  # closed, as by `Widget.close_all`
+        _libraries[page] = widgets.HTML(value=vega_bundle())
+    return _libraries[page]
+
+
+def _page() -> str:
+    """Return the session of the client whose request the kernel answers, or "" outside a kernel."""
+    kernel = getattr(get_ipython(), "kernel", None)
+    return "" if kernel is None else str(kernel.get_parent("shell").get("header", {}).get("session", ""))
 
 
 def vega_bundle() -> str:

@@ -1,7 +1,9 @@
 """The tradeoff chart under the mouse: hover, click, brush, wheel and zoom; and that it opens on a slow machine."""
 
+import re
+
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
 
 from tests.browser.conftest import fenced_page
 from tests.browser.lab import drag, open_notebook, scroll_to
@@ -12,6 +14,7 @@ LATE = """
 const given = AbortSignal.timeout.bind(AbortSignal);
 AbortSignal.timeout = (wait) => given(wait === 2000 ? 0 : wait);
 """  # in a page, anywidget gives up every module
+RESTORES = (b"update_states", b"comm_info_reply")  # messages by which a page gets the widgets of its kernel
 SLOWER = 6  # times, as Chromium can pretend
 
 
@@ -119,5 +122,33 @@ def test_widgets_whose_modules_load_late_hear_the_kernel(browser: Browser, addre
         expect(chart).to_be_visible()
         page.get_by_label("Metric", exact=True).first.select_option("nll")
         expect(chart.locator(".role-axis-title").filter(has_text="nll (nats)")).to_be_visible()
-        expect(page.locator(".x-table-place")).to_contain_text("baseline")
+        expect(page.locator(".x-table-place")).to_contain_text("nats")
+        page.get_by_role("button", name="Runs", exact=True).first.click()
+        rows = page.locator(".x-grid tbody tr")
+        expect(rows.first).to_be_visible()
+        page.locator(".x-grid").get_by_label("Search").fill("heavy baseline")
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("No run matches the search.")
         assert any("Failed to initialize model" in error for error in errors), "no module was late"
+
+
+def test_a_second_page_draws_before_it_has_restored_the_first(
+    explorer: Locator, browser: Browser, address: str
+) -> None:
+    """Here the second page never gets the widgets that its kernel has since the first."""
+    with fenced_page(browser) as page:
+        held: list[str | bytes] = []
+
+        def hold(socket: WebSocketRoute) -> None:
+            server = socket.connect_to_server()
+
+            def receive(message: str | bytes) -> None:
+                restores = isinstance(message, bytes) and any(name in message for name in RESTORES)
+                held.append(message) if restores else socket.send(message)
+
+            server.on_message(receive)
+
+        page.route_web_socket(re.compile("/channels"), hold)
+        open_notebook(page, address, "notebooks/explore.ipynb")
+        expect(page.locator(".x-chart-place .vega-embed svg.marks")).to_be_visible()
+        assert held
