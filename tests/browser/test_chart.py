@@ -129,6 +129,11 @@ def test_widgets_whose_modules_load_late_hear_the_kernel(browser: Browser, addre
         page.locator(".x-grid").get_by_label("Search").fill("heavy baseline")
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text("No run matches the search.")
+        page.get_by_role("button", name="Share, export").click()
+        page.context.grant_permissions(["clipboard-read"])
+        page.get_by_role("button", name="Copy", exact=True).click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert "metric=nll" in page.evaluate("navigator.clipboard.readText()")
         assert any("Failed to initialize model" in error for error in errors), "no module was late"
 
 

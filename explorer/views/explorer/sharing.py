@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import anywidget
 import ipywidgets as widgets
 import pandas as pd
 import traitlets
@@ -34,6 +33,7 @@ from explorer.store.queries import Table
 from explorer.views.explorer.question import Question, from_token, to_token
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import Quiet
+from explorer.views.scripted import Scripted, script
 
 Format = Literal["csv", "parquet", "svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("csv", "parquet", "svg", "png", "pdf")
@@ -149,38 +149,10 @@ def _view(question: Question) -> dict[str, str | None]:
 LABEL = "This view (paste another one here)"
 
 
-class Copy(anywidget.AnyWidget):
+class Copy(Scripted):
     """Button that puts a text on the clipboard of the browser, and says so."""
 
-    _esm = """
-    async function copied(text) {
-      try {
-        await navigator.clipboard.writeText(text);  // browsers offer it on localhost and over HTTPS only
-        return true;
-      } catch {
-        const field = Object.assign(document.createElement("textarea"), { value: text });
-        document.body.append(field);
-        field.select();
-        const done = document.execCommand("copy");
-        field.remove();
-        return done;
-      }
-    }
-    export default {
-      render({ model, el }) {
-        const button = document.createElement("button");
-        button.className = "jupyter-button widget-button";
-        button.title = "Copy the command that opens this view";
-        button.textContent = "Copy";
-        button.setAttribute("aria-live", "polite");
-        button.addEventListener("click", async () => {
-          button.textContent = (await copied(model.get("text"))) ? "Copied" : "Select and copy it";
-          setTimeout(() => { button.textContent = "Copy"; }, 2000);
-        });
-        el.append(button);
-      },
-    };
-    """
+    _esm = script("copy_button")
     text = traitlets.Unicode().tag(sync=True)
 
 
