@@ -227,8 +227,8 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
             name=f"curves-{number}",
             draw=lambda width: tradeoff(scene, width=width, height=HEIGHT),
             description=describe(scene),
-            caption="A small mark is a run, a large one the mean over seeds at a budget, a band its interval. The step "
-            "line is the Pareto frontier; dominated results are dimmed.",
+            caption="A small mark is a run, a large one the mean over seeds at a budget, a band its interval. The "
+            "Pareto frontier is in colour, what is dominated in grey; the baseline has the colour of the text.",
             interactive=True,
             live=partial(live_tradeoffs, [results]),
         )
