@@ -105,6 +105,14 @@ class Asked:
         return first if _feasible(first) else None
 
     @property
+    def winner(self) -> Candidate | None:
+        """Return the recipe to confirm: the best feasible one, certain or not, that takes less than the baseline."""
+        bases = [_taken(candidate, self.least) for candidate in self.candidates if candidate.is_baseline]
+        least = min(bases, default=math.inf)
+        others = (candidate for candidate in self.candidates if not candidate.is_baseline and _feasible(candidate))
+        return next((candidate for candidate in others if _taken(candidate, self.least) < least), None)
+
+    @property
     def runner_up(self) -> Candidate | None:
         return self.candidates[1] if len(self.candidates) > 1 and _feasible(self.candidates[1]) else None
 

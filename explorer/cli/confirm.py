@@ -1,22 +1,30 @@
 """`explorer confirm`: run a recipe of a sweep and its baseline again, on fresh seeds."""
 
 import json as jsonlib
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from explorer import rundir
+from explorer.analysis.ask import ask
+from explorer.analysis.limits import Limits
 from explorer.analysis.sentences import control_words
 from explorer.analysis.verdict import Verdict, sweep_verdicts
 from explorer.cli import options
+from explorer.cli.results import tell_upkeep
 from explorer.cli.sweep import execute, finish
 from explorer.cli.sweep_plan import estimated, plan_blocks
 from explorer.cli.verdicts import verdict_blocks
-from explorer.page.terminal import Answer, show
+from explorer.errors import SweepError
+from explorer.page import amounts
+from explorer.page.terminal import Answer, show, visible
 from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.store.published import database
+from explorer.store.queries import Filter
 from explorer.sweep.confirm import check_same, confirmation, started, timed, written
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import read_spec
@@ -25,7 +33,14 @@ from explorer.yaml_document import parse_document
 
 def confirm(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="Name of the sweep in which the recipe was chosen.")],
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="The recipe to confirm.")],
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="The recipe to confirm. Default: the answer of `explorer ask SWEEP`, the cheapest recipe that is as"
+            " good as the baseline.",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Number of fresh seeds.")] = 3,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only write the specification and show its time and cost.")
@@ -43,6 +58,7 @@ def confirm(
     The same command continues after an interruption. The exit status is 0 only if the fresh seeds confirm the recipe by
     themselves.
     """
+    recipe = recipe or _winner(runs, sweep)
     planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
     if plan:
         return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
@@ -51,12 +67,41 @@ def confirm(
     verdict = _verdict(runs, sweep, recipe)
     if json:
         # The last of the lines of JSON that `execute` has printed.
-        print(jsonlib.dumps({"event": "verdict"} | _as_json(verdict)))
+        print(jsonlib.dumps({"event": "verdict", "recipe": recipe} | _as_json(verdict)))
     else:
         show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(verdict)}"])
     if verdict is None or not verdict.is_confirmed:
         raise typer.Exit(1)
     return None
+
+
+def _winner(runs: Path, sweep: str) -> str:
+    """Return the winner of `explorer ask` on the machine of the sweep, and say so on standard error.
+
+    Raises `SweepError` where no recipe is as good as the baseline for less.
+    """
+    recorded = started(runs, sweep)
+    tell_upkeep(runs)
+    where = database(runs)
+    rows = frames.results(where, where=Filter(sweep=sweep))  # a sweep without results is no unknown name
+    # Fresh seeds run on the machine of the sweep, so predictions for a faster one choose nothing.
+    here = rows["hardware"] == recorded.get("hardware", {}).get("name")
+    rows = rows[here] if here.any() else rows
+    if rows.empty:
+        raise SweepError(f"{sweep}: no run has finished, so there is no winner yet; name the recipe to confirm")
+    verdicts = sweep_verdicts(rows, with_confirming(where, sweep))
+    asked = ask(rows, frames.deletion_forecasts(where, sweep=sweep), Limits(), verdicts=verdicts)
+    if asked.winner is None:
+        names = ", ".join(dict.fromkeys(verdict.comparison.recipe for verdict in verdicts)) or "none"
+        raise SweepError(
+            f"{sweep}: no recipe is as good as the baseline for less, so there is no winner; name the recipe to"
+            f" confirm; known: {names}"
+        )
+    recipe, reached = asked.winner.recipe, asked.winner.reached
+    words = f"{amounts.quality(reached.target, asked.kind)} in {amounts.seconds(reached.seconds)}"
+    said = f"explorer: confirming {recipe}, the cheapest recipe of {sweep} that is as good as the baseline ({words})"
+    print(visible(f"{said}: see `explorer ask {shlex.quote(sweep)}`"), file=sys.stderr)
+    return recipe
 
 
 def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | None) -> tuple[Plan, Path]:

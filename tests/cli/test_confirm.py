@@ -8,6 +8,7 @@ import pytest
 from explorer import rundir
 from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import load_spec
+from tests.builders import write_profile, write_run
 from tests.cli.command import explorer, refused
 from tests.sweep.sweeps import execute, spec
 
@@ -29,6 +30,28 @@ def test_a_plan_is_shown_and_its_specification_written_only_if_it_is_the_same_re
     path = tmp_path / "tiny-confirm-mixed.yaml"
     assert (said["spec"], said["seeds"], said["runs"], said["missing"]) == (str(path), [1, 2], 4, 4)
     assert load_spec(path).seeds == (1, 2) and not (tmp_path / "tiny-confirm-mixed").exists()
+
+
+def test_without_a_recipe_it_takes_the_answer_of_ask_and_says_so(tmp_path: Path) -> None:
+    planned = make_plan(load_spec(spec(budgets=[0.5, 1.0], seeds=[0, 1, 2])), runs=tmp_path)
+    rundir.write_json(tmp_path / "tiny" / rundir.SWEEP, planned.to_json())
+    assert "no run has finished, so there is no winner yet" in refused("confirm", "tiny", "--runs", tmp_path)
+    records = {run.record.recipe: run.record for run in planned.runs}
+    for record in (run.record for run in planned.runs):
+        write_run(tmp_path, record, metrics={"accuracy": 0.9 + 0.05 * record.ssr + 0.001 * record.seed})
+    for name, seconds in (("baseline", 0.02), ("mixed", 0.01)):
+        write_profile(tmp_path, records[name], seconds=dict.fromkeys(records[name].phases, seconds))
+
+    done = explorer("confirm", "tiny", "--plan", "--runs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = "explorer: confirming mixed, the cheapest recipe of tiny that is as good as the baseline (95.10% in 70 ms)"
+    assert said in done.stderr and (tmp_path / "tiny-confirm-mixed.yaml").exists()
+    # A recipe that is named wins over the answer, and a slower one is no answer.
+    write_profile(tmp_path, records["mixed"], seconds=dict.fromkeys(records["mixed"].phases, 0.04))
+    words = refused("confirm", "tiny", "--plan", "--runs", tmp_path)
+    assert "no recipe is as good as the baseline for less" in words and "known: mixed" in words
+    named = explorer("confirm", "tiny", "mixed", "--plan", "--runs", tmp_path)
+    assert named.returncode == 0 and "confirming" not in named.stderr
 
 
 @pytest.mark.slow

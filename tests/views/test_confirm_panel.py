@@ -201,7 +201,7 @@ def test_a_comparison_with_another_recipe_cannot_be_confirmed_from_here(panel: C
     """`explorer confirm` runs the sweep's own baseline."""
     found = asked(runs)
     others = [replace(each, comparison=replace(each.comparison, baseline="fast")) for each in found.verdicts]
-    panel.show(read_snapshot(runs), replace(found, verdicts=tuple(others)))
+    panel.show(read_snapshot(runs), replace(found, verdicts=tuple(others), all_verdicts=tuple(others)))
     assert panel.winners == [] and "own baseline" in panel.children[0].value
     panel.show(read_snapshot(runs), found)
     assert len(panel.winners) == 1

@@ -152,10 +152,10 @@ class AskSection(Section):
 
 
 def winner(snapshot: Snapshot, question: Question) -> str | None:
-    """Return the recipe that wins without further limits; None if no recipe does. Raises `ExplorerError`."""
+    """Return the recipe that beats the baseline without further limits; None if none does. Raises `ExplorerError`."""
     about = _About(snapshot, question)
     asked = ask(about.rows, about.forecasts, Limits(), verdicts=about.verdicts, baseline=about.baseline)
-    return None if asked.best is None else asked.best.recipe
+    return None if asked.winner is None else asked.winner.recipe
 
 
 class _About:

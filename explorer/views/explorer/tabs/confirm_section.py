@@ -214,7 +214,7 @@ class ConfirmSection(Section):
         # A forecast cannot be confirmed by training; a comparison with a baseline of the user's choice has no spec.
         forecast = answer.question.paid_in.forecast
         itself = any(verdict.confirmation and not verdict.judged_by_others for verdict in answer.verdicts)
-        known = [] if forecast or itself else to_confirm(answer.verdicts, winner=_winner_of(snapshot, answer))
+        known = [] if forecast or itself else to_confirm(answer.all_verdicts, winner=_winner_of(snapshot, answer))
         ready = self._ready = tuple(verdict for verdict in known if _has_own_baseline(verdict.comparison, own))
         self._introduction.value = fragment(_introduction(answer, known, ready, itself=itself))
         with self.quiet:
@@ -283,7 +283,7 @@ def advice_on(answer: Answer) -> Advice | None:
     mine = [verdict for verdict in answer.verdicts if _has_own_baseline(verdict.comparison, own)]
     settings = {verdict.comparison.setting for verdict in mine}
     # Several machines have an answer each, and a forecast is settled by no training.
-    if answer.question.is_survey or answer.question.paid_in.forecast or len(settings) != 1:
+    if answer.question.across or answer.question.paid_in.forecast or len(settings) != 1:
         return None
     (setting,) = settings
     workers = default_workers(threads=setting.threads, device=setting.device)
