@@ -29,7 +29,7 @@ from explorer import run_files, rundir
 from explorer.errors import ExplorerError, StoreError, unknown
 from explorer.planned import read_plan
 from explorer.run_files import RunRecord
-from explorer.store import queries
+from explorer.store import published, queries
 from explorer.store.examine import State, read_metrics
 from explorer.store.published import opened
 
@@ -82,6 +82,11 @@ WHERE NOT c.predicted AND list_contains(?, c.directory)
 _TIMES = """
 SELECT directory, train_seconds FROM outcomes
 WHERE time_source <> 'predicted' AND train_seconds IS NOT NULL AND list_contains(?, directory)
+"""
+
+_ENDED = """
+SELECT directory FROM runs WHERE sweep = ? AND state = 'finished' AND NOT superseded
+ORDER BY finished_at DESC, number LIMIT ?
 """
 
 _METRICS = """
@@ -206,6 +211,23 @@ def _empty(columns: Sequence[str]) -> pd.DataFrame:
 def is_training(runs: Path, sweep: str) -> bool:
     """Return whether any process executes the sweep now. It takes one attempt to lock a file."""
     return rundir.is_locked(runs / sweep)
+
+
+def latest(runs: Path, sweep: str, metric: str, *, most: int, points: int = POINTS) -> pd.DataFrame:
+    """Return the curves of the runs of a sweep that are training, and of those that finished last, up to `most` runs.
+
+    They come from the files and the published snapshot; a sweep that neither has gives no row.
+    """
+    live = growing(runs, sweep, metric, points=points)
+    room = max(0, most - live["directory"].nunique())
+    where = published.database(runs)
+    if not where.exists() or not room:
+        return live
+    ended = queries.Question(sql=_ENDED, parameters=(sweep, room))
+    directories = [directory for (directory,) in queries.select(where, ended).rows]
+    parts = [learning_curves(where, metric, directories=directories, points=points), live]
+    drawn = [part for part in parts if len(part)]
+    return pd.concat(drawn, ignore_index=True) if drawn else live
 
 
 def growing(runs: Path, sweep: str, metric: str, *, points: int = POINTS) -> pd.DataFrame:

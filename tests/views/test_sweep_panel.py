@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
+from explorer import run_files, rundir
+from explorer.run_files import RunRecord
 from explorer.views import sweep_process
 from explorer.views.explore import Explorer
-from explorer.views.sweep.sweep_panel import TEMPLATE, SweepPanel, sweep_panel
+from explorer.views.explorer import pulse
+from explorer.views.sweep.sweep_panel import IDLE, TEMPLATE, SweepPanel, sweep_panel
+from tests.builders import run_record, write_plan, write_run
 from tests.sample import write_sample
 
 
@@ -92,6 +96,48 @@ def test_a_running_sweep_is_followed_to_its_end(
     assert isinstance(shown, Explorer) and shown.question.sweep == "mine"
     assert panel._losses.spec is not None and panel._quality.spec is not None
     assert (panel.run_button.disabled, panel.stop_button.disabled) == (False, True)
+
+
+def test_a_sweep_that_was_started_elsewhere_is_followed_from_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LEAST", 0.0)
+    runs, spec, record = tmp_path / "runs", tmp_path / "mine.yaml", run_record(recipe="fast", sweep="mine", seed=9)
+    spec.write_text(TEMPLATE)
+    write_sample(runs, sweep="mine", seeds=2)
+    directory = write_run(runs, record, finished=False, losses=[1.0 - step / 100 for step in range(30)])
+    write_plan(runs, [run_files.read(RunRecord, path) for path in sorted((runs / "mine").glob("*/run.json"))])
+    with rundir.locked(runs / "mine", what="sweep"), rundir.locked(directory, what="run"):
+        panel = sweep_panel(spec, runs)
+        assert "30 of 31 runs done, 1 running: another process runs this sweep." in panel.state.value
+        assert panel.bar.value == pytest.approx(30 / 31) and panel.run_button.disabled
+        assert "So far fast" in panel.best.value and panel._quality.spec is not None
+
+        def steps() -> int:
+            (lines,) = (layer for layer in (panel._losses.spec or {})["layer"] if layer["name"] == "lines")
+            rows = panel._losses.spec["datasets"][lines["data"]["name"]]
+            return max(row["x"] for row in rows if row["series"] == f"mine/{record.run_id}")
+
+        assert steps() == 30
+        with (directory / rundir.METRICS).open("a") as file:
+            file.write('{"step": 31, "metric": "train_loss", "value": 0.5}\n')
+        panel._next_drawing = 0.0
+        assert panel._pulse.beat() == pulse.TRAINING and steps() == 31
+        assert panel._look.layout.display == "none"
+    write_run(runs, record, metrics={"accuracy": 0.98, "nll": 0.3})
+    panel._pulse.beat()
+    assert "31 of 31 runs done." in panel.state.value and panel.bar.value == 1.0
+    assert not panel.run_button.disabled and panel._look.layout.display == ""
+    assert panel._pulse.beat() == pulse.IDLE
+
+
+def test_a_specification_without_a_sweep_of_its_own_shows_none(tmp_path: Path) -> None:
+    record = run_record(sweep="mine")
+    write_run(tmp_path / "runs", record)
+    write_plan(tmp_path / "runs", [record])
+    for name, said in (("mine", "1 of 1 run done."), ("runs/mine", IDLE), ("_mine", IDLE), ("[1]", IDLE), ("no", IDLE)):
+        (tmp_path / "spec.yaml").write_text(f"name: {name}\n")
+        assert said.split('"')[0] in sweep_panel(tmp_path / "spec.yaml", tmp_path / "runs").state.value, name
 
 
 def test_a_sweep_that_has_no_event_yet_shows_what_it_does(panel: SweepPanel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,22 @@ def look_of(frame: pd.DataFrame) -> theme.Look:
     return theme.look(sorted(set(frame["recipe"])), baseline=base.iloc[0] if len(base) else None)
 
 
+def with_others(look: theme.Look, groups: Iterable[str]) -> theme.Look:
+    """Return the colours that groups have in another chart, and colours for those that it lacks."""
+    known, mine = list(look.recipes), list(dict.fromkeys(groups))
+    if all(group in known for group in mine):
+        # Only what is drawn is in the legend, in the colours that it has above.
+        kept = [place for place, group in enumerate(known) if group in mine]
+        return theme.Look(
+            recipes=tuple(known[place] for place in kept),
+            colours=tuple(look.colours[place] for place in kept),
+            shapes=tuple(look.shapes[place] for place in kept),
+            groups=look.groups,
+        )
+    base = known[0] if known and look.colours[0] == theme.TEXT else None
+    return theme.look([*known, *mine], baseline=base, groups=look.groups)
+
+
 def metric_named(name: str, declared: Mapping[str, Metric] | None = None) -> Metric:
     """Return the unit and format of a metric; plain numbers for one that is declared nowhere."""
     return (declared or {}).get(name) or METRICS.get(name) or Metric(name=name, higher_is_better=False)

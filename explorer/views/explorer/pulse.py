@@ -26,8 +26,8 @@ _beating: list["Pulse"] = []  # the one of the view that was opened last: a kern
 class Pulse:
     """Looks at a sweep now and then, from the kernel's event loop.
 
-    `sweep` returns the sweep that is shown; `on_growth` is called while it trains, and `on_results` when the database
-    has new results.
+    `sweep` returns the sweep that is shown; `on_growth` is called while it trains and once after that, and `on_results`
+    when the database has new results.
     """
 
     def __init__(
@@ -63,8 +63,7 @@ class Pulse:
         if ended or begun >= self._next_ingest:
             self._bring_in()
             self._next_ingest = time.monotonic() + max(LEAST, (time.monotonic() - begun) / SHARE)
-        if training:
-            self._on_growth()
+        self._on_growth()
         return TRAINING
 
     def _bring_in(self) -> None:

@@ -1,6 +1,7 @@
-"""Sweep panel: edit a specification, see its plan, run it, and follow the loss curves of its runs.
+"""Sweep panel: edit a specification, see its plan, run it, and follow it: progress, loss curves, best answer so far.
 
-Nothing here trains: a process of the command line does, and the panel reads its events and the store.
+Nothing here trains: a process of the command line does. What is shown of a sweep comes from its directory and the
+store, so a sweep that was started elsewhere is followed too; a process of the panel's own adds its events.
 """
 
 import json
@@ -9,85 +10,41 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import ipywidgets as widgets
-import pandas as pd
 
 from explorer import rundir
-from explorer.errors import ExplorerError, RunError, StoreError
+from explorer.analysis.sentences import so_far
+from explorer.analysis.verdict import sweep_verdicts
+from explorer.errors import ExplorerError, RunError
 from explorer.page import amounts, theme
-from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
+from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped, sentence
 from explorer.page.html import element, fragment, style
-from explorer.run_files import METRICS, Metric
 from explorer.store import frames
-from explorer.store.ingest import ingest
+from explorer.store.learning_curves import is_training, latest
+from explorer.store.published import database
+from explorer.store.queries import Filter
+from explorer.store.upkeep import bring_up
+from explorer.sweep.status import SweepStatus, sweep_status
 from explorer.views.explore import explore
+from explorer.views.explorer.curves_chart import LOSS, curves_chart, metric_named, with_others
 from explorer.views.explorer.payments import PAYMENTS
-from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.pulse import Pulse
+from explorer.views.explorer.scene import build_scene, look_of
 from explorer.views.explorer.tradeoff import tradeoff_spec
 from explorer.views.live_chart import LiveChart
 from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import MAX_MESSAGE, Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
-MAX_POINTS = 200  # per line; more would overlap, and altair refuses more than 5,000 rows
-MAX_ROWS = 4800
-
-
-def metric_curves(
-    frame: pd.DataFrame,
-    *,
-    metric: Metric,
-    baseline: str | None = None,
-    width: int | str = "container",
-    height: int = 260,
-) -> alt.LayerChart:
-    """Draw curves over the steps of training, a line for each run. `frame`: run_id, recipe, step, value; not empty."""
-    look = theme.look(frame["recipe"], baseline=baseline)
-    thin = thinned(frame)
-    lines = (
-        alt.Chart(thin, name="lines")
-        .mark_line(strokeWidth=1.6, opacity=0.85)
-        .encode(
-            x=alt.X(
-                "step:Q", title="Optimiser step", axis=alt.Axis(tickCount=8, format=",~r"), scale=alt.Scale(nice=False)
-            ),
-            y=alt.Y("value:Q", title=metric.title(), scale=alt.Scale(zero=False)),
-            color=look.colour("recipe"),
-            detail="run_id:N",
-            tooltip=[
-                alt.Tooltip("recipe:N", title="Recipe"),
-                alt.Tooltip("run_id:N", title="Run"),
-                alt.Tooltip("step:Q", title="Step"),
-                alt.Tooltip("value:Q", title=metric.name, format=".4~g"),
-            ],
-        )
-    )
-    runs = frame["run_id"].nunique()
-    words = f"{metric.name} over training steps of {runs} {'run' if runs == 1 else 'runs'}."
-    return theme.styled(
-        alt.LayerChart(layer=[lines]).properties(
-            width=width, height=height, description=words, padding={"top": 18, "right": 12}
-        )
-    )
-
-
-def thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return at most `MAX_POINTS` rows of each run, its last one among them, and at most `MAX_ROWS` in all."""
-    # Strides count from the end, so that the last step is always kept: it is the one that is read.
-    runs = max(1, frame["run_id"].nunique())
-    keep = max(2, min(MAX_POINTS, MAX_ROWS // runs))
-    ordered = frame.sort_values(["run_id", "step"])
-    from_end = ordered.groupby("run_id").cumcount(ascending=False)
-    length = ordered.groupby("run_id")["step"].transform("size")
-    stride = -(-length // keep)
-    return ordered[from_end % stride == 0][["run_id", "recipe", "step", "value"]]
-
-
 REDRAW = 3  # ticks between two drawings of the curves
-LINES = 12  # runs in the chart of losses: those that started last
+SHARE = 0.1  # of the time, for drawing
+LINES = 12  # runs in the chart of losses: those that train, and those that finished last
+POINTS = 150  # of a curve
 
 MAX_PLAN = 20_000_000  # characters of a plan: the largest sweep has 20,000 runs
+
+HEIGHT = 260  # pixels of a chart
+IDLE = 'No sweep running. "Plan" lists the runs and their cost.'
 
 TEMPLATE = """\
 # Which of these recipes is as good as the baseline for less? See `explorer methods` for what can be combined.
@@ -142,6 +99,21 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
     yield from (Paragraph(f"Warning: {words}", "note") for words in plan["warnings"])
 
 
+def status_words(status: SweepStatus) -> str:
+    """Return the progress of a sweep, as its directory shows it.
+
+    "3 of 8 runs done, 2 running: started elsewhere."
+    """
+    counts = status.counts
+    parts = [f"{counts.get('done', 0)} of {amounts.count(len(status.runs), 'run')} done"]
+    parts += [f"{count} {state}" for state, count in counts.items() if state not in ("done", "planned")]
+    if status.active:
+        return f"{', '.join(parts)}: another process runs this sweep."
+    if counts.get("done", 0) == len(status.runs):
+        return f"{parts[0]}."
+    return f'{", ".join(parts)}. "Run" does the rest.'
+
+
 class SweepPanel(widgets.VBox):
     """Panel of one specification. Nothing is written or started before a button is pressed."""
 
@@ -159,6 +131,7 @@ class SweepPanel(widgets.VBox):
         self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
         self.state = widgets.HTML()
         self.clock = widgets.HTML()  # apart from the state, which a screen reader announces
+        self.best = widgets.HTML()
         self.output = widgets.HTML()
         self._look = widgets.Button(description="Look at it in explore", tooltip="Open the answer below")
         self._look.layout.width, self._look.layout.display = "auto", "none"
@@ -171,7 +144,11 @@ class SweepPanel(widgets.VBox):
         self.stop_button.on_click(lambda _: self.stop())
         super().__init__(self._parts())
         self.add_class("explorer")
-        self._tell('No sweep running. "Plan" lists the runs and their cost.')
+        self._next_drawing = 0.0
+        self._tell(IDLE)
+        self._pulse = Pulse(runs, sweep=self._name, on_growth=self._grew, on_results=self._grew)
+        self._grew()
+        self._pulse.start()
 
     async def plan(self) -> None:
         """Save the specification and show what `explorer sweep plan` says, as a table."""
@@ -208,29 +185,59 @@ class SweepPanel(widgets.VBox):
             self._tell("Stopping after the current steps ...")
 
     def draw(self) -> None:
-        """Bring the database up to date, unfinished runs included, and draw the curves."""
+        """Draw the curves and the tradeoff so far, and say which recipe leads."""
+        name = self._name()
         try:
-            database = ingest(self._runs, live=True, patience=0.2).database
-            name = read_document(self._spec).value["name"]
-            losses = frames.metrics(database, sweep=name)
-            results = frames.results(database, sweep=name)
-            runs = frames.runs(database, sweep=name)
-        except (RunError, StoreError):
-            return  # the sweep is writing to the database, or has no run in it yet: the next tick draws
-        # --- losses of the latest runs ---
-        runs = runs[~runs["superseded"]]
-        losses = losses[losses["metric"] == "train_loss"].merge(runs[["run_id", "recipe", "baseline"]], on="run_id")
-        latest = list(dict.fromkeys(losses["run_id"]))[-LINES:]
-        losses = losses[losses["run_id"].isin(latest)]
-        if not losses.empty:
-            baseline = str(losses["baseline"].iloc[0])
-            self._losses.chart = metric_curves(losses, metric=METRICS["train_loss"], baseline=baseline)
-        # --- the tradeoff of the finished runs ---
-        if not results.empty:
-            scene = build_scene(
-                results, payment=PAYMENTS["steps"], baseline=str(results["baseline"].iloc[0]), target=None
-            )
-            self._quality.draw(None if scene is None else tradeoff_spec(scene, height=260))
+            bring_up(self._runs, patience=0.2)
+            curves = latest(self._runs, name, LOSS, most=LINES, points=POINTS)
+            results = frames.results(database(self._runs), where=Filter(sweep=name))
+            verdicts = sweep_verdicts(results) if len(results) else []
+        except ExplorerError:
+            return  # the database is being replaced, or there is none yet: the next look draws
+        look = theme.look((), baseline=None)
+        if len(results):
+            timed = results["train_seconds"].notna().all()
+            payment, baseline = PAYMENTS["time" if timed else "steps"], str(results["baseline"].iloc[0])
+            scene = build_scene(results, payment=payment, baseline=baseline, target=None)
+            self._quality.draw(None if scene is None else tradeoff_spec(scene, height=HEIGHT))
+            look = look if scene is None else look_of(scene)
+        if len(curves):
+            colours = with_others(look, curves["recipe"]) if look.recipes else None
+            chart = curves_chart(curves, metric=metric_named(LOSS), mean=False, look=colours, height=HEIGHT)
+            self._losses.draw(chart)
+        words = so_far(verdicts)
+        self.best.value = fragment(Paragraph(sentence(words, names=list(set(results["recipe"]))))) if words else ""
+
+    def _grew(self) -> None:
+        """Show how far the sweep has come, unless the panel's own process tells it, or the last look took long."""
+        begun, name = time.monotonic(), self._name()
+        if not name or (self._process is not None and self._process.running):
+            return
+        # The last look, once the lock is free, is never left out.
+        if begun < self._next_drawing and is_training(self._runs, name):
+            return
+        try:
+            status = sweep_status(self._runs / name)
+        except ExplorerError:
+            return  # no sweep was started from this specification
+        if not status.runs:
+            return
+        done = status.counts.get("done", 0)
+        self.bar.value = done / len(status.runs)
+        self._tell(status_words(status))
+        self.run_button.disabled = self.plan_button.disabled = status.active
+        self._look.layout.display = "" if done and not status.active else "none"
+        self.draw()
+        self._next_drawing = time.monotonic() + (time.monotonic() - begun) / SHARE
+
+    def _name(self) -> str:
+        """Return the name in the specification as it is saved; empty for none that is a directory's."""
+        try:
+            content = read_document(self._spec).value
+        except ExplorerError:
+            return ""
+        name = content.get("name") if isinstance(content, dict) else None
+        return name if isinstance(name, str) and name == Path(name).name and name[:1] not in "._" else ""
 
     async def _follow(self, process: SweepProcess) -> None:
         ticks, begun, seen = 0, time.monotonic(), False
@@ -290,7 +297,7 @@ class SweepPanel(widgets.VBox):
     def _parts(self) -> list[widgets.Widget]:
         buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
-        right = widgets.VBox([buttons, self.state, self.clock, self._look, self.output]).add_class("x-plan")
+        right = widgets.VBox([buttons, self.state, self.best, self.clock, self._look, self.output]).add_class("x-plan")
         charts = [widgets.VBox([chart]) for chart in (self._losses, self._quality)]
         return [
             widgets.HTML(style()),
