@@ -38,7 +38,7 @@ SELECT r.directory, r.run_id, CASE WHEN r.superseded THEN 'superseded' ELSE r.st
        coalesce(r.failure_message, r.problem) AS message, r.recipe, r.is_baseline, r.methods, r.ssr, r.seed, r.steps,
        r.batch_size, r.hardware, coalesce(r.finished_at, '') AS ended, f.value AS quality,
        o.train_seconds, o.time_source, o.train_seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS cost_usd,
-       r.peak_memory
+       r.peak_memory, r.imported
 FROM (SELECT * FROM runs WHERE sweep = $sweep) r
 LEFT JOIN (SELECT * FROM finals WHERE sweep = $sweep AND metric = $metric AND unit IS NOT NULL) f USING (run_id)
 LEFT JOIN (SELECT * FROM outcomes WHERE sweep = $sweep AND time_source IS DISTINCT FROM 'predicted') o USING (directory)

@@ -1,6 +1,8 @@
 """Cards of single runs: everything that is known of a run, and words for what is not."""
 
+import hashlib
 import re
+import shutil
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -18,7 +20,8 @@ from explorer.store.ingest import ingest
 from explorer.store.run_details import PhaseTime, Profile
 from explorer.views.explorer.tabs.run_cards import CARDS, run_cards, times
 from tests.audit.governed_run import write_governed_run
-from tests.builders import CPU, H200, run_record, write_profile, write_run
+from tests.builders import CPU, H200, change_result, run_record, write_profile, write_run
+from tests.cli.command import explorer
 from tests.store.test_predicted import imported
 
 PHASED = run_record(
@@ -54,6 +57,41 @@ def cards(rows: pd.DataFrame, runs: Path) -> Markup:
     return fragment(
         *run_cards(rows, database=runs / "explorer.duckdb", runs=runs, here=runs.parent / "notebooks", look=look)
     )
+
+
+def test_a_card_shows_what_its_run_measured_while_it_trained(tmp_path: Path) -> None:
+    losses = [2.0 - step / 100 for step in range(80)]
+    directory = write_run(tmp_path, run_record(), losses=losses)
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    lines.insert(40, '{"step": 40, "metric": "accuracy", "value": 0.5}')
+    (directory / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    files = {
+        name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in ("run.json", "metrics.jsonl")
+    }
+    change_result(directory, files=files)
+    write_run(tmp_path, run_record(seed=1))
+    ingest(tmp_path)
+    rows = frames.results(tmp_path / "explorer.duckdb")
+    html = cards(rows[rows["seed"] == 0], tmp_path)
+    words = unescape(re.sub("<[^>]+>", "", html))
+    assert "train_loss: 2 nats to 1.21 nats over 80 steps" in words and "accuracy: 50.00% to 90.00% over 80" in words
+    assert html.count("<polyline") == 3  # the loss, the loss smoothed, and two evaluations
+    # Without the directory the database has them; a metric that was measured once has no curve.
+    shutil.rmtree(directory)
+    assert cards(rows[rows["seed"] == 0], tmp_path).count("<polyline") == 3
+    assert cards(rows[rows["seed"] == 1], tmp_path).count("<polyline") == 1
+
+
+def test_the_card_of_an_imported_run_names_its_source(tmp_path: Path) -> None:
+    made = tmp_path / "made.csv"
+    made.write_text("recipe,budget,seed,seconds,accuracy\nplain,1,0,60,0.9\n")
+    columns = "recipe=recipe,budget=budget,seed=seed,seconds=seconds,quality=accuracy"
+    runs = tmp_path / "runs"
+    done = explorer("import", "csv", made, "--map", columns, "--yes", "--runs", runs)
+    assert done.returncode == 0, done.stderr
+    shown = facts(cards(frames.results(runs / "explorer.duckdb"), runs))
+    assert shown["Files"].startswith("none here: imported from csv, made.csv, sha256 ")
+    assert shown["Files"].endswith("; unverified") and "Train again" not in shown
 
 
 def facts(html: Markup) -> dict[str, str]:

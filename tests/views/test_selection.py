@@ -149,7 +149,7 @@ def test_what_differs_comes_first_and_what_agrees_is_a_sentence() -> None:
 def test_a_removed_directory_offers_no_command(snapshot: Snapshot, tmp_path: Path) -> None:
     listed = Opened(snapshot)
     run = {"directory": "digits/gone", "recipe": "fast", "run_id": "gone", "ssr": 1.0, "seed": 0, "state": "failed"}
-    run |= {"steps": 8, "batch_size": 4, "methods": "", "peak_memory": None, "message": None, "time_source": None}
+    run |= {"steps": 8, "batch_size": 4, "methods": "", "peak_memory": None, "message": None, "imported": None}
 
     def card() -> str:
         where = {"database": snapshot.database, "runs": tmp_path, "here": tmp_path}

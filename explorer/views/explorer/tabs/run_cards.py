@@ -1,4 +1,4 @@
-"""Cards of runs: quality, time and cost, where the time went, files, and the command to repeat a run.
+"""Cards of runs: quality, time and cost, small learning curves, where the time went, files, the command to repeat it.
 
 An unknown figure is given with its reason. Addresses of files are relative to the directory `here`, so that they work
 in JupyterLab and in a browser that reads the page from disk. A command is for a shell in `here`.
@@ -18,6 +18,7 @@ import pandas as pd
 from explorer import rundir
 from explorer.analysis import ladders, schedules
 from explorer.analysis.sentences import busy_recipes
+from explorer.analysis.smoothing import SMOOTH, smoothed
 from explorer.errors import AnalysisError, RunError, StoreError
 from explorer.page import amounts, theme
 from explorer.page.amounts import BUSY, age_words
@@ -36,8 +37,10 @@ from explorer.page.document import (
     with_note,
 )
 from explorer.page.html import Markup, element, fragment, inline
-from explorer.run_files import metric_of, tuning_words
+from explorer.run_files import Metric, metric_of, tuning_words
+from explorer.store.learning_curves import learning_curves
 from explorer.store.run_details import Machine, Profile, RunDetails, run_details
+from explorer.views.explorer.curves_chart import FEW, LOSS, metric_named
 from explorer.views.explorer.deletability import LEVELS
 from explorer.views.explorer.tabs.composition_charts import COLOURS, PARTS
 from explorer.views.notebook import joined, named, swatch
@@ -163,7 +166,8 @@ def _profiled(profile: Profile) -> Iterator[Block | Markup]:
 
 
 def _measured(run: pd.Series) -> str:
-    shared = " while it shared the machine" if run["contended"] is True or run["contended"] == 1 else ""
+    contended = not amounts.missing(run["contended"]) and bool(run["contended"])  # not known of imported runs
+    shared = " while it shared the machine" if contended else ""
     return f"Where the time went, as measured in the run{shared}; its phases were not profiled"
 
 
@@ -191,6 +195,59 @@ def _split(parts: Mapping[str, float], title: str) -> Iterator[Block | Markup]:
 
 def _colour(part: str) -> str:
     return COLOURS[list(PARTS).index(part)]
+
+
+# --- what a run measured while it trained, in small
+
+COURSE = (200.0, 62.0)  # width and height of a small curve, in its own units
+POINTS = 100  # of one
+
+
+def run_courses(database: Path, directories: Sequence[str], *, metrics: Sequence[Metric]) -> dict[str, Markup]:
+    """Return the small curves of each of a few runs, by directory; empty for one that measured nothing twice."""
+    parts: dict[str, list[Markup]] = {directory: [] for directory in directories}
+    for metric in {metric.name: metric for metric in metrics}.values():
+        curves = learning_curves(database, metric.name, directories=list(parts), points=POINTS)
+        for directory, curve in curves.groupby("directory", sort=False):
+            if len(curve) > 1:
+                parts[str(directory)].append(_course(curve, metric))
+    return {
+        directory: element("div", *curves, class_="x-courses") if curves else Markup("")
+        for directory, curves in parts.items()
+    }
+
+
+def _course(curve: pd.DataFrame, metric: Metric) -> Markup:
+    """Return one curve over its steps: where it is noisy a smoothed line, with the measurements faint behind it."""
+    drawn = [curve["value"]]
+    if len(curve) > FEW:
+        drawn = [curve["value"], smoothed(curve, x="step", share=SMOOTH)]
+    low, high = float(curve["value"].min()), float(curve["value"].max())
+    width, height = COURSE
+    steps = curve["step"].to_numpy(float)
+
+    def points(line: pd.Series) -> str:
+        y = height * (1 - (line - low) / (high - low or 1.0))
+        return " ".join(f"{at:.1f},{up:.1f}" for at, up in zip(steps / steps[-1] * width, y, strict=True))
+
+    lines = [
+        element(
+            "polyline",
+            points=points(line),
+            fill="none",
+            stroke="currentColor",
+            stroke_width=1.6,
+            opacity=1 if line is drawn[-1] else 0.25,
+            vector_effect="non-scaling-stroke",
+        )
+        for line in drawn
+    ]
+    picture = element(
+        "svg", *lines, viewBox=f"0 -2 {width:g} {height + 4:g}", preserveAspectRatio="none", aria_hidden="true"
+    )
+    first, last = (metric.show(float(curve["value"].iloc[place])) for place in (0, -1))
+    words = f": {first} to {last} over {steps[-1]:,.0f} steps"
+    return element("figure", picture, element("figcaption", inline(named(metric.name)), words))
 
 
 CARDS = 6  # at most
@@ -223,45 +280,55 @@ def run_cards(
     cannot be read, or places a run outside `runs`.
     """
     # One query for all cards: each has several phases and parts.
-    shown = rows.head(CARDS)
-    details = run_details(database, list(shown["directory"])) if len(shown) else {}
-    cards = [_card(row, details.get(row["directory"]), runs=runs, here=here, look=look) for _, row in shown.iterrows()]
-    cards += [_unfinished(run, runs=runs, here=here, look=look) for run in others[: CARDS - len(cards)]]
+    shown, rest_shown = rows.head(CARDS), others[: CARDS - len(rows.head(CARDS))]
+    finished = list(shown["directory"]) if len(shown) else []
+    details = run_details(database, finished) if finished else {}
+    directories = [*finished, *(run["directory"] for run in rest_shown)]
+    kinds = [metric_of(row.to_dict()) for _, row in shown.head(1).iterrows()]
+    courses = run_courses(database, directories, metrics=[metric_named(LOSS), *kinds])
+    cards = [
+        _card(row, details.get(row["directory"]), courses[row["directory"]], runs=runs, here=here, look=look)
+        for _, row in shown.iterrows()
+    ]
+    cards += [_unfinished(run, courses[run["directory"]], runs=runs, here=here, look=look) for run in rest_shown]
     yield element("div", *cards, class_="x-cards")
     if rest := len(rows) + len(others) - len(cards):
         yield Paragraph(f"and {amounts.count(rest, 'more run')}: {CARDS} are shown at most", "note")
 
 
-def _unfinished(run: Mapping[str, Any], *, runs: Path, here: Path, look: theme.Look) -> Markup:
+def _unfinished(run: Mapping[str, Any], course: Markup, *, runs: Path, here: Path, look: theme.Look) -> Markup:
     name = str(run["recipe"] or run["run_id"])
     place = "" if run["ssr"] is None else f"budget {run['ssr']:g} · seed {run['seed']} · "
     facts: list[tuple[str, Text]] = []
-    if run["steps"] is not None:
+    if run["steps"] is not None and run["batch_size"] is not None:
         facts.append(("Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples"))
         facts.append(("Methods", joined(map(named, filter(None, str(run["methods"]).split("+")))) or "none"))
     if run["peak_memory"] is not None:
         facts.append(("Peak memory", amounts.memory(run["peak_memory"])))
-    is_imported = run["time_source"] == "imported"
-    facts += _own_files(run_directory(runs, run["directory"]), here=here, is_imported=is_imported)
+    facts += _own_files(run_directory(runs, run["directory"]), here=here, imported=run["imported"])
     message = str(run["message"] or "")
     blocks = [
         element("p", inline(swatch(name, look)), class_="x-card-title"),
         Paragraph((Span(f"{place}{run['state']}"),), "note"),
         *([Paragraph(one_line(message), "warning")] if message else []),
+        course,
         Facts(facts),
     ]
     return element("article", fragment(*blocks), class_="x-card", aria_label=clipped(name))
 
 
-def _card(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path, look: theme.Look) -> Markup:
+def _card(
+    run: pd.Series, known: RunDetails | None, course: Markup, *, runs: Path, here: Path, look: theme.Look
+) -> Markup:
     title = f"{clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
     data = (*named(run["model"]), Span(" on "), *named(run["dataset"]))
     blocks: list[Block | Markup] = [
         element("p", inline(swatch(run["recipe"], look)), class_="x-card-title"),
         Paragraph((Span(f"budget {run['ssr']:g} · seed {run['seed']} · "), *data), "note"),
         element("ul", *_figures(run), class_="x-figures"),
+        course,
         *(times(known.profiles.get(_machine(run)), known.timings, run) if known else ()),
-        Facts([*_facts(run, known), *_files(run, runs=runs, here=here)]),
+        Facts([*_facts(run, known), *_files(run, known, runs=runs, here=here)]),
     ]
     return element("article", fragment(*blocks), class_="x-card", aria_label=title)
 
@@ -296,13 +363,25 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
         of = "allocated on the GPU" if run["device"] == "cuda" else "of the whole process"
         yield "Peak memory", f"{amounts.memory(run['peak_memory'])} {of}"
     yield "Hardware", isolated(_label(_machine(run)), 80)
-    yield "Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples, {isolated(run['precision'])}"
+    if training := _training(run):
+        yield "Training", training
     yield "Methods", _methods(run)
     yield "Baseline", _baseline(run)
     if isinstance(run["control"], str):
         yield "Control of", named(str(run["control_of"]))
     yield from _governed(run)
     yield "Model digest", _digest(run["state_digest"])
+
+
+def _training(run: pd.Series) -> str:
+    """Return steps, batch size and precision, as far as they are known: an imported run may lack all of them."""
+    parts = []
+    if not amounts.missing(run["steps"]):
+        batch = "" if amounts.missing(run["batch_size"]) else f" of {int(run['batch_size']):,} examples"
+        parts.append(f"{int(run['steps']):,} steps{batch}")
+    if isinstance(run["precision"], str):
+        parts.append(isolated(run["precision"]))
+    return ", ".join(parts)
 
 
 def _time(run: pd.Series, known: RunDetails | None) -> str:
@@ -380,10 +459,10 @@ def _deletion(run: pd.Series) -> Text:
     return with_note(words, (takes, *named(str(run["deletion_class"])), Span(", the costliest class: a forecast")))
 
 
-def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
+def _files(run: pd.Series, known: RunDetails | None, *, runs: Path, here: Path) -> Iterator[tuple[str, Text]]:
     directory = run_directory(runs, run["directory"])
     governed = isinstance(run["ledger_root"], str)
-    yield from _own_files(directory, here=here, is_imported=run["time_source"] == "imported")
+    yield from _own_files(directory, here=here, imported=known.imported if known else None)
     if not directory.is_dir():
         return
     if governed:
@@ -394,10 +473,11 @@ def _files(run: pd.Series, *, runs: Path, here: Path) -> Iterator[tuple[str, Tex
     )
 
 
-def _own_files(directory: Path, *, here: Path, is_imported: bool = False) -> Iterator[tuple[str, Text]]:
+def _own_files(directory: Path, *, here: Path, imported: str | None) -> Iterator[tuple[str, Text]]:
     """Yield the command that repeats a run and its notebook, or why there is neither."""
-    if is_imported:
-        yield "Files", "none here: the run was imported, and another tool trained it"
+    if isinstance(imported, str):
+        source = isolated(imported.removeprefix("imported, unverified: "), 200)
+        yield "Files", f"none here: imported from {source}; unverified"
         return
     if not directory.is_dir():
         yield "Files", (Span("directory removed: what is shown comes from the database", "warn"),)
