@@ -4,10 +4,13 @@ Comparisons hold ratios, recipe over baseline, so that 0.62 means 0.62 of the ba
 so words turn the ratio round: 1.61x faster. The same number along an axis that is no time is called a gain.
 """
 
+from explorer.page.amounts import memory
+
 AXES = {
     "train_seconds": "time",
     "cost_usd": "cost",
     "steps": "steps",
+    "peak_memory": "peak memory",
     "wall_seconds": "wall time",
     "deletion_seconds": "time of deletion",
     "deletion_usd": "cost of deletion",
@@ -37,6 +40,8 @@ def amount_words(x: str, value: float) -> str:
     ('$0.5', '62 s')
     """
     column = x.partition("/")[0]
+    if column == "peak_memory":
+        return memory(value)
     unit = "s" if column.endswith("_seconds") else x
     return f"${value:.4g}" if column.endswith("_usd") else f"{value:.4g} {unit}"
 

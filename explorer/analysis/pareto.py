@@ -250,6 +250,6 @@ def _of(lines: list[Ladder], name: str, x: str) -> Hypervolume:
 def _reference(x_B: np.ndarray, y_B: np.ndarray) -> tuple[float, float] | None:
     """Return the reference of the baseline's points; None where they have no range."""
     steps, height = len(x_B) - 1, y_B.max() - y_B[0]
-    if not steps or not height:
+    if not steps or not height or not np.ptp(x_B):
         return None
     return float(x_B.max() + np.ptp(x_B) / steps), float(y_B[0] - height / steps)

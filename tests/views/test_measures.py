@@ -1,8 +1,13 @@
 import pandas as pd
 import pytest
 
+from explorer.views.explorer.answer import answer, facts
+from explorer.views.explorer.comparison_view import comparison_html
 from explorer.views.explorer.payments import MEASURES, PAYMENTS, known_measures, measure_of
+from explorer.views.explorer.question import Question
 from explorer.views.explorer.scene import build_scene
+from explorer.views.explorer.tradeoff import tradeoff_spec
+from tests.views.in_memory import InMemory
 
 
 def test_only_what_is_known_of_some_run_is_offered(results: pd.DataFrame) -> None:
@@ -24,6 +29,21 @@ def test_only_what_is_known_of_some_run_is_offered(results: pd.DataFrame) -> Non
 def test_a_value_is_said_in_its_unit(key: str, value: float, words: str) -> None:
     assert MEASURES[key].words(value) == words
     assert MEASURES[key].words(None) == "-" and MEASURES[key].words(float("nan")) == "-"
+
+
+def test_peak_memory_is_an_x_axis_once_every_run_measured_it(results: pd.DataFrame) -> None:
+    sizes = results["recipe"].map({"baseline": 2**31, "fast": 2**30, "heavy": 2**31}).astype("Int64")
+    measured = InMemory(frame=results.assign(peak_memory=sizes + 2**20 * results["seed"]))
+    shown = answer(measured, Question(payment="memory"))
+    assert shown.question.payment == "memory" and shown.scene is not None
+    assert shown.sentence.startswith("fast reaches the baseline's accuracy with 2.00x less peak memory")
+    axis = tradeoff_spec(shown.scene)["layer"][0]["encoding"]["x"]
+    assert axis["title"] == "Peak memory (GiB)" and axis["scale"]["domain"][0] < 2**30
+    assert not any("Times are" in words for words in facts(shown))
+    assert "1 GiB" in comparison_html(shown)
+    # The negative control: one run that lacks it, as of an older version, and it is no axis.
+    lacking = results.assign(peak_memory=sizes.where(results.index != results.index[0]))
+    assert answer(InMemory(frame=lacking), Question(payment="memory")).question.payment == "time"
 
 
 def test_the_deletion_of_one_class_is_a_measure_of_its_own(results: pd.DataFrame) -> None:

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 
 from explorer.analysis.monotone import monotone
-from explorer.page.amounts import DAY, HOUR, MINUTE
+from explorer.page.amounts import DAY, HOUR, MEMORY, MINUTE
 from explorer.run_files import Metric
 from explorer.views.explorer.payments import Payment
 
@@ -18,7 +18,7 @@ LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis squeez
 
 
 def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
-    """Return the x channel over the field `x`, in seconds, dollars or a count, labelled in one unit that suits them."""
+    """Return the x channel over the field `x`: seconds, dollars, bytes or a count, labelled in one unit that suits."""
     return alt.X(**payment_channel(payment, values, log=log))
 
 
@@ -28,7 +28,7 @@ def payment_channel(payment: Payment, values: Sequence[float], *, log: bool) -> 
     domain = _payment_domain(min(values), max(values), log=log)
     ticks = [tick * unit for tick in round_ticks(domain[0] / unit, domain[1] / unit, log=log and domain[0] > 0)]
     sign = "'$' + " if payment.unit == "dollars" else ""
-    style = "~s" if payment.counted and max(values) >= 100_000 else ",.10~r"
+    style = "~s" if payment.unit == "count" and max(values) >= 100_000 else ",.10~r"
     return {
         "field": "x",
         "type": "quantitative",
@@ -168,6 +168,9 @@ def round_ticks(low: float, high: float, *, log: bool) -> list[float]:
 
 
 def _unit(payment: Payment, high: float) -> tuple[float, str]:
+    if payment.unit == "bytes":
+        name = next((name for name in ("GiB", "MiB") if high >= MEMORY[name.lower()]), "KiB")
+        return float(MEMORY[name.lower()]), name
     if payment.unit != "seconds":
         return 1.0, ""
     for least, unit, name in ((4 * DAY, DAY, "days"), (4 * HOUR, HOUR, "hours"), (4 * MINUTE, MINUTE, "minutes")):

@@ -19,13 +19,13 @@ class Payment:
     column: str
     label: str
     title: str
-    unit: Literal["seconds", "dollars", "count"]
+    unit: Literal["seconds", "dollars", "count", "bytes"]
     forecast: bool = False  # it lies in the future, so it is never measured
 
     @property
     def counted(self) -> bool:
-        """True for a count, which is known exactly even where the time is not."""
-        return self.unit == "count"
+        """True for a count or a size, which is known of a run even where its time is not."""
+        return self.unit in ("count", "bytes")
 
 
 PAYMENTS = {
@@ -35,6 +35,7 @@ PAYMENTS = {
         Payment(key="cost", column="cost_usd", label="Cost", title="Training cost (US dollars)", unit="dollars"),
         Payment(key="steps", column="steps", label="Steps", title="Optimiser steps", unit="count"),
         Payment(key="examples", column="examples", label="Examples", title="Training examples", unit="count"),
+        Payment(key="memory", column="peak_memory", label="Peak memory", title="Peak memory", unit="bytes"),
         Payment(
             key="deletion",
             column="deletion_seconds",
@@ -71,6 +72,8 @@ def amount(x: float | None, payment: Payment) -> str:
         return amounts.seconds(x)
     if payment.unit == "dollars":
         return amounts.dollars(x)
+    if payment.unit == "bytes":
+        return amounts.memory(x)
     return amounts.MISSING if amounts.missing(x) else f"{x:,.0f}"
 
 
