@@ -65,8 +65,12 @@ class Verdict:
 
     @property
     def asks(self) -> bool:
-        """Return whether it should be run on fresh seeds: they could confirm it, and there are none yet."""
-        return self.confirmable and self.confirmation is None
+        """Return whether it should be run on fresh seeds: they could confirm it, and there are none yet.
+
+        They cannot confirm what was compared with the baseline of another sweep.
+        """
+        same = self.comparison.setting.sweep == self.comparison.baseline_setting.sweep
+        return same and self.confirmable and self.confirmation is None
 
 
 def verdicts(

@@ -12,6 +12,7 @@ import pandas as pd
 from IPython.core.getipython import get_ipython
 from IPython.display import clear_output
 
+from explorer.analysis.across_sweeps import as_recorded
 from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import clipped
@@ -151,6 +152,9 @@ class Explorer(widgets.VBox):
         assert self._snapshot is not None  # the callers check
         if self._answer is not None and not _same_runs(question, self._answer.question):
             question = replace(question, brush=(), chosen=())  # they chose among other runs
+            if question.across != self._answer.question.across:
+                # A view that is widened keeps its baseline, and its recipes have other names now.
+                question = replace(question, recipes=(), baseline_sweep=self._answer.question.sweep)
         try:
             shown = answer(self._snapshot, question)
         except ExplorerError as error:
@@ -285,6 +289,8 @@ def _exported(answer: Answer) -> pd.DataFrame:
     if answer.scene is None:
         return pd.DataFrame()
     rows = answer.rows if answer.question.is_survey else chosen_rows(answer)
+    if answer.question.across and not answer.question.is_survey:
+        rows = as_recorded(rows)
     return rows.drop(columns=["x", "y", "series", "group", "hardware_label"], errors="ignore")
 
 

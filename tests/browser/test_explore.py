@@ -214,9 +214,9 @@ def test_small_multiples_a_third_axis_and_many_sweeps(explorer: Locator, shared_
     expect(explorer.locator(".x-main svg.marks").filter(has_text="Inference per example")).to_be_visible()
     shared_page.screenshot(path=screenshots / "explore-multiples.png")
     paste(explorer, Question(dataset="digits", sweep=ALL, hardware=ALL))
-    expect(explorer.locator(".x-answer").first).to_contain_text("choose one sweep to compare")
-    expect(explorer.locator(".x-main .x-table")).to_contain_text("On the frontier")
-    shared_page.screenshot(path=screenshots / "explore-survey.png")
+    expect(explorer.locator(".x-head")).to_contain_text("compared with the baseline of sweep")
+    expect(explorer.locator(".x-main .x-table")).to_contain_text("baseline of sweep")
+    shared_page.screenshot(path=screenshots / "explore-across-sweeps.png")
 
 
 def test_hostile_names_are_names(explorer: Locator, shared_page: Page, screenshots: Path) -> None:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from explorer.costing import Price
+from explorer.views.explorer import choices
 from explorer.views.explorer.answer import answer, where_words
 from explorer.views.explorer.choices import Settled
 from explorer.views.explorer.choices import settle as settle_results
@@ -101,11 +102,17 @@ def test_the_machine_with_most_runs_is_the_first_choice_and_all_can_be_seen(both
     assert settle(both, Question(sweep="digits")).choices.baseline_hardware == ("",)
 
 
-def test_models_narrow_sweeps_and_all_sweeps_are_a_survey(both: pd.DataFrame) -> None:
+def test_models_narrow_sweeps_and_many_runs_of_all_sweeps_are_a_survey(
+    both: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = settle(both, Question())
     assert (first.question.model, first.question.sweep) == (ALL, "bigger")
     assert first.choices.models == (ALL, "resnet18", "resnet8") and first.choices.sweeps == (ALL, "bigger", "digits")
     assert settle(both, Question(model="resnet8")).question.sweep == "digits"
+    compared = settle(both, Question(sweep=ALL, hardware=ALL))
+    assert not compared.question.is_survey and compared.choices.baseline_sweeps == ("digits", "bigger")
+    assert compared.choices.baselines == ("baseline of sweep digits",)
+    monkeypatch.setattr(choices, "MOST_ACROSS", 0)
     survey = settle(both, Question(sweep=ALL, hardware=ALL))
     assert survey.question.is_survey and survey.rows["sweep"].nunique() == 2
     assert survey.choices.seeds == () and "model" in survey.choices.splits

@@ -114,8 +114,9 @@ def test_a_sweep_that_was_started_elsewhere_is_followed_from_its_directory(
         assert "So far fast" in panel.best.value and panel._quality.spec is not None
 
         def steps() -> int:
-            (lines,) = (layer for layer in (panel._losses.spec or {})["layer"] if layer["name"] == "lines")
-            rows = panel._losses.spec["datasets"][lines["data"]["name"]]
+            spec = panel._losses.spec or {}
+            (lines,) = (layer for layer in spec["layer"] if layer["name"] == "lines")
+            rows = spec["datasets"][lines["data"]["name"]]
             return max(row["x"] for row in rows if row["series"] == f"mine/{record.run_id}")
 
         assert steps() == 30

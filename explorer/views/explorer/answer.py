@@ -1,12 +1,13 @@
 """Answer to a question: everything the explorer shows, put together without any widget."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pandas as pd
 
 from explorer.analysis import curves, sentences
+from explorer.analysis.across_sweeps import NOT_PAIRED, as_recorded, compared_across, result_across
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
@@ -120,7 +121,7 @@ def answer(results: Results, wished: Question) -> Answer:
 def _diverged(results: Results, settled: Settled) -> pd.DataFrame:
     """Return the diverged runs of the recipes that are shown, each at what its whole budget would take."""
     asked, names = settled.question, set(settled.rows.loc[settled.shown, "recipe"])
-    runs = results.unfinished(asked.sweep)
+    runs = results.unfinished(asked.sweep)  # none where several sweeps are shown
     runs = runs[(runs["state"] == "diverged") & runs["recipe"].isin(names)]
     if len(runs) and asked.hardware != ALL:
         runs = runs[[label == asked.hardware for label in hardware_labels(runs)]]
@@ -164,6 +165,8 @@ def _of_comparison(asked: Question) -> Question:
 
 def _compare(results: Results, settled: Settled) -> _Compared:
     asked, rows = settled.question, settled.rows
+    if asked.across:
+        return _compare_across(results, as_recorded(rows), asked)
     pairs = compared(
         rows,
         x=asked.paid_in.column,
@@ -177,6 +180,21 @@ def _compare(results: Results, settled: Settled) -> _Compared:
         verdicts=tuple(verdicts(qualities, controls=controls_of(rows), fresh=fresh)),
         budgets=tuple(at_equal_budget(pairs)),
         volume=_volume(rows, asked),
+    )
+
+
+def _compare_across(results: Results, rows: pd.DataFrame, asked: Question) -> _Compared:
+    """Return the comparisons of the recipes of several sweeps, whose names there `rows` have, with one baseline."""
+    pairs = compared_across(rows, sweep=asked.baseline_sweep, x=asked.paid_in.column, own=True)
+    qualities = at_equal_quality(pairs, target=asked.target)
+    # Fresh seeds of the baseline's own sweep judge its own recipes, here as there.
+    own = [result for result in qualities if result.setting.sweep == asked.baseline_sweep]
+    fresh = [] if asked.paid_in.forecast else results.confirmations(own)
+    made = verdicts(qualities, controls=controls_of(rows), fresh=fresh)
+    return _Compared(
+        verdicts=tuple(replace(verdict, comparison=result_across(verdict.comparison)) for verdict in made),
+        budgets=tuple(map(result_across, at_equal_budget(pairs))),
+        volume=None,  # of one sweep
     )
 
 
@@ -218,7 +236,7 @@ def where_words(answer: Answer) -> list[str]:
     predicted = rows["time_source"] == "predicted"
     runs = amounts.count(int(counted[~predicted].sum()), "finished run")
     guesses = [f"{int(counted[predicted].sum()):,} predicted for other hardware"] if predicted.any() else []
-    named = sweep if asked.is_survey else f"sweep {sweep}"
+    named = sweep if asked.across else f"sweep {sweep}"
     return [f"{model} on {asked.dataset}", named, hardware, runs, *guesses, *_narrowed(asked)]
 
 
@@ -278,9 +296,12 @@ def facts(answer: Answer) -> list[str]:
         )
     if any(comparison.ratio_low is not None for comparison in answer.comparisons):
         first = answer.comparisons[0]
+        seeds = "seeds, shared only within a sweep" if answer.question.across else "shared seeds"
         words.append(
-            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over shared seeds{_adjusted(answer)}."
+            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over {seeds}{_adjusted(answer)}."
         )
+    if answer.question.across:
+        words.append(f"Recipes of other sweeps are compared with {NOT_PAIRED}.")
     if answer.question.order.removeprefix("-") == "best":
         words += _best_at_equal_budget(answer)
     if answer.question.paid_in.forecast:

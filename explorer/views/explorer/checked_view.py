@@ -24,6 +24,7 @@ _OFFERED = {
     "sweep": "sweeps",
     "hardware": "hardware",
     "metric": "metrics",
+    "baseline_sweep": "baseline_sweeps",
     "seeds": "seeds",
     "sources": "sources",
     "cloud": "clouds",

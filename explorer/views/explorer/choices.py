@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import pandas as pd
 
+from explorer.analysis.across_sweeps import named_across
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.ladders import Machine
@@ -103,6 +104,7 @@ class Choices:
     baseline_hardware: tuple[str, ...]
     payments: tuple[str, ...]
     deletions: tuple[str, ...]  # "" for the costliest, and the classes of governed runs
+    baseline_sweeps: tuple[str, ...] = ("",)  # of several sweeps at once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,12 +149,33 @@ def settle(results: Results, wished: Question) -> Settled:
     metric = _first(wished.metric, metrics, default=str(judged.iloc[0]))
     question = replace(scope.question, metric=metric)
     where = _filter(question, scope.facets)
-    read = results.means if question.is_survey else results.rows
-    rows = read(where, metric=metric)
+    rows, question, baseline_sweeps = _read(results, question, where, scope.facets)
     if question.target is not None and len(rows) and rows["unit"].iloc[0] == FRACTION and question.target > 1:
         # 97 for 97%, as a hand types it in a view; above 100 nothing can be meant.
         question = replace(question, target=question.target / 100 if question.target <= 100 else None)
-    return _fit(rows, question, scope=scope, metrics=metrics, prices=results.prices)
+    settled = _fit(rows, question, scope=scope, metrics=metrics, prices=results.prices)
+    return replace(settled, choices=replace(settled.choices, baseline_sweeps=baseline_sweeps))
+
+
+MOST_ACROSS = 1000
+"""Runs of several sweeps that are compared with one baseline; of more only the means are read, as a survey."""
+
+
+def _read(
+    results: Results, asked: Question, where: Filter, facets: pd.DataFrame
+) -> tuple[pd.DataFrame, Question, tuple[str, ...]]:
+    """Return the rows, the question with the sweep of its baseline, and the sweeps that have one to offer."""
+    if not asked.across:
+        return results.rows(where, metric=asked.metric), replace(asked, baseline_sweep=""), ("",)
+    if facets.loc[facets["metric"] == asked.metric, "runs"].sum() <= MOST_ACROSS:
+        rows = results.rows(where, metric=asked.metric)
+        runs = rows.loc[rows["is_baseline"].astype(bool), "sweep"].value_counts()
+        # The sweep that has the most runs of its baseline is the default, the first by name among equals.
+        offered = tuple(sorted(map(str, runs.index), key=lambda name: (-int(runs[name]), name)))
+        if offered:
+            chosen = _first(asked.baseline_sweep, offered)
+            return named_across(rows, chosen), replace(asked, baseline_sweep=chosen), offered
+    return results.means(where, metric=asked.metric), replace(asked, baseline_sweep=""), ("",)
 
 
 def _fit(
@@ -183,6 +206,8 @@ def _fit(
     recipes = tuple(dict.fromkeys(rows["recipe"]))
     own_baseline = str(rows["baseline"].iloc[0])
     baselines = recipes if wished.is_survey or own_baseline in recipes else (own_baseline, *recipes)
+    if wished.across and not wished.is_survey:
+        baselines = (own_baseline,)  # another one is chosen by its sweep
     baseline = _first(wished.baseline, baselines, default=own_baseline)
     # Recipes and methods hide rows and take none away: hidden recipes still count among the comparisons. The baseline
     # is never hidden. This needs the baseline, so it follows it.
@@ -202,7 +227,7 @@ def _fit(
     compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
     # A baseline on other hardware needs several machines among the rows.
     labels = tuple(dict.fromkeys(rows["hardware_label"]))
-    own = ("", *(labels if len(labels) > 1 and not wished.is_survey else ()))
+    own = ("", *(labels if len(labels) > 1 and not wished.across else ()))
     question = replace(
         wished,
         cloud=cloud,
@@ -330,7 +355,10 @@ def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
 
 
 def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
-    """Return whether some run has an amount: costs need a price, deletions a ledger."""
+    """Return whether some run has an amount: costs need a price, deletions a ledger. Memory needs all runs: it was not
+    always measured, and a recipe without it would only seem to have lost."""
+    if payment.key == "memory":
+        return payment.column in rows and bool(rows[payment.column].notna().all())
     known = not payment.forecast or rows[DELETION].notna().any()
     return bool(known and (payment.unit != "dollars" or priced))
 

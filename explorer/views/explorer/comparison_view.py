@@ -210,7 +210,7 @@ def _sheet(answer: Answer, lines: list[Line]) -> Sheet:
         answer=answer,
         low=low / 1.05,
         high=high * 1.05,
-        several=len({line.comparison.setting for line in lines}) > 1,
+        several=len({line.comparison.setting.machine for line in lines}) > 1,
     )
 
 

@@ -68,7 +68,7 @@ def docked(answer: Answer, titles: Mapping[str, str], *, action: tuple[str, str]
     left: list[Markup | str]
     if len(rows):
         places = {"Curves": "Curves", "Runs": "Cards" if len(rows) > 1 else "Card", "Two recipes": "Compare"}
-        if len(two_recipes(rows, answer)) < 2:
+        if answer.question.across or len(two_recipes(rows, answer)) < 2:
             del places["Two recipes"]
         buttons = [_leading(key, places[title]) for key, title in titles.items() if title in places]
         left = [element("span", *picked_words(rows, answer), class_="x-picked", role="status"), *buttons]
@@ -116,7 +116,7 @@ def two_recipes(rows: pd.DataFrame, answer: Answer) -> tuple[str, ...]:
 def _next_step(answer: Answer) -> tuple[str, str, str] | None:
     """Return the step that would make the headline surer: words, the section that takes it, and its button."""
     best = headliner(answer.verdicts)
-    if best is not None and best.asks and not answer.question.paid_in.forecast:
+    if best is not None and best.asks and not (answer.question.paid_in.forecast or answer.question.across):
         return (
             f"{clipped(best.comparison.label, 24)} was chosen after seeing the data:",
             "confirm",

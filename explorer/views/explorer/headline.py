@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from explorer.analysis.across_sweeps import baseline_across
 from explorer.analysis.axis_words import gain_words, ratio_words
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.equal_quality import Call, EqualQuality
@@ -44,6 +45,9 @@ def headline(answer: Answer) -> Headline:
     if best.control is not None:
         return Headline(words=said, chip=f"no better than its control {best.control.name}", tone="bad")
     confirmation = best.confirmation
+    if best.comparison.setting.sweep != best.comparison.baseline_setting.sweep:
+        # Fresh seeds would not pair them either.
+        return Headline(words=said, chip=f"{verdict_chip(best)[0]}: not paired, run both in one sweep", tone="warn")
     if confirmation is None:
         if best.call is Call.INCONCLUSIVE:
             return Headline(words=said, chip="inconclusive: confirm on fresh seeds", tone="warn")
@@ -63,6 +67,8 @@ def headline(answer: Answer) -> Headline:
 def conditions(answer: Answer) -> str:
     """Return what the headline is about and how its intervals are made, in a line."""
     parts = where_words(answer)
+    if answer.question.across and answer.comparisons:
+        parts.append(f"compared with the {answer.question.baseline}, other sweeps not paired")
     if answer.comparisons:
         seeds = Counter(result.n for result in answer.comparisons).most_common(1)[0][0]
         parts.append(amounts.count(seeds, "seed"))
@@ -121,6 +127,8 @@ def _sentence(result: EqualQuality) -> str:
     whose = "the baseline" if result.baseline == "baseline" else clipped(result.baseline, 40)
     kind = result.setting.kind
     target = f"{whose}'s {kind.name}" if result.own_target else f"{kind.name} {amounts.quality(result.target, kind)}"
+    if result.own_target and result.baseline == baseline_across(result.baseline_setting.sweep):
+        target = f"the {kind.name} of the {clipped(result.baseline, 60)}"
     where = _machines(result)
     if result.ratio is None:
         return f"{label}{where[0]} reaches {target}{where[1]}."

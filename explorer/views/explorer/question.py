@@ -93,6 +93,7 @@ class Question:
     curve_log: bool = False
     bands: str = ""  # "all": every recipe has its band; empty: the baseline and what is highlighted
     errors: bool = True  # qualities on a log scale of the error, where they differ enough; else on a plain one
+    baseline_sweep: str = ""  # of all sweeps at once: the one whose baseline the recipes of all are compared with
 
     @property
     def paid_in(self) -> Payment:
@@ -100,9 +101,14 @@ class Question:
         return payment_of(self.payment, class_=self.deletion_of)
 
     @property
-    def is_survey(self) -> bool:
-        """True for several sweeps at once. They have no common baseline, so nothing is compared."""
+    def across(self) -> bool:
+        """True for several sweeps at once."""
         return self.sweep == ALL
+
+    @property
+    def is_survey(self) -> bool:
+        """True for several sweeps without a baseline in common, so that nothing is compared."""
+        return self.across and not self.baseline_sweep
 
     def without(self, *fields: str) -> Self:
         """Return the question with these fields at their defaults."""

@@ -213,15 +213,15 @@ def _means(drawn: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, 
         candidate=means["on_front"].notna(),  # the front table has no controls
         on_front=means["on_front"].eq(True),
     )
-    if len({curve.setting.machine for curve in drawn}) > 1:
+    if len({(curve.setting.machine, curve.setting.sweep) for curve in drawn}) > 1:
         means = _front_over_all(means, higher=drawn[0].setting.higher_is_better)
     columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
     return means.reindex(columns=columns)
 
 
 def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
-    """Return the means with the front over several machines at once. Its probabilities are unknown: seeds are resampled
-    only within a machine."""
+    """Return the means with the front over several machines or sweeps at once. Its probabilities are unknown: seeds are
+    resampled only within one of them."""
     candidates = means[means["candidate"]]
     best = candidates.index[
         pareto.front(candidates["x"].to_numpy(), candidates["y"].to_numpy(), higher_is_better=higher)
@@ -237,7 +237,7 @@ def _runs(rows: pd.DataFrame, drawn: list[Curve], names: Names, groups: Names, p
         recipe=labels,
         series=[names[pair] for pair in pairs],
         group=[groups[pair] for pair in pairs],
-        x=shown[payment.column],
+        x=shown[payment.column].astype(float),
         y=shown["quality"],
     )
 
@@ -351,7 +351,7 @@ def run_labels(rows: pd.DataFrame, drawn: Sequence[Curve]) -> tuple[list[Machine
 
 def group_of(rows: pd.DataFrame, drawn: Sequence[Curve], compare: str) -> dict[tuple[Machine, str], str]:
     """Return the group of each curve, which gives its colour, by machine and label; `compare` is a `Question`'s."""
-    first = rows.drop_duplicates(["recipe_digest", "device", "hardware", "threads", "world_size"])
+    first = rows.drop_duplicates(["recipe", "recipe_digest", "device", "hardware", "threads", "world_size"])
     places, labels = run_labels(first, drawn)
     return {
         (place, label): group_name(compare, label, place, methods, policy)

@@ -1,7 +1,8 @@
 """Survey of many sweeps: the mean of every recipe at every budget, and the frontier over all of them.
 
-Sweeps have no common baseline, so nothing is compared: a point of interest leads to its own sweep. Of many thousands
-of points, those on the frontier are drawn and, of the rest, one for each cell of the chart: more would overlap.
+Few sweeps are compared with the baseline of one (`analysis.across_sweeps`). Here they are too many, so nothing is
+compared: a point of interest leads to its own sweep. Of many thousands of points, those on the frontier are drawn and,
+of the rest, one for each cell of the chart: more would overlap.
 """
 
 from dataclasses import replace

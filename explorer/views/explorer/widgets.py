@@ -48,6 +48,7 @@ class Controls(widgets.VBox):
         self.target = widgets.Text(description=TARGET, continuous_update=False)
         self._complaint = widgets.HTML()
         self.baseline = widgets.Dropdown(description="Compare with")
+        self.baseline_sweep = widgets.Dropdown(description="Baseline of")
         # --- groups ---
         self.model = widgets.Dropdown(description="Model")
         self.hardware = widgets.Dropdown(description="Hardware")
@@ -69,7 +70,7 @@ class Controls(widgets.VBox):
         )
         # The order of these lists is the order on the screen and of the keyboard.
         first = [self.dataset, self.sweep, self.metric, self.payment, self.deletion_of, self.target, self._complaint]
-        first.append(self.baseline)
+        first += [self.baseline, self.baseline_sweep]
         filters = [self.model, self.hardware, self.baseline_hardware, self.recipes, self.methods, self.seeds]
         filters.append(self.sources)
         drawing = [self.scale, self.errors, self.bands, self.compare, self.size, self.split]
@@ -250,14 +251,19 @@ def _active(question: Question, choices: Choices) -> int:
 
 _TEXTS = (
     *("dataset", "model", "sweep", "hardware", "metric", "cloud", "compare", "split", "size"),
-    *("baseline", "baseline_hardware", "payment", "deletion_of", "bands"),
+    *("baseline", "baseline_hardware", "baseline_sweep", "payment", "deletion_of", "bands"),
 )
 _LISTS = ("recipes", "methods", "seeds", "sources")
 _ALWAYS = ("metric", "payment", "compare")
 
 
 def _is_needed(name: str, offered: int, question: Question) -> bool:
-    """Return whether a field is shown. A field without a choice is hidden; in a survey, so are those that compare."""
+    """Return whether a field is shown. A field without a choice is hidden; in a survey, so are those that compare.
+
+    Of several sweeps, the one whose baseline counts is named even if it is the only one to choose.
+    """
+    if name == "baseline_sweep":
+        return question.across and not question.is_survey
     if name == "deletion_of":
         sized = MEASURES.get(question.size)
         return question.paid_in.forecast or (sized is not None and sized.of_deletion)
@@ -275,6 +281,7 @@ def _offers(choices: Choices, question: Question) -> dict[str, Sequence[Any]]:
         "hardware": _with_all(choices.hardware, "hardware"),
         "metric": choices.metrics,
         "baseline": choices.baselines,
+        "baseline_sweep": [(clipped(name), name) for name in choices.baseline_sweeps],
         "baseline_hardware": [(name or WORDS["baseline_hardware"], name) for name in choices.baseline_hardware],
         "cloud": [(name or WORDS["cloud"], name) for name in choices.clouds],
         "payment": [(PAYMENTS[key].title, key) for key in choices.payments],

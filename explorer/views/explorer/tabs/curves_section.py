@@ -1,6 +1,6 @@
 """Section on learning curves: what runs measured while they trained, by run or as means over seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from explorer.analysis.smoothing import SMOOTH
 from explorer.errors import ExplorerError
-from explorer.page import amounts, theme
+from explorer.page import amounts
 from explorer.page.document import Block, Paragraph, isolated, sentence
 from explorer.page.html import fragment
 from explorer.run_files import Metric
@@ -17,7 +17,7 @@ from explorer.store import frames, queries
 from explorer.store.examine import State
 from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
 from explorer.views.explorer.answer import Answer, picked
-from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named
+from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named, with_others
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
@@ -33,6 +33,7 @@ class CurvesSection(Section):
     """Learning curves of the runs that are picked, or of all recipes at their full budget."""
 
     key, title = "curves", "Curves"
+    across = True
 
     def __init__(self, ask: Callable[..., None]) -> None:
         self.metric = widgets.Dropdown(description="Metric")
@@ -56,15 +57,17 @@ class CurvesSection(Section):
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Show the curves of the picked runs, or of all recipes at their full budget."""
         asked = answer.question
-        names = snapshot.remember(("recorded", asked.sweep), lambda: recorded_metrics(snapshot.database, asked.sweep))
-        now = is_training(snapshot.runs, asked.sweep)
+        sweeps = tuple(dict.fromkeys(map(str, answer.rows["sweep"]))) if asked.across else (asked.sweep,)
+        names = snapshot.remember(("recorded", sweeps), lambda: _recorded(snapshot, sweeps))
+        # Runs that are training have no place in a comparison across sweeps yet.
+        now = not asked.across and is_training(snapshot.runs, asked.sweep)
         if not names and not now:
             raise ExplorerError("These runs recorded nothing while they trained, so there is no curve.")
         names = names or [LOSS]
         metric = asked.curve if asked.curve in names else LOSS if LOSS in names else names[0]
         over = asked.curve_x if asked.curve_x in OVER else "steps"
         self._set(names, metric, over, asked)
-        kind = snapshot.remember(("kinds", asked.sweep), lambda: _declared(snapshot, asked.sweep))
+        kind = snapshot.remember(("kinds", sweeps), lambda: _declared(snapshot, sweeps))
         chosen = chosen_runs(snapshot, answer)
         frame = snapshot.remember(
             ("curves", asked.sweep, metric, chosen.directories),
@@ -72,6 +75,8 @@ class CurvesSection(Section):
                 snapshot.database, metric, directories=chosen.directories, points=_points(len(chosen.directories))
             ),
         )
+        if asked.across:  # recipes of the same name are not one curve
+            frame = frame.assign(recipe=frame["directory"].map(chosen.names))
         if now and not chosen.picked:
             frame = _with_growing(frame, growing(snapshot.runs, asked.sweep, metric), chosen)
         self._draw(frame, metric_named(metric, kind), over, answer, chosen)
@@ -112,7 +117,7 @@ class CurvesSection(Section):
             mean=not asked.curve_runs,
             smooth=smooth,
             log=asked.curve_log,
-            look=_look(answer.look, drawn),
+            look=with_others(answer.look, drawn["group"]),
         )
         self._chart.draw(chart)
 
@@ -145,6 +150,7 @@ class Chosen:
     every: int  # how many there are; only `MOST_RUNS` are drawn
     recipes: frozenset[str]
     groups: dict[str, str]
+    names: dict[str, str]  # of their recipes in the chart above, by directory
 
     def __hash__(self) -> int:
         return hash((self.directories, self.picked))
@@ -174,6 +180,7 @@ def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
         every=len(directories),
         recipes=frozenset(map(str, rows["recipe"])),
         groups=groups,
+        names=dict(zip(map(str, mine["directory"]), map(str, mine["recipe"]), strict=True)),
     )
 
 
@@ -195,9 +202,14 @@ def _with_growing(frame: pd.DataFrame, live: pd.DataFrame, chosen: Chosen) -> pd
     return pd.concat([kept, live], ignore_index=True) if len(live) else frame
 
 
-def _declared(snapshot: Snapshot, sweep: str) -> dict[str, Metric]:
-    """Return the metrics that a sweep's own task declares, by name."""
-    rows = frames.qualities(snapshot.database, sweep=sweep).drop_duplicates("metric")
+def _recorded(snapshot: Snapshot, sweeps: Sequence[str]) -> list[str]:
+    """Return the names of what the runs of some sweeps measured while they trained, in order."""
+    return sorted({name for sweep in sweeps for name in recorded_metrics(snapshot.database, sweep)})
+
+
+def _declared(snapshot: Snapshot, sweeps: Sequence[str]) -> dict[str, Metric]:
+    """Return the metrics that the sweeps' own tasks declare, by name."""
+    rows = pd.concat([frames.qualities(snapshot.database, sweep=sweep) for sweep in sweeps]).drop_duplicates("metric")
     return {
         str(row.metric): Metric(
             name=str(row.metric),
@@ -207,22 +219,6 @@ def _declared(snapshot: Snapshot, sweep: str) -> dict[str, Metric]:
         )
         for row in rows.itertuples()
     }
-
-
-def _look(look: theme.Look, drawn: pd.DataFrame) -> theme.Look:
-    """Return the colours of the chart above, with those of recipes that it lacks, because none of their runs ended."""
-    known, mine = list(look.recipes), list(dict.fromkeys(drawn["group"]))
-    if all(group in known for group in mine):
-        # Only what is drawn is in the legend, in the colours that it has above.
-        kept = [place for place, group in enumerate(known) if group in mine]
-        return theme.Look(
-            recipes=tuple(known[place] for place in kept),
-            colours=tuple(look.colours[place] for place in kept),
-            shapes=tuple(look.shapes[place] for place in kept),
-            groups=look.groups,
-        )
-    base = known[0] if known and look.colours[0] == theme.TEXT else None
-    return theme.look([*known, *mine], baseline=base, groups=look.groups)
 
 
 def _points(runs: int) -> int:

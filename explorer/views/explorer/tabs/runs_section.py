@@ -22,6 +22,7 @@ from explorer.views.explorer.tabs.sections import Section
 from explorer.views.grid import Grid, GridColumn, GridRow, GridView
 from explorer.views.notebook import named, swatch
 
+ACROSS = "Pick runs in the chart to see their cards; choose one sweep for a table of its runs."
 MOST_CHOSEN = 24  # runs that can be chosen at once
 HINT = "Click one to see its card; tick two or more to compare them. A brush over the chart lists the runs inside it."
 MOST_SETTINGS = 24  # settings that differ and are listed
@@ -108,7 +109,7 @@ class RunSource:
                 amounts.dollars(run["cost_usd"]),
                 amounts.memory(run["peak_memory"]),
                 notebook(directory, here=self.here),
-                amounts.MISSING if run["steps"] is None else f"{run['steps']:,}",
+                _steps(run),
                 clipped(str(run["methods"] or "none").replace("+", ", ")),
                 clipped(str(run["hardware"] or amounts.MISSING)),
                 str(run["ended"] or amounts.MISSING).replace("T", " ").replace("Z", " UTC"),
@@ -162,11 +163,15 @@ def _outcomes(runs: Sequence[RunRow]) -> Iterator[Row]:
         ("Training time", [amounts.seconds(run["train_seconds"]) for run in runs]),
         ("Cost", [amounts.dollars(run["cost_usd"]) for run in runs]),
         ("Peak memory", [amounts.memory(run["peak_memory"]) for run in runs]),
-        ("Steps", [f"{run['steps']:,}" for run in runs]),
+        ("Steps", [_steps(run) for run in runs]),
     )
     for title, words in outcomes:
         if any(word != amounts.MISSING for word in words):
             yield Row((title, *words), strong=True)
+
+
+def _steps(run: RunRow) -> str:
+    return amounts.MISSING if run["steps"] is None else f"{run['steps']:,}"
 
 
 def quality_words(run: RunRow) -> str:
@@ -202,10 +207,19 @@ def _value(value: str | None) -> tuple[Span, ...]:
     return (Span(clipped(value, LONGEST), hover=value if len(value) > LONGEST else ""),)
 
 
+def _rows(snapshot: Snapshot, metric: str, directories: Sequence[str]) -> list[RunRow]:
+    """Return the rows of some runs, of whatever sweeps, in this order."""
+    sweeps = dict.fromkeys(directory.partition("/")[0] for directory in directories)
+    listed = (RunList(database=snapshot.database, sweep=sweep, metric=metric).rows(directories) for sweep in sweeps)
+    by_directory = {row["directory"]: row for rows in listed for row in rows}
+    return [by_directory[name] for name in directories if name in by_directory]
+
+
 class RunsSection(Section):
     """All runs of the sweep. Ticks, clicks in the table and clicks in the chart choose the same runs."""
 
     key, title = "runs", "Runs"
+    across = True  # their cards; a table is that of one sweep
 
     def __init__(self, ask: Callable[..., None]) -> None:
         self.grid = Grid(
@@ -226,6 +240,12 @@ class RunsSection(Section):
         # Without a known time nothing is drawn, and the runs are there all the same.
         brushed = len(question.brush) == 4 and answer.scene is not None
         inside = [] if answer.scene is None else list(chosen_rows(answer)["directory"].unique())
+        self.grid.layout.display = "none" if question.across else ""
+        self._cards.value = fragment(*self._shown(snapshot, answer, inside, here=here))
+        if question.across:
+            self._said.value = fragment(Paragraph(ACROSS, "note"))
+            self.all.layout.display = "none"
+            return
         everything = RunList(database=snapshot.database, sweep=question.sweep, metric=question.metric)
         listed = replace(everything, only=inside) if brushed else everything
         source = RunSource(
@@ -249,7 +269,6 @@ class RunsSection(Section):
         else:
             self.grid.show(source, selected=question.chosen)
             self._source = source
-        self._cards.value = fragment(*self._shown(snapshot, answer, inside, here=here))
 
     def _shown(self, snapshot: Snapshot, answer: Answer, inside: Sequence[str], *, here: Path) -> list[Markup]:
         """Return the comparison and the cards of the chosen runs; of few brushed ones too, and of a single run."""
@@ -259,7 +278,7 @@ class RunsSection(Section):
             chosen = list(inside)
         if not chosen:
             return []
-        runs = RunList(database=snapshot.database, sweep=question.sweep, metric=question.metric).rows(chosen)
+        runs = _rows(snapshot, question.metric, chosen)
         shown: list[Block | Markup] = list(differences(runs, look=look)) if len(runs) > 1 else []
         drawn = pd.DataFrame() if answer.scene is None else answer.scene.runs
         rows = drawn[drawn["directory"].isin(chosen)] if len(drawn) else drawn

@@ -17,7 +17,7 @@ from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.notebook import Quiet
 
-IN_A_SURVEY = "Choose one sweep to see this: several sweeps have no common baseline."
+ACROSS = "Choose one sweep to see this: it is about the runs of one sweep."
 
 
 class Section(widgets.VBox):
@@ -25,6 +25,7 @@ class Section(widgets.VBox):
 
     key: ClassVar[str]  # the value of `Question.section`, where empty is the first section
     title: ClassVar[str]  # on its button
+    across: ClassVar[bool] = False  # it can show runs of several sweeps too
 
     def __init__(self, ask: Callable[..., None], children: Sequence[widgets.Widget] = ()) -> None:
         self.ask, self.quiet = ask, Quiet()
@@ -57,8 +58,8 @@ class Sections(widgets.VBox):
         with self._quiet:
             self.opened.value = key
         try:
-            if answer.question.is_survey:
-                raise ExplorerError(IN_A_SURVEY)
+            if answer.question.is_survey or (answer.question.across and not self.by_key[key].across):
+                raise ExplorerError(ACROSS)
             # The section is shown only once it is filled, so that an error leaves no stale content.
             self.by_key[key].show(snapshot, answer)
             self._place.children = (self.by_key[key],)
