@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ import yaml
 from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.cli import options
-from explorer.data.dataset import DataSource
+from explorer.data.dataset import Dataset, DataSource
 from explorer.data.sources import EMBEDDED, load, of_path
+from explorer.data.tabular import Tabular
 from explorer.errors import DataError, RecipeError
 from explorer.page.terminal import Answer, from_here
 from explorer.training.governed_project import GovernedProject, begin_governed
@@ -44,7 +46,8 @@ def init(
         Path | None,
         typer.Argument(
             metavar="[PATH]",
-            help="A folder of images by class, of Parquet files, of texts, or a text file. Default: embedded digits.",
+            help="A folder of images by class, of Parquet files or of texts, a table (CSV), or a text file. Default:"
+            " embedded digits.",
         ),
     ] = None,
     governed: Annotated[
@@ -60,13 +63,14 @@ def init(
     """
     data = None if path is None else path.resolve().parent
     source = EMBEDDED if path is None else of_path(path.resolve())
-    name = re.sub(r"[^a-z0-9_-]+", "-", (source.name if path is None else path.resolve().name).lower()).strip("-")[:40]
-    spec = Path(f"{name or 'mine'}.yaml")
+    name = _name(source.name if path is None else path.resolve().stem if path.is_file() else path.resolve().name)
+    spec = Path(f"{name}.yaml")
     if spec.exists():
         raise RecipeError(
             f"{spec}: exists already, and nothing is overwritten; remove it, or work in another directory"
         )
-    text = specification(source, name or "mine", data)
+    text = specification(source, name, data)
+    dataset = load(source, data)
     content = parse_document(text, where=str(spec)).value
     made: GovernedProject | None = None
     if governed:
@@ -83,6 +87,7 @@ def init(
         commands.insert(0, f"explorer run {made.recipe}{given}")
     return Answer(
         page=lambda: [
+            *_seen(source, dataset, f"explorer data {spec}{given}"),
             *(f"{place}: written" for place in written),
             *(made.lines if made else ()),
             "\nnext",
@@ -96,6 +101,21 @@ def init(
             "next": commands,
         },
     )
+
+
+def _name(place: str) -> str:
+    """Return the name of the sweep for data at a place."""
+    return re.sub(r"[^a-z0-9_-]+", "-", place.lower()).strip("-")[:40] or "mine"
+
+
+def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
+    """Yield what was found at the path; `card` is the command that shows all of it."""
+    labels = f", {dataset.classes} labels" if dataset.task == "classification" else ""
+    labels += f" in column {source.target!r}" if isinstance(source, Tabular) else ""
+    yield f"found {len(dataset.train):,} examples to train with and {len(dataset.test):,} for the test{labels}"
+    if dataset.skipped:
+        what = "; ".join(f"{skipped.count:,}: {skipped.reason}" for skipped in dataset.skipped)
+        yield f"left out {what} ({card})"
 
 
 def specification(source: DataSource, name: str, data: Path | None) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor, device
 
 from explorer.errors import DataError
 
-Modality = Literal["image", "text", "volume"]
+Modality = Literal["image", "text", "volume", "tabular"]
 TaskName = Literal["classification", "language", "segmentation"]
 Fitted = Mapping[Literal["normalisation", "tokeniser"], str]
 """Parts of a preparation that were computed from the training examples, in words: a deletion does not reach them."""

@@ -84,7 +84,9 @@ def labelled(
     kept = [entry for entry, fault in zip(entries, faults, strict=True) if fault is None]
     if not 2 <= len(labels) <= MAX_CLASSES:
         raise DataError(f"dataset {name!r}: found {len(labels)} classes, expected 2 to {MAX_CLASSES}")
-    sides = [entry.side for entry in kept] if test is None else _divided(kept, images, share=test)
+    sides: Sequence[Side | None] = [entry.side for entry in kept]
+    if test is not None:
+        sides = divided([entry.label for entry in kept], (image.tobytes() for image in images.numpy()), share=test)
     codes = {label: code for code, label in enumerate(labels)}
     targets = torch.tensor([codes[entry.label] for entry in kept], dtype=torch.int64)
     # Every class on both sides: without training images it could not be learnt, without test images not measured.
@@ -107,20 +109,20 @@ def labelled(
         std=std,
         crop=images.shape[-1] // 8 if augment else 0,
         flip=augment,
-        provenance=_provenance([kept[place] for place in training.tolist()]),
+        provenance=provenance_of([kept[place] for place in training.tolist()]),
         skipped=skipped(passed),
     )
 
 
-def _divided(entries: Sequence[Entry], images: Tensor, *, share: float) -> list[Side]:
-    """Return the side of each image: test for the share of its class, at least one, with the smallest hashes."""
-    keys = [hashlib.sha256(image.tobytes()).digest() for image in images.numpy()]
+def divided(labels: Sequence[str], contents: Iterable[bytes], *, share: float) -> list[Side]:
+    """Return the side of each example: test for the share of its class, at least one, with the smallest hashes."""
+    keys = [hashlib.sha256(content).digest() for content in contents]
     classes: dict[str, list[bytes]] = {}
-    for entry, key in zip(entries, keys, strict=True):
-        classes.setdefault(entry.label, []).append(key)
+    for label, key in zip(labels, keys, strict=True):
+        classes.setdefault(label, []).append(key)
     # By a limit on the hash, not by position, so that equal images fall on the same side.
     last = {label: sorted(hashes)[max(1, round(share * len(hashes))) - 1] for label, hashes in classes.items()}
-    return ["test" if key <= last[entry.label] else "train" for entry, key in zip(entries, keys, strict=True)]
+    return ["test" if key <= last[label] else "train" for label, key in zip(labels, keys, strict=True)]
 
 
 def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
@@ -147,7 +149,8 @@ def _statistics(name: str, images: Tensor) -> tuple[tuple[float, ...], tuple[flo
     return tuple(means), tuple(deviations)
 
 
-def _provenance(entries: Sequence[Entry]) -> Provenance | None:
+def provenance_of(entries: Sequence[Entry]) -> Provenance | None:
+    """Return the provenance that the entries have as tags; None without tags."""
     tags = [entry.tag for entry in entries if entry.tag is not None]
     if not tags:
         return None

@@ -11,18 +11,20 @@ from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.parquet import Parquet
 from explorer.data.source import Source
+from explorer.data.tabular import Tabular
 from explorer.data.text import LocalText
 from explorer.errors import DataError
 
 DATASETS: dict[str, type[DataSource]] = {
-    source.name: source for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, LocalText)
+    source.name: source
+    for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, Tabular, LocalText)
 }
 
 EMBEDDED = Digits(size=16)  # for a project without data of its own
 
 
 def of_path(place: Path) -> DataSource:
-    """Return the dataset at a path: a folder of images or texts, Parquet files, or a text.
+    """Return the dataset at a path: a folder of images or texts, Parquet files, a table, or a text.
 
     Raises `DataError` for anything else.
     """
@@ -34,7 +36,7 @@ def of_path(place: Path) -> DataSource:
             return source
     raise DataError(
         f"{place}: found no data that can be read: expected a folder with a folder of images (PNG, JPEG, WebP) for each"
-        " class, Parquet files with a column of images, a text file, or a folder of text files"
+        " class, Parquet files with a column of images, a table (CSV), a text file, or a folder of text files"
     )
 
 

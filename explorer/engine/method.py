@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -26,6 +26,8 @@ from explorer.engine.precision import Precision
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
+
+EVERYTHING: frozenset[Modality] = frozenset(get_args(Modality))
 
 
 class Kind(IntEnum):
@@ -110,7 +112,7 @@ class Method(ABC):
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: reason why they cannot be combined
     mixes: ClassVar[bool] = False  # a row of its output may hold content of other rows of its class
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text"})  # what it works on
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "tabular"})  # what it works on
 
     makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes
     traits: ClassVar[Traits] = Traits()  # what readers of the run's ledger need to know about it

@@ -27,9 +27,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from explorer.engine.method import Kind, Method
+from explorer.engine.averages import with_statistics
+from explorer.engine.method import Kind, Method, Planned
 from explorer.engine.state import Part, Share, State
 from explorer.entries.kinds import Traits
 from explorer.entries.slots import NONE, RULE, Chosen, encode_chosen
@@ -278,6 +279,15 @@ class Routing(Method):
     def absent(self) -> Absent:
         """Return the classes and examples that are left out."""
         return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
+
+    def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
+        if not (layers := with_statistics(model)):
+            return []
+        return [
+            f"The model has batch normalisation ({len(layers)} layers), which normalises each class by itself: where"
+            " classes have different labels, accuracy can fall to chance. Group or layer normalisation does not mix"
+            " examples."
+        ]
 
     def change_model(self, state: State) -> None:
         session, policy = state.resource(Session), _policy(state)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from explorer.data.dataset import Modality
 from explorer.data.pace import Pace
-from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 
 Scaling = Literal["sqrt", "linear", "hold"]
 EXPONENT: dict[Scaling, float] = {"sqrt": 0.5, "linear": 1.0, "hold": 0.0}
@@ -66,7 +66,7 @@ class BatchSizeWarmup(Method):
     )
     changes: ClassVar[str] = "the number of examples of a step; the learning rate"
     routing: ClassVar[str] = ""
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
     conflicts_with: ClassVar[dict[str, str]] = {
         "routing": "the phases of a policy are shares of training by steps, and readers of the ledger take all steps to"
         " have equal batches",

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from explorer.data.dataset import Modality
-from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.modules import replace_modules
 from explorer.engine.state import State
 
@@ -156,7 +156,7 @@ class Factorize(Method):
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "convolutions of `min_channels` or linear layers of `min_features`, in and out"
     routing: ClassVar[str] = "Works: both factors are layers of their own, under the name of the layer they replace."
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     convolution_rank: Annotated[
         float, Field(gt=0, le=1, description="rank of a convolution's factors"), Unit("share of channels")

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.engine.leaves import Leaf
-from explorer.engine.method import Kind, Method
+from explorer.engine.method import EVERYTHING, Kind, Method
 from explorer.engine.state import State
 
 EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
@@ -89,7 +89,7 @@ class GradientClipping(Method):
     routing: ClassVar[str] = (
         "Works: a norm covers only parameters that the same classes may change, in one sealed region."
     )
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     clipping: Annotated[
         Literal["norm", "value", "adaptive", "off"],

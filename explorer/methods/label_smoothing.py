@@ -13,7 +13,7 @@ from torch import Tensor
 
 from explorer.data.batches import dense
 from explorer.data.dataset import Modality
-from explorer.engine.method import Kind, Method, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.state import State
 from explorer.errors import TrainingError
 
@@ -56,7 +56,7 @@ class LabelSmoothing(Method):
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Works: every target is smoothed by itself."
     makes_dense: ClassVar[bool] = True
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     smoothing: Annotated[
         float, Field(ge=0, lt=1, description="weight of the uniform distribution; 0 is off"), Unit("share of a target")

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from explorer.data.dataset import Modality
 from explorer.engine.leaves import Leaf
-from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State, deny
 
 PHASES = 10  # profiles take steps to be equally fast within a tenth of the frozen share
@@ -55,7 +55,7 @@ class LayerFreezing(Method):
     changes: ClassVar[str] = "which parameters, statistics and optimiser states a step may change"
     needs: ClassVar[str] = "any model"
     routing: ClassVar[str] = "Works: a frozen layer is denied to every class; the policy decides about the others."
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     start: Annotated[
         float, Field(ge=0, lt=1, description="before the first layer freezes"), Unit("share of training")

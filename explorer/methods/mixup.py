@@ -58,7 +58,7 @@ class MixUp(Method):
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Works: partners have the same class, and leaving a class out changes no other pair."
     makes_dense: ClassVar[bool] = True
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume", "tabular"})
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 0.2
 

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.dataset import Modality
-from explorer.engine.method import Kind, Method
+from explorer.engine.method import EVERYTHING, Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.state import State
 from explorer.errors import RecipeError
@@ -294,7 +294,7 @@ class Muon(Method):
         "Works: each region has optimisers of its own, and the update of a matrix depends only on its own gradients;"
         " updates cannot be split exactly by class."
     )
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     lr: Annotated[float, Field(gt=0, le=100, description="peak learning rate of the matrices")] = 0.02
     momentum: Annotated[float, Field(ge=0, lt=1, description="share of the old momentum kept in a step")] = 0.95

@@ -16,7 +16,7 @@ from torch import Tensor
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
 from explorer.engine.averages import Held, model_tensors, refresh_on_training_data
-from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
@@ -59,7 +59,7 @@ class SWA(Method):
     changes: ClassVar[str] = "the weights that are evaluated and kept; with `lr`, the learning rate"
     traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
     routing: ClassVar[str] = ""
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "volume"})
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
     conflicts_with: ClassVar[dict[str, str]] = {
         "routing": "the statistics of batch normalisation are computed again on examples of every class, whether or"
         " not the policy admits them",

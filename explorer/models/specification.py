@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
-Modality = Literal["image", "text", "volume"]
+Modality = Literal["image", "text", "volume", "tabular"]
 TaskName = Literal["classification", "language", "segmentation"]
 
 

@@ -20,7 +20,7 @@ GOVERNED = frozenset(governance.METHODS)  # these need `governance: DIR`
 
 METHODS: dict[str, type[Method]] = methods.METHODS | governance.METHODS
 
-MODALITIES = {"image": "images", "text": "text", "volume": "volumes"}
+MODALITIES = {"image": "images", "text": "text", "volume": "volumes", "tabular": "tables"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

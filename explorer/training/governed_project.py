@@ -25,6 +25,7 @@ from explorer import rundir
 from explorer.data.dataset import Provenance
 from explorer.data.sources import DATASETS, load
 from explorer.errors import RecipeError
+from explorer.models.table import MODELS
 from explorer.provenance.policy import FORMAT as POLICY_FORMAT
 from explorer.provenance.policy import read_policy
 from explorer.provenance.spellings import format_time, lineage
@@ -41,7 +42,7 @@ from explorer.yaml_document import parse_document
 RECIPE, DIRECTORY = "governed.yaml", "governed"
 POLICY, TAXONOMY_DRAFT, NAME = "policy.yaml", "taxonomy.yaml", "first"
 MOST_CLASSES = 32  # a step runs once for each class in its batch, so more of them make it slow
-MOST_STEPS = 100  # of the first governed run, so that it ends within minutes
+MOST_STEPS = 300  # of the first governed run, so that it ends within minutes
 IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, salts
 
 
@@ -93,7 +94,7 @@ def begin_governed(
             raise RecipeError(
                 f"{path}: exists already, and nothing is overwritten; remove it, or choose another directory"
             )
-    task = {**task, "dataset": classed(task["dataset"], data)}
+    task = {**task, "dataset": classed(task["dataset"], data), "model": unmixed(task["model"])}
     planned = Recipe.from_mapping(DIRECTORY, {"task": task, "train": train}, where=RECIPE)
     dataset = load(planned.dataset, data)
     declared = dataset.provenance
@@ -137,6 +138,18 @@ def classed(dataset: Any, data: Path | None) -> Any:
     parameters = {} if isinstance(dataset, str) else dict(dataset[source.name] or {})
     parameters |= {name: value for name, value in after.items() if value != before[name]}
     return {source.name: parameters} if parameters else source.name
+
+
+def unmixed(model: Any) -> Any:
+    """Return a model, as a specification writes it, with group normalisation where it would have batch normalisation.
+
+    A governed step computes every class by itself, so batch normalisation would centre each of them. Where the classes
+    are the labels, as with folders, the model then sees nothing that tells them apart, and learns nothing.
+    """
+    spec = choose(MODELS, model, kind="model", where="task.model")
+    if getattr(spec, "norm", None) != "batch":
+        return model
+    return {spec.name: {**({} if isinstance(model, str) else dict(model[spec.name] or {})), "norm": "group"}}
 
 
 def counted(declared: Provenance) -> dict[str, int]:

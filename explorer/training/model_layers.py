@@ -24,7 +24,7 @@ from explorer.provenance.regions import Layer, write_layers
 from explorer.recipes.choice import choose
 
 # A layer's name depends on no size, so any example does; two rows, because BatchNorm needs more than one in training.
-SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32)}
+SHAPES = {"image": (3, 64, 64), "text": (64,), "volume": (1, 32, 32, 32), "tabular": (16,)}
 CLASSES = {"classification": 10, "language": 256, "segmentation": 3}
 ROWS = 2
 

@@ -13,11 +13,13 @@ from tests.data.photos import photo
 from tests.data.test_parquet import write
 
 MOST_COMMANDS = 8  # from own folder to an audited run
+IRIS = Path(__file__).parents[1] / "data" / "iris.csv"
+KINDS = {"photos": "imagefolder", "words": "text", "table": "parquet", "iris.csv": "tabular"}
 
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with images in folders, texts in folders, and Parquet files with a column of classes."""
+    """A directory with images in folders, texts in folders, Parquet files with a column of classes, and a table."""
     monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("EXPLORER_DATA", raising=False)
     desk = tmp_path / "desk"
@@ -31,15 +33,16 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("train", "test"):
         columns = {"label": [0, 1] * 8, "class": ["agency/a", "own"] * 8}
         write(desk / "table" / f"{name}.parquet", image=[photo(number) for number in range(16)], **columns)
+    shutil.copy(IRIS, desk)
     return desk
 
 
 def test_a_look_at_the_data_writes_a_valid_specification_and_touches_nothing_else(desk: Path) -> None:
     before = {path: path.read_bytes() for path in desk.rglob("*") if path.is_file()}
-    for name, dataset in (("photos", "imagefolder"), ("words", "text"), ("table", "parquet")):
-        done = explorer("init", name, "--json", cwd=desk)
+    for path, dataset in KINDS.items():
+        done = explorer("init", path, "--json", cwd=desk)
         assert done.returncode == 0, done.stderr
-        value = json.loads(done.stdout)
+        value, name = json.loads(done.stdout), Path(path).stem
         assert value["next"] == [f"explorer sweep run {name}.yaml --data ."]
         spec = load_spec(desk / f"{name}.yaml")
         assert spec.recipes[0].dataset.name == dataset and len(spec.recipes) == 2 and spec.tuning is None
@@ -52,6 +55,14 @@ def test_a_look_at_the_data_writes_a_valid_specification_and_touches_nothing_els
 def test_without_data_it_is_the_embedded_one(tmp_path: Path) -> None:
     assert explorer("init", cwd=tmp_path).returncode == 0
     assert load_spec(tmp_path / "digits.yaml").recipes[0].dataset.name == "digits"
+
+
+def test_it_says_what_it_found(desk: Path) -> None:
+    (desk / "photos" / "cats" / "notes.txt").write_text("no image")
+    said = explorer("init", "photos", cwd=desk).stdout
+    assert "found 26 examples to train with and 6 for the test, 2 labels\n" in said
+    assert "left out 1: not a PNG, JPEG or WebP image (explorer data photos.yaml --data .)" in said
+    assert "3 labels in column 'target'" in explorer("init", "iris.csv", cwd=desk).stdout
 
 
 def test_what_cannot_be_read_leaves_nothing(desk: Path) -> None:
@@ -93,7 +104,22 @@ def pasted(line: str, desk: Path) -> Done:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["photos", "words", "table"])
+@pytest.mark.parametrize("path", KINDS)
+def test_the_specification_runs_as_printed_and_ends_in_a_comparison(desk: Path, path: str) -> None:
+    begun = explorer("init", path, cwd=desk)
+    (command,) = [line.strip() for line in begun.stdout.splitlines() if line.startswith("  explorer ")]
+    done = pasted(command, desk)
+    assert done.returncode == 0, done.stderr
+    (following,) = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("next: ")]
+    shown = pasted(following.removeprefix("next: "), desk)
+    assert shown.returncode == 0 and "time to target" in shown.stdout
+    spec = load_spec(desk / f"{Path(path).stem}.yaml")
+    runs = [json.loads(path.read_text()) for path in (desk / "runs" / spec.name).glob("*/result.json")]
+    assert len(runs) == len(spec.recipes) * len(spec.budgets) * len(spec.seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
 def test_from_own_folder_to_an_audited_run_by_the_printed_commands(desk: Path, name: str) -> None:
     lines = [f"explorer init {name} --governed"]
     while True:

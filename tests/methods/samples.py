@@ -32,6 +32,10 @@ OTHERS: dict[str, dict[str, Any]] = {  # what a method says it works on is tried
         "dataset": {"clutter3d": {"size": 16, "depth": 8, "examples": 64}},
         "model": {"unet3d": {"width": 8, "levels": 2, "norm": "batch"}},
     },
+    "iris": {
+        "dataset": {"tabular": {"path": "tests/data/iris.csv", "target": "target"}},
+        "model": {"mlp": {"width": 16, "depth": 2}},
+    },
 }
 MODALITY = {"digits": "image", "text": "text"}
 

@@ -24,7 +24,7 @@ NAMES = sorted(METHODS)
 ELSEWHERE = [
     (name, task)
     for name in NAMES
-    for task, modality in (("text", "text"), ("clutter", "image"), ("clutter3d", "volume"))
+    for task, modality in (("text", "text"), ("clutter", "image"), ("clutter3d", "volume"), ("iris", "tabular"))
     if task != SAMPLES[name].task and modality in METHODS[name].modalities
 ]
 # The default run has every fourth pair, so that each method is in several of them; the slow run has them all.
