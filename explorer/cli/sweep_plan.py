@@ -29,7 +29,7 @@ def plan(
     planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
     estimate, at_once = estimated(planned, runs=runs, workers=workers)
     return Answer(
-        page=lambda: [*plan_blocks(planned, estimate, at_once), *_next(planned, spec, runs)],
+        page=lambda: [*plan_blocks(planned, estimate, at_once), *_next(planned, spec, runs, data)],
         record=lambda: (
             planned.to_json()
             | {
@@ -142,10 +142,11 @@ def _size(content: float) -> str:
     return f"{content / 1e6:.3g} MB" if content >= 1e5 else f"{content / 1e3:.2g} kB"
 
 
-def _next(planned: Plan, spec: Path, runs: Path) -> Iterator[str]:
+def _next(planned: Plan, spec: Path, runs: Path, data: Path | None) -> Iterator[str]:
     option = () if runs == options.RUNS else ("--runs", str(runs))
     if planned.missing or planned.waiting:
-        yield f"\nnext: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option))}"
+        place = () if data is None else ("--data", str(from_here(data)))
+        yield f"\nnext: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option, *place))}"
     else:
         yield f"\nnext: {shlex.join(('explorer', 'results', planned.spec.name, *option))}"
 

@@ -50,7 +50,8 @@ def step_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _progress(name: str, *columns: ProgressColumn) -> tuple[Console, Progress]:
-    console = Console(stderr=True)
+    # Said outright: FORCE_COLOR, which notebooks set, means colours to rich and a terminal, so bars in their output.
+    console = Console(stderr=True, force_terminal=sys.stderr.isatty())
     shown = (TextColumn(name), BarColumn(bar_width=WIDTH), *columns)
     return console, Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
 

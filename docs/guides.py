@@ -1,0 +1,40 @@
+"""The guides with the output of their commands: `python docs/guides.py [NAME...]` runs them and stores what they print.
+
+They run one after the other in a new directory, because some continue others. A test runs them the same way.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+HERE = ROOT / "notebooks" / "guide"
+ORDER = ("own_data", "own_model", "governance", "deletion", "audit")  # the last two continue the third
+TIMEOUT = 1800  # seconds for a cell
+
+
+def executed(name: str, place: Path) -> nbformat.NotebookNode:
+    """Return a guide after it was run in a directory. Raises `CellExecutionError` where a cell fails."""
+    notebook = nbformat.read(HERE / f"{name}.ipynb", as_version=4)
+    resources = {"metadata": {"path": str(place)}}
+    # A command that fails ends its cell with an error, which ends the notebook.
+    NotebookClient(notebook, timeout=TIMEOUT, resources=resources, coalesce_streams=True, record_timing=False).execute()
+    notebook.metadata.pop("language_info", None)  # the version of Python, which says nothing about the guide
+    return notebook
+
+
+def main() -> None:
+    names = sys.argv[1:] or ORDER
+    os.environ["PYTHONPATH"] = str(ROOT)
+    with tempfile.TemporaryDirectory() as place:
+        for name in names:
+            nbformat.write(executed(name, Path(place)), HERE / f"{name}.ipynb")
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
