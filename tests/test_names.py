@@ -31,6 +31,7 @@ WORDS = {  # names that are also words: a string with one of them says nothing a
     "lr": "the learning rate in an optimizer's parameter groups",
     "parquet": "a file format of exports",
     "source": "a column of tag tables and price lists, and a field of descriptions",
+    "tabular": "a modality",
     "text": "a modality, and a key of pages and charts",
 }
 ALLOWED = {

@@ -317,9 +317,9 @@ def _of_column(name: str, column: pa.ChunkedArray, training: np.ndarray) -> list
         steps = np.unique(np.diff(values)) if pa.types.is_integer(kind) and len(values) > 2 else ()
         if len(steps) == 1 and steps[0] == 1:
             return "a column that numbers the rows"
-        found = [Feature(name, values)]
+        made = [Feature(name, values)]
         if np.isnan(values).any():
-            found.append(Feature(f"{name} is missing", np.isnan(values).astype(np.float64)))
+            made.append(Feature(f"{name} is missing", np.isnan(values).astype(np.float64)))
     elif pa.types.is_string(kind):
         texts = _texts(column)
         counts = Counter(itertools.compress(texts, training))
@@ -327,10 +327,10 @@ def _of_column(name: str, column: pa.ChunkedArray, training: np.ndarray) -> list
             return f"a column of more than {MOST_TEXTS} different texts"
         kept = sorted(text for text, count in counts.items() if count >= RARE)
         held = np.asarray(texts, dtype=object)
-        found = [Feature(f"{name} = {text}", (held == text).astype(np.float64)) for text in kept]
+        made = [Feature(f"{name} = {text}", (held == text).astype(np.float64)) for text in kept]
     else:
         return "an empty column" if pa.types.is_null(kind) else f"a column of {kind} values"
-    return [feature for feature in found if _varies(feature.values[training])] or "a column of one value"
+    return [feature for feature in made if _varies(feature.values[training])] or "a column of one value"
 
 
 def _varies(values: np.ndarray) -> bool:
