@@ -182,4 +182,5 @@ def _print_wrapped(
         table.add_column(escape(column), justify="right" if column in right else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(escape, row))
-    Console(file=file).print(table)
+    # In a notebook rich would show the table as an output of its own, and leave it out of what is written here.
+    Console(file=file, force_jupyter=False).print(table)

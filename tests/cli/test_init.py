@@ -29,7 +29,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (desk / "photos" / name / f"{number}.png").write_bytes(photo(100 * place + number))
     for name in ("letters", "news"):
         (desk / "words" / name).mkdir(parents=True)
-        (desk / "words" / name / "one.txt").write_text(f"All the {name} that are fit to print, and some more. " * 200)
+        (desk / "words" / name / "one.txt").write_text(f"All the {name} that are fit to print, and some more. " * 60)
     for name in ("train", "test"):
         columns = {"label": [0, 1] * 8, "class": ["agency/a", "own"] * 8}
         write(desk / "table" / f"{name}.parquet", image=[photo(number) for number in range(16)], **columns)

@@ -1,5 +1,6 @@
 """Blocks as text, tables in a terminal that is too narrow for them, and the answers of verbs."""
 
+import io
 import json
 import os
 import shutil
@@ -21,6 +22,15 @@ def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
     assert header.split() == ["first", "second"]
     shown = sorted("".join(lines).replace(" ", ""))
     assert shown == sorted(name + word + word)
+
+
+def test_a_narrow_table_is_written_where_it_should_be_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel rich shows what it prints as an output of its own; the text of a result would lack its table."""
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    written = io.StringIO()
+    print_table(("first", "second"), [("a" * 40, "b" * 40)], file=written)
+    assert written.getvalue().count("a") >= 40
 
 
 def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
