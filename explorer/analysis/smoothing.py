@@ -6,6 +6,7 @@ and not that a whole curve lies inside. A mean ends where the shortest of its ru
 other runs.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -27,28 +28,38 @@ def smoothed(frame: pd.DataFrame, *, x: str, share: float) -> pd.Series:
     """
     if not share or frame.empty:
         return frame["value"]
-    length = share * float(frame[x].max())
-    parts = [_exponential(run[x].to_numpy(float), run["mean"].to_numpy(float), length) for run in _runs(frame)]
+    at, values = frame[x].to_numpy(float), frame["mean"].to_numpy(float)
+    length = share * float(at.max())
+    parts = [_exponential(at[run], values[run], length) for run in _runs(frame)]
     return pd.Series(np.concatenate(parts), index=frame.index)
 
 
 def over_seeds(frame: pd.DataFrame, *, x: str, y: str = "value") -> pd.DataFrame:
     """Return the mean curve of each recipe and budget: recipe, ssr, x, y, low, high and n, the number of seeds.
 
-    `low` and `high` are NaN for a single seed. Runs without a known `x` are left out.
+    `low` and `high` are NaN for a single seed. Runs without a known `x` are left out. Rows are in the order of runs and
+    steps.
     """
     known = frame[frame[x].notna()]
-    parts = [
-        _mean(group, x, y).assign(recipe=group["recipe"].iloc[0], ssr=group["ssr"].iloc[0])
-        for _, group in known.groupby(["recipe", "ssr"], sort=False)
-    ]
-    if not parts:
+    at, values = known[x].to_numpy(float), known[y].to_numpy(float)
+    curves: dict[tuple[str, float], list[tuple[np.ndarray, np.ndarray]]] = {}
+    runs = _runs(known)
+    first = known.iloc[[run.start for run in runs]]
+    for run, recipe, ssr in zip(runs, first["recipe"], first["ssr"], strict=True):
+        curves.setdefault((recipe, ssr), []).append((at[run], values[run]))
+    if not curves:
         return pd.DataFrame({name: pd.Series(dtype=float) for name in MEANS})
-    return pd.concat(parts, ignore_index=True)[[*MEANS]]
+    means = [_mean(of_seeds) for of_seeds in curves.values()]
+    lengths = [len(mean[0]) for mean in means]
+    recipes, budgets = zip(*curves, strict=True)
+    columns = {name: np.concatenate(parts) for name, parts in zip(MEANS[2:], zip(*means, strict=True), strict=True)}
+    return pd.DataFrame(
+        {"recipe": np.repeat(np.array(recipes, dtype=object), lengths), "ssr": np.repeat(budgets, lengths), **columns}
+    )
 
 
-def _mean(group: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    curves = [(run[x].to_numpy(float), run[y].to_numpy(float)) for run in _runs(group)]
+def _mean(curves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, ...]:
+    """Return x, y, low, high and n of the mean of some curves."""
     first, last = max(places[0] for places, _ in curves), min(places[-1] for places, _ in curves)
     every = np.unique(np.concatenate([places for places, _ in curves]))
     at = every[(every >= first) & (every <= last)]
@@ -59,11 +70,14 @@ def _mean(group: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     half = np.full(len(at), np.nan)
     if n > 1:
         half = t_quantile(CONFIDENCE, n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n)
-    return pd.DataFrame({"x": at, "y": mean, "low": mean - half, "high": mean + half, "n": n})
+    return at, mean, mean - half, mean + half, np.full(len(at), n)
 
 
-def _runs(frame: pd.DataFrame) -> list[pd.DataFrame]:
-    return [run for _, run in frame.groupby("directory", sort=False)]
+def _runs(frame: pd.DataFrame) -> list[slice]:
+    """Return the rows of each run, which lie behind one another."""
+    names = frame["directory"].to_numpy(dtype=object)
+    starts = np.flatnonzero(np.r_[True, names[1:] != names[:-1]][: len(names)]).tolist()
+    return [slice(start, end) for start, end in itertools.pairwise([*starts, len(names)])]
 
 
 def _exponential(x: np.ndarray, values: np.ndarray, length: float) -> np.ndarray:

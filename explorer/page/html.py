@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import jinja2
 import vl_convert
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from explorer.page import theme
 from explorer.page.document import (
@@ -99,14 +99,14 @@ def element(name: str, *content: str | Markup, **attributes: Attribute) -> Marku
     >>> element("p", "a < b", class_="x-note", aria_label="It's", hidden=False)
     Markup('<p class="x-note" aria-label="It&#39;s">a &lt; b</p>')
     """
-    start = Markup("").join(
-        Markup(" {}").format(_attribute(key)) if value is True else Markup(' {}="{}"').format(_attribute(key), value)
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            word = key.removesuffix("_").replace("_", "-")
+            parts.append(f" {word}" if value is True else f' {word}="{escape(value)!s}"')
     if name in EMPTY and not content:
-        return Markup("<{}{}/>").format(Markup(name), start)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), start, Markup("").join(content))
+        return Markup(f"{''.join(parts)}/>")
+    return Markup(f"{''.join(parts)}>{''.join(map(escape, content))}</{name}>")
 
 
 Colour = Literal["good", "bad", "warn", "quiet"]
@@ -116,10 +116,6 @@ def chip(words: str, colour: Colour = "quiet", *, hover: str = "") -> Markup:
     """Return a verdict in a word or two, in a frame whose colour repeats what the words say."""
     title = clipped(hover, LONGEST_HOVER) or None
     return element("span", clipped(words, 48), class_=f"x-chip x-chip-{colour}", title=title)
-
-
-def _attribute(key: str) -> Markup:
-    return Markup(key.removesuffix("_").replace("_", "-"))
 
 
 # ---- what differs between a page and a widget

@@ -16,6 +16,7 @@ point of a run.
 Runs that are training are read from their files, which another process appends to: nothing else knows them yet.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -47,7 +48,7 @@ SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_
        batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps
 FROM runs
 WHERE NOT superseded AND run_id IS NOT NULL AND steps > 0 AND (? IS NULL OR sweep = ?)
-  AND (? IS NULL OR list_contains(?, directory))
+  AND (? IS NULL OR directory IN (SELECT unnest(?::VARCHAR[])))
 ORDER BY number
 """
 
@@ -77,11 +78,11 @@ ORDER BY run, step
 # A run has one profile of its own machine. Without one, the time that was measured is spread evenly over its steps.
 _STEP_TIMES = """
 SELECT c.directory, p.phase, p.seconds FROM run_profiles c JOIN profiles p USING (source)
-WHERE NOT c.predicted AND list_contains(?, c.directory)
+WHERE NOT c.predicted AND c.directory IN (SELECT unnest(?::VARCHAR[]))
 """
 _TIMES = """
 SELECT directory, train_seconds FROM outcomes
-WHERE time_source <> 'predicted' AND train_seconds IS NOT NULL AND list_contains(?, directory)
+WHERE time_source <> 'predicted' AND train_seconds IS NOT NULL AND directory IN (SELECT unnest(?::VARCHAR[]))
 """
 
 _ENDED = """
@@ -164,24 +165,22 @@ def _times(connection: duckdb.DuckDBPyConnection, directories: list[str]) -> dic
 
 
 def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | float]) -> pd.DataFrame:
-    """Return points with what they took: `examples` and `seconds`."""
-    parts = []
-    for directory, rows in frame.groupby("directory", sort=False):
-        run = rows.iloc[0]
+    """Return points, run behind run, with what they took: `examples` and `seconds`."""
+    steps_N, seen_N, seconds_N = frame["step"].to_numpy(float), np.empty(len(frame)), np.full(len(frame), np.nan)
+    starts = np.flatnonzero(np.diff(frame["run"].to_numpy(np.int64), prepend=-1)).tolist()
+    runs = frame.iloc[starts].to_dict("records")
+    for (start, end), run in zip(itertools.pairwise([*starts, len(frame)]), runs, strict=True):
         # An imported run has no phases, and perhaps no batch size: all its steps count alike.
-        steps = int(run["steps"])
+        steps, at = int(run["steps"]), steps_N[start:end]
         phases = dict(zip(run["phases"], map(int, run["phase_steps"]), strict=True)) or {"": steps}
         batch = run["examples"] / steps if pd.isna(run["batch_size"]) else float(run["batch_size"])
-        step = rows["step"].to_numpy(float)
-        seen = _amount(step, phases, {name: _batch(name, batch) for name in phases})
-        known = times.get(str(directory))
+        seen_N[start:end] = _amount(at, phases, {name: _batch(name, batch) for name in phases})
+        known = times.get(str(run["directory"]))
         if isinstance(known, dict):
-            seconds = _amount(step, phases, known)
-        else:
-            seconds = np.full(len(rows), np.nan) if known is None else step / steps * known
-        parts.append(rows.assign(examples=seen, seconds=seconds))
-    columns = [*COLUMNS, *NUMBERS]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else _empty(columns)
+            seconds_N[start:end] = _amount(at, phases, known)
+        elif known is not None:
+            seconds_N[start:end] = at / steps * known
+    return frame.assign(examples=seen_N, seconds=seconds_N)[[*COLUMNS, *NUMBERS]]
 
 
 def _amount(step: np.ndarray, phases: Mapping[str, int], one: Mapping[str, float]) -> np.ndarray:

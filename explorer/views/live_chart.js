@@ -27,6 +27,11 @@ async function load(model, id) {
   }
 }
 
+// The specification comes as a text; empty for no chart.
+function specification(model) {
+  return model.get("spec") ? JSON.parse(model.get("spec")) : null;
+}
+
 function plain(value) {
   return JSON.parse(JSON.stringify(value ?? null));
 }
@@ -44,6 +49,8 @@ function render({ model, el }) {
   const frame = el.appendChild(document.createElement("div"));
   frame.style.width = "100%";
   let drawn = null; // what vega-embed returned for the chart on the screen
+  let declared = new Set(); // the parameters of that chart
+  let wide = false; // that chart is as wide as its container
   let last = 0; // number of the drawing that is wanted
   let queue = Promise.resolve();
 
@@ -57,20 +64,22 @@ function render({ model, el }) {
   }
 
   async function embed(number) {
-    const spec = model.get("spec");
+    const spec = specification(model);
     const embedded = spec && (await vegaEmbed(model));
     if (number !== last) return;
     drawn?.finalize();
     drawn = null;
     if (!spec) return frame.replaceChildren();
-    const result = await embedded(frame, structuredClone(spec), plain(model.get("embed_options")) ?? {});
+    const names = (spec.params ?? []).map((parameter) => parameter.name);
+    const fits = spec.width === "container";
+    const result = await embedded(frame, spec, plain(model.get("embed_options")) ?? {});
     if (number !== last) return result.finalize();
-    drawn = result;
-    connect(result.view, spec, () => drawn === result);
+    [drawn, declared, wide] = [result, new Set(names), fits];
+    connect(result.view, () => drawn === result);
     tell();
   }
 
-  function connect(view, spec, current) {
+  function connect(view, current) {
     const wait = model.get("debounce_wait");
     for (const name of Object.keys(model.get("_vl_selections"))) {
       const send = rested(wait, current, (value) => {
@@ -120,7 +129,6 @@ function render({ model, el }) {
   }
 
   function signals(values) {
-    const declared = new Set((model.get("spec")?.params ?? []).map((parameter) => parameter.name));
     const known = Object.entries(values).filter(([name]) => declared.has(name));
     if (!drawn || !known.length) return;
     for (const [name, value] of known) drawn.view.signal(name, plain(value));
@@ -129,7 +137,7 @@ function render({ model, el }) {
 
   function fit() {
     const width = Math.floor(frame.clientWidth);
-    if (drawn && width && model.get("spec")?.width === "container" && drawn.view.width() !== width) {
+    if (drawn && width && wide && drawn.view.width() !== width) {
       drawn.view.width(width).runAsync();
     }
   }

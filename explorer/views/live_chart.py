@@ -5,6 +5,7 @@ widget, and its JavaScript is kept in the user's directory for caches, because b
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import metadata
@@ -30,11 +31,22 @@ Marked = Callable[[Mapping[str, str] | None, bool], None]
 """Function that is called with the texts of a mark, None for empty space, and whether Shift was held."""
 
 
+def _to_text(spec: dict[str, Any] | None, _: widgets.Widget) -> str:
+    return "" if spec is None else json.dumps(spec)
+
+
+def _from_text(text: str, _: widgets.Widget) -> dict[str, Any] | None:
+    return json.loads(text) if text else None
+
+
 class LiveChart(Scripted, alt.JupyterChart):
     """Chart in a notebook, empty until its `chart` is set. It needs no network.
 
     `chart.selections` are those of `JupyterChart`. With `on_mark` the marks under the mouse are handed over.
     """
+
+    # As one text: ipywidgets looks at every value of a nested state, which takes longer than all else about a chart.
+    spec = traitlets.Dict(allow_none=True).tag(sync=True, to_json=_to_text, from_json=_from_text)
 
     _esm = script("live_chart")
     _css = ".vega-embed { overflow: visible; }"

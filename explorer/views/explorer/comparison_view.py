@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import pandas as pd
-
 from explorer import costing
 from explorer.analysis.axis_words import gain_name, ratio_words
 from explorer.analysis.equal_budget import EqualBudget
@@ -56,6 +54,15 @@ class Line:
         return result
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Governed:
+    """The governed runs of a recipe at its largest budget."""
+
+    level: str  # the gravest: one run that needs a replay makes it G3
+    seconds: float  # of deleting the costliest class, the median; NaN where unknown
+    directory: str  # of the first run by seed
+
+
 @dataclass(kw_only=True, slots=True)
 class Sheet:
     """A table while it is made: its answer, the range of its intervals, and the reasons that became footnotes."""
@@ -64,6 +71,7 @@ class Sheet:
     low: float  # of the axis of intervals, as speedups
     high: float
     several: bool  # machines
+    governed: Mapping[str, Governed]  # by recipe
     reasons: list[str] = field(default_factory=list)
 
     def mark(self, reason: str | None) -> Markup:
@@ -122,8 +130,8 @@ class Comparison(Live):
                 self._on_hover(recipe)
             case "click", "pick" if recipe is not None:
                 self._on_pick(recipe)
-            case "click", "ledger" if (run := governed_run(self._answer, recipe)) is not None:
-                self._ask(brush=(), chosen=(run,), section=LEDGER)
+            case "click", "ledger" if (runs := governed_runs(self._answer).get(recipe or "")) is not None:
+                self._ask(brush=(), chosen=(runs.directory,), section=LEDGER)
             case "click", "sort":
                 self._ask(order=f"-{key}" if question.order == key else key)
             case "click", "all":
@@ -211,6 +219,7 @@ def _sheet(answer: Answer, lines: list[Line]) -> Sheet:
         low=low / 1.05,
         high=high * 1.05,
         several=len({line.comparison.setting.machine for line in lines}) > 1,
+        governed=governed_runs(answer),
     )
 
 
@@ -490,18 +499,15 @@ def _reach(line: Line, sheet: Sheet) -> Markup:
 
 def _deletable_title(sheet: Sheet) -> str:
     """Return the heading where runs are governed, and nothing where none is."""
-    return "Deletable at" if sheet.answer.settled.rows["deletion_level"].notna().any() else ""
+    return "Deletable at" if sheet.governed else ""
 
 
 def _deletable(line: Line, sheet: Sheet) -> Markup:
     """Return the level and the forecast time of deleting a row's costliest class, with the way to its ledger."""
-    rows = governed_rows(sheet.answer, line.recipe)
-    if rows.empty:
+    runs = sheet.governed.get(line.recipe)
+    if runs is None:
         return two_lines(amounts.MISSING, "not governed")
-    level = max(rows["deletion_level"].dropna(), default=None)  # one run that needs a replay makes it G3
-    seconds = rows[DELETION].median()
-    words = level or "no exact way"
-    words += "" if level is None or amounts.missing(seconds) else f", {amounts.seconds(seconds)}"
+    words = runs.level + ("" if amounts.missing(runs.seconds) else f", {amounts.seconds(runs.seconds)}")
     badge = element(
         "button",
         "ledger",
@@ -515,18 +521,19 @@ def _deletable(line: Line, sheet: Sheet) -> Markup:
     return two_lines(words, badge)
 
 
-def governed_rows(answer: Answer, recipe: str | None) -> pd.DataFrame:
-    """Return the governed runs of a recipe at its largest budget."""
+def governed_runs(answer: Answer) -> dict[str, Governed]:
+    """Return the governed runs of each recipe at its largest budget, as one; recipes without such runs are absent."""
     rows = answer.settled.rows
-    governed = (rows["recipe"] == recipe) & rows["deletion_level"].notna()
-    mine = rows.loc[governed, ["directory", "ssr", "seed", "deletion_level", DELETION]]
-    return mine[mine["ssr"] == mine["ssr"].max()]
-
-
-def governed_run(answer: Answer, recipe: str | None) -> str | None:
-    """Return the directory of a recipe's first governed run at its largest budget; None where no run is governed."""
-    rows = governed_rows(answer, recipe)
-    return None if rows.empty else str(rows.sort_values("seed")["directory"].iloc[0])
+    governed = rows.loc[
+        rows["deletion_level"].notna(), ["recipe", "directory", "ssr", "seed", "deletion_level", DELETION]
+    ]
+    largest = governed[governed["ssr"] == governed.groupby("recipe")["ssr"].transform("max")]
+    by_recipe = largest.sort_values("seed", kind="stable").groupby("recipe", sort=False)
+    parts = by_recipe["deletion_level"].max(), by_recipe[DELETION].median(), by_recipe["directory"].first()
+    return {
+        str(recipe): Governed(level=level, seconds=seconds, directory=str(directory))
+        for recipe, level, seconds, directory in zip(parts[0].index, *parts, strict=True)
+    }
 
 
 def two_lines(first: str | Markup, second: str | Markup, mark: Markup = NOTHING) -> Markup:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -13,8 +12,9 @@ from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.run_files import METRICS, Metric
 from explorer.store.examine import State
-from explorer.views.explorer.axes import Heights, payment_axis, quality_axis
+from explorer.views.explorer.axes import Heights, payment_channel, quality_channel
 from explorer.views.explorer.payments import PAYMENTS, amount
+from explorer.views.explorer.tradeoff import Json, records
 
 HEIGHT = 300
 LOSS = "train_loss"  # what every run measures, so the curve that is shown first
@@ -22,23 +22,25 @@ OVER = {"steps": "step", "examples": "examples", "time": "seconds"}
 """The columns of curves by the key of the x axis, one of `PAYMENTS`."""
 
 FEW = 30  # points of a curve that are drawn as points too: evaluations are seldom more
-MOST_PLACES = 60  # of a curve, where the mouse finds a tooltip
+MOST_PLACES, LEAST_PLACES = 60, 12  # of a curve, where the mouse finds a tooltip
+ALL_PLACES = 1200  # of all curves, about
 FAINT = 0.22
 ISOLATED = "isolated"
 COLUMNS = ("series", "group", "x", "y")
+PARTLY = ("low", "high", "raw")  # what only some lines have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curves:
     """Content of a chart of learning curves, with places on the axes in `x` and `y`.
 
-    `lines` and `raw` have a row for each point: series, group, x, y, and the words of a tooltip; `bands` reach from y
-    to high. `ends` are the last points of runs that did not finish.
+    `lines` has a row for each point: series, group, x, y; low and high are the band of a mean, `raw` is the measurement
+    behind a smoothed run, NaN elsewhere. `near` are the points among them where the mouse finds words, and `ends` the
+    last points of runs that did not finish, both with the words of their tooltips.
     """
 
     lines: pd.DataFrame
-    raw: pd.DataFrame
-    bands: pd.DataFrame
+    near: pd.DataFrame
     ends: pd.DataFrame
     place: Heights
     over: str  # a key of OVER
@@ -62,7 +64,36 @@ def curves_chart(
     height: int = HEIGHT,
     interactive: bool = True,
 ) -> alt.LayerChart:
-    """Draw a frame of `store.learning_curves`.
+    """Draw a frame of `store.learning_curves` as an Altair chart; the arguments are those of `curves_spec`."""
+    spec = curves_spec(
+        frame,
+        metric=metric,
+        over=over,
+        mean=mean,
+        smooth=smooth,
+        log=log,
+        look=look,
+        width=width,
+        height=height,
+        interactive=interactive,
+    )
+    return alt.LayerChart.from_dict(spec, validate=False)
+
+
+def curves_spec(
+    frame: pd.DataFrame,
+    *,
+    metric: Metric,
+    over: str = "steps",
+    mean: bool = True,
+    smooth: float = 0.0,
+    log: bool = False,
+    look: theme.Look | None = None,
+    width: int | str = "container",
+    height: int = HEIGHT,
+    interactive: bool = True,
+) -> Json:
+    """Return the chart of a frame of `store.learning_curves` as Vega-Lite has it.
 
     Args:
         frame: the curves; those whose amount on the x axis is unknown are not drawn.
@@ -73,22 +104,26 @@ def curves_chart(
         log: a log scale; of the error, for a fraction that should be high.
         look: the colours of the recipes.
         width, height: in pixels, or the width "container".
-        interactive: the legend and the lines answer the mouse; a picture on paper has no use for that.
+        interactive: curves answer the mouse; a picture on paper has no use for that.
     """
     curves = place_curves(frame, metric=metric, over=over, mean=mean, smooth=smooth, log=log)
     look = look or look_of(frame)
     xs = [*curves.lines["x"], *curves.ends["x"]] or [0.0, 1.0]
-    x = payment_axis(PAYMENTS[over], [min(xs), max(xs)], log=False)
-    y = quality_axis(curves.place)
-    return alt.LayerChart(
-        layer=_layers(curves, x, y, look, interactive=interactive),
-        width=width,  # pyright: ignore[reportArgumentType]: "container", or pixels
-        height=height,
-        padding={"top": 18, "left": 2, "right": 12, "bottom": 4},
-        description=describe(curves, metric),
-        resolve=alt.Resolve(scale={"color": "shared"}),
-        config=theme.CONFIG,
-    )
+    x = payment_channel(PAYMENTS[over], [min(xs), max(xs)], log=False)
+    drawing = _Drawing(curves, x=x, look=look, interactive=interactive)
+    layers = drawing.layers()
+    return {
+        "$schema": theme.SCHEMA,
+        "layer": layers,
+        "datasets": drawing.datasets,
+        "params": [ISOLATES] if interactive else [],
+        "width": width,
+        "height": height,
+        "padding": {"top": 18, "left": 2, "right": 12, "bottom": 4},
+        "description": describe(curves, metric),
+        "resolve": {"scale": {"color": "shared"}},
+        "config": theme.CONFIG,
+    }
 
 
 def look_of(frame: pd.DataFrame) -> theme.Look:
@@ -131,23 +166,22 @@ def place_curves(frame: pd.DataFrame, *, metric: Metric, over: str, mean: bool, 
     whole = (frame["state"] == State.FINISHED) & mean
     # --- single runs: smoothed, and raw behind ---
     single = frame[~whole]
-    single = single.assign(series=single["directory"], y=single["smooth"], n=1)
-    raw = single.assign(y=single["value"]) if smooth else single.head(0)
+    raw = single["value"] if smooth else np.nan
+    single = single.assign(series=single["directory"], y=single["smooth"], n=1, raw=raw, low=np.nan, high=np.nan)
     # --- means: of the smoothed curves, or of the measurements ---
     groups = dict(zip(frame["recipe"], frame["group"], strict=True))
     averaged = over_seeds(frame[whole], x=x, y="smooth" if smooth else "mean")
     averaged = averaged.assign(
         series=[f"{recipe} at {ssr:g}" for recipe, ssr in zip(averaged["recipe"], averaged["ssr"], strict=True)],
         group=averaged["recipe"].map(groups),
+        raw=np.nan,
     )
     lines = pd.concat([averaged, single], ignore_index=True) if len(averaged) else single
-    bands = averaged.assign(y=averaged["low"])[averaged["low"].notna()]
     ends = single[~single["state"].isin([State.FINISHED, State.RUNNING])].groupby("directory", sort=False).tail(1)
-    place = _heights([*lines["y"], *raw["y"]], metric, log=log)
+    place = _heights([lines["y"], lines["raw"]], metric, log=log)
     return Curves(
-        lines=_placed(_worded(lines, metric, over), place),
-        raw=_placed(raw, place),
-        bands=_placed(bands, place),
+        lines=_placed(lines, place),
+        near=_placed(_worded(lines[_places(lines)], metric, over), place),
         ends=_placed(_worded(ends, metric, over), place),
         place=place,
         over=over,
@@ -165,15 +199,15 @@ def describe(curves: Curves, metric: Metric) -> str:
     return f"{metric.name} against {PAYMENTS[curves.over].title.lower()}, {what}: {shown or 'no curve'}."
 
 
-def _heights(values: Iterable[float], metric: Metric, *, log: bool) -> Heights:
+def _heights(values: Iterable[pd.Series], metric: Metric, *, log: bool) -> Heights:
     """Return the y axis of values: linear, or logarithmic where all places are above 0."""
-    known = [float(value) for value in values if np.isfinite(value)] or [0.0, 1.0]
-    error = metric.higher_is_better and metric.bounded
-    places = [1 - value for value in known] if error else known
-    if log and (positive := [place for place in places if place > 0]):
-        low, high = min(positive), max(positive)
+    every = np.concatenate([np.asarray(part, dtype=float) for part in values])
+    known = every[np.isfinite(every)] if np.isfinite(every).any() else np.array([0.0, 1.0])
+    places = 1 - known if metric.higher_is_better and metric.bounded else known
+    if log and (places > 0).any():
+        low, high = float(places[places > 0].min()), float(places.max())
         return Heights(kind=metric, log=True, low=low / 1.1, high=max(high * 1.1, low * 1.3))
-    low, high = min(known), max(known)
+    low, high = float(known.min()), float(known.max())
     pad = (high - low or abs(high) or 1.0) * 0.05
     top = min(high + pad, 1.0) if metric.bounded else high + pad
     return Heights(kind=metric, log=False, low=0.0 if 0 <= low < 0.25 * high else low - pad, high=top)
@@ -181,7 +215,7 @@ def _heights(values: Iterable[float], metric: Metric, *, log: bool) -> Heights:
 
 def _placed(frame: pd.DataFrame, place: Heights) -> pd.DataFrame:
     """Return the rows with places on the y axis instead of values, cut off at its ends."""
-    columns = {name: place.within(frame[name]) for name in ("y", "high") if name in frame}
+    columns = {name: place.within(frame[name]) for name in ("y", *PARTLY)}
     words = [name for name in frame if str(name).endswith("_text")]
     return frame[[*COLUMNS, *words]].assign(**columns)
 
@@ -211,60 +245,97 @@ def _worded(frame: pd.DataFrame, metric: Metric, over: str) -> pd.DataFrame:
 
 # --- drawing ---
 
+# The points, since lines are too thin for a mouse, and the legend. Vega-Lite fails on a legend without `bind`'s event.
+ISOLATES: Json = {
+    "name": ISOLATED,
+    "select": {"type": "point", "fields": ["group"], "on": "pointerover", "clear": "pointerout"},
+    "bind": {"legend": "pointerover"},
+    "views": ["near"],
+}
 
-def _layers(curves: Curves, x: alt.X, y: alt.Y, look: theme.Look, *, interactive: bool) -> list[Any]:
-    """Return the layers from bottom to top: bands, raw curves, lines, points, ends, and what the mouse finds."""
-    colour, detail = look.colour(), alt.Detail("series:N")
-    base = {"x": x, "y": y, "color": colour, "detail": detail}
-    # Both the legend and the points answer the mouse. Vega-Lite fails on a legend with `clear` and without `on`.
-    over: Any = alt.LegendStreamBinding("pointerover")
-    isolated = alt.selection_point(name=ISOLATED, fields=["group"], bind=over, on="pointerover", clear="pointerout")
 
-    def bright(opacity: float, dim: float) -> Any:
-        if not interactive:
-            return alt.OpacityValue(opacity)
-        return alt.when(isolated).then(alt.value(opacity)).otherwise(alt.value(dim))
+class _Drawing:
+    """Layers of a chart and their data."""
 
-    layers: list[Any] = []
-    if len(curves.bands):
-        few = curves.bands["series"].nunique() <= 3
-        area = alt.Chart(curves.bands, name="bands").mark_area(clip=True)
-        layers.append(area.encode(**base, y2=alt.Y2("high:Q"), opacity=bright(0.16 if few else 0.09, 0.02)))
-    if len(curves.raw):
-        line = alt.Chart(curves.raw, name="raw").mark_line(strokeWidth=1, clip=True)
-        layers.append(line.encode(**base, opacity=bright(FAINT, 0.03)))
-    line = alt.Chart(curves.lines[[*COLUMNS]], name="lines").mark_line(strokeWidth=2, clip=True)
-    layers.append(line.encode(**base, opacity=bright(1, 0.12)))
-    counts = curves.lines.groupby("series")["x"].transform("size") if curves.drawn else pd.Series(dtype=float)
-    few = curves.lines[counts <= FEW] if curves.drawn else curves.lines
-    if len(few):
-        point = alt.Chart(few[[*COLUMNS]], name="points").mark_point(size=26, filled=True, clip=True)
-        layers.append(point.encode(**base, opacity=bright(1, 0.12)))
-    if len(curves.ends):
-        cross = alt.Chart(curves.ends, name="ends").mark_point(shape="cross", angle=45, size=90, filled=True)
-        layers.append(cross.encode(**base, opacity=bright(1, 0.12), tooltip=_tooltip(curves)))
-    if interactive:
-        # Lines are too thin for a mouse: it finds the nearest of these points.
-        places = curves.lines[_places(curves.lines)]
-        near = alt.Chart(places, name="near").mark_point(size=160, filled=True, opacity=0, clip=True)
-        layers.append(near.encode(**base, tooltip=_tooltip(curves)).add_params(isolated))
-    return layers
+    def __init__(self, curves: Curves, *, x: Json, look: theme.Look, interactive: bool) -> None:
+        self.curves, self.interactive = curves, interactive
+        self.datasets: dict[str, list[Json]] = {}
+        self.y = quality_channel(curves.place)
+        colour = {"field": "group", "type": "nominal", "scale": look.scale(look.colours), "legend": look.legend}
+        self.base = {"x": x, "y": self.y, "color": colour, "detail": {"field": "series", "type": "nominal"}}
+
+    def layers(self) -> list[Json]:
+        """Return the layers from bottom to top: bands, raw curves, lines, points, ends, and what the mouse finds."""
+        curves = self.curves
+        layers = []
+        known = curves.lines[[*PARTLY]].notna()
+        partly = known.any()
+        # One row holds all that is drawn of a point, so that no place is sent twice.
+        lines = self._data("lines", curves.lines[[*COLUMNS, *(name for name in PARTLY if partly[name])]])
+        if partly["low"]:
+            few = curves.lines.loc[known["low"], "series"].nunique() <= 3
+            area = self._layer("bands", lines, {"type": "area"}, opacity=(0.16 if few else 0.09, 0.02), only="low")
+            area["encoding"] |= {"y": self.y | {"field": "low"}, "y2": {"field": "high"}}
+            layers.append(area)
+        if partly["raw"]:
+            raw = self._layer("raw", lines, {"type": "line", "strokeWidth": 1}, opacity=(FAINT, 0.03), only="raw")
+            raw["encoding"] |= {"y": self.y | {"field": "raw"}}
+            layers.append(raw)
+        layers.append(self._layer("lines", lines, {"type": "line", "strokeWidth": 2}, opacity=(1, 0.12)))
+        counts = curves.lines.groupby("series")["x"].transform("size") if curves.drawn else pd.Series(dtype=float)
+        few = curves.lines[counts <= FEW] if curves.drawn else curves.lines
+        if len(few):
+            points = self._data("points", few[[*COLUMNS]])
+            layers.append(
+                self._layer("points", points, {"type": "point", "size": 26, "filled": True}, opacity=(1, 0.12))
+            )
+        if len(curves.ends):
+            cross = {"type": "point", "shape": "cross", "angle": 45, "size": 90, "filled": True}
+            ends = self._layer(
+                "ends", self._data("ends", curves.ends.drop(columns=[*PARTLY])), cross, opacity=(1, 0.12)
+            )
+            ends["mark"] |= {"clip": False}
+            ends["encoding"] |= {"tooltip": self._tooltip()}
+            layers.append(ends)
+        if self.interactive:
+            mark = {"type": "point", "size": 160, "filled": True, "opacity": 0}
+            near = self._layer("near", self._data("near", curves.near.drop(columns=[*PARTLY])), mark)
+            near["encoding"] |= {"tooltip": self._tooltip()}
+            layers.append(near)
+        return layers
+
+    def _layer(
+        self, name: str, data: Json, mark: Json, *, opacity: tuple[float, float] | None = None, only: str = ""
+    ) -> Json:
+        """Return a layer; `opacity` is that of its curves, and of those that are not isolated. Rows without a value in
+        the field `only` are left out."""
+        bright, dim = opacity or (None, None)
+        seen: Json = {}
+        if opacity is not None and self.interactive:
+            seen = {"opacity": {"condition": {"param": ISOLATED, "value": bright}, "value": dim}}
+        elif opacity is not None:
+            seen = {"opacity": {"value": bright}}
+        filtered: Json = {"transform": [{"filter": f"isValid(datum.{only})"}]} if only else {}
+        return {"name": name, "data": data, **filtered, "mark": mark | {"clip": True}, "encoding": self.base | seen}
+
+    def _data(self, name: str, frame: pd.DataFrame) -> Json:
+        self.datasets[name] = records(frame)
+        return {"name": name}
+
+    def _tooltip(self) -> list[Json]:
+        titles = {
+            "recipe_text": "Recipe",
+            "run_text": "Run",
+            "value_text": self.curves.place.kind.name,
+            "at_text": PAYMENTS[self.curves.over].label,
+        }
+        return [{"field": name, "type": "nominal", "title": title} for name, title in titles.items()]
 
 
 def _places(lines: pd.DataFrame) -> pd.Series:
-    """Mark about `MOST_PLACES` rows of each curve, its last one among them."""
+    """Mark at most about `MOST_PLACES` rows of each curve, its last one among them."""
     if lines.empty:
         return pd.Series(dtype=bool)
     curve = lines.groupby("series", sort=False)["x"]
-    stride = -(-curve.transform("size") // MOST_PLACES)
+    stride = -(-curve.transform("size") // min(MOST_PLACES, max(LEAST_PLACES, ALL_PLACES // curve.ngroups)))
     return curve.cumcount(ascending=False) % stride == 0
-
-
-def _tooltip(curves: Curves) -> list[alt.Tooltip]:
-    titles = {
-        "recipe_text": "Recipe",
-        "run_text": "Run",
-        "value_text": curves.place.kind.name,
-        "at_text": PAYMENTS[curves.over].label,
-    }
-    return [alt.Tooltip(f"{name}:N", title=title) for name, title in titles.items()]

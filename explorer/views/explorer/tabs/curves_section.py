@@ -12,12 +12,12 @@ from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.document import Block, Paragraph, isolated, sentence
 from explorer.page.html import fragment
-from explorer.run_files import Metric
-from explorer.store import frames, queries
+from explorer.run_files import Metric, metric_of
+from explorer.store import queries
 from explorer.store.examine import State
 from explorer.store.learning_curves import MOST_RUNS, ROWS, growing, is_training, learning_curves, recorded_metrics
 from explorer.views.explorer.answer import Answer, picked
-from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_chart, metric_named, with_others
+from explorer.views.explorer.curves_chart import FEW, LOSS, OVER, curves_spec, metric_named, with_others
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
@@ -67,12 +67,16 @@ class CurvesSection(Section):
         metric = asked.curve if asked.curve in names else LOSS if LOSS in names else names[0]
         over = asked.curve_x if asked.curve_x in OVER else "steps"
         self._set(names, metric, over, asked)
-        kind = snapshot.remember(("kinds", sweeps), lambda: _declared(snapshot, sweeps))
+        kind = _declared(snapshot, sweeps)
         chosen = chosen_runs(snapshot, answer)
         frame = snapshot.remember(
             ("curves", asked.sweep, metric, chosen.directories),
             lambda: learning_curves(
-                snapshot.database, metric, directories=chosen.directories, points=_points(len(chosen.directories))
+                snapshot.database,
+                metric,
+                sweep=None if asked.across else asked.sweep,
+                directories=chosen.directories,
+                points=_points(len(chosen.directories)),
             ),
         )
         if asked.across:  # recipes of the same name are not one curve
@@ -110,14 +114,14 @@ class CurvesSection(Section):
                 for directory, recipe in zip(drawn["directory"], drawn["recipe"], strict=True)
             ]
         )
-        chart = curves_chart(
+        chart = curves_spec(
             drawn,
             metric=metric,
             over=over,
             mean=not asked.curve_runs,
             smooth=smooth,
             log=asked.curve_log,
-            look=with_others(answer.look, drawn["group"]),
+            look=with_others(answer.look, drawn["group"].unique()),
         )
         self._chart.draw(chart)
 
@@ -209,16 +213,8 @@ def _recorded(snapshot: Snapshot, sweeps: Sequence[str]) -> list[str]:
 
 def _declared(snapshot: Snapshot, sweeps: Sequence[str]) -> dict[str, Metric]:
     """Return the metrics that the sweeps' own tasks declare, by name."""
-    rows = pd.concat([frames.qualities(snapshot.database, sweep=sweep) for sweep in sweeps]).drop_duplicates("metric")
-    return {
-        str(row.metric): Metric(
-            name=str(row.metric),
-            unit=str(row.unit),
-            higher_is_better=bool(row.higher_is_better),
-            format=str(row.format or ""),
-        )
-        for row in rows.itertuples()
-    }
+    facets = snapshot.facets[snapshot.facets["sweep"].isin(sweeps)].drop_duplicates("metric")
+    return {str(facet["metric"]): metric_of(facet) for facet in facets.to_dict("records")}
 
 
 def _points(runs: int) -> int:
