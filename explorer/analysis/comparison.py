@@ -17,7 +17,7 @@ import pandas as pd
 
 from explorer.analysis.axis_words import axis_words
 from explorer.analysis.inference import Effect, Error, Errors, Resamples, counted, draws, holm, size_of, standard_error
-from explorer.analysis.ladders import Ladder, Machine, Setting, ladders
+from explorer.analysis.ladders import Ladder, Ladders, Machine, Setting, ladders_of
 from explorer.analysis.monotone import monotone
 from explorer.analysis.step_times import EXACT
 from explorer.errors import AnalysisError, unknown
@@ -206,7 +206,7 @@ class Judged:
 
 
 def compared(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Ladders,
     *,
     x: str,
     baseline: str | None = None,
@@ -230,15 +230,17 @@ def compared(
     return [Compared(match=match, pair=known.get(id(match)), x=x) for match in every]
 
 
-def matches(frame: pd.DataFrame, *, x: str, baseline: str | None, machine: Machine | None = None) -> Iterator[Match]:
+def matches(
+    frame: pd.DataFrame | Ladders, *, x: str, baseline: str | None, machine: Machine | None = None
+) -> Iterator[Match]:
     """Yield a match of every recipe of the table with its baseline: `baseline`, or else the one that its sweep names.
 
     The baseline is that of the recipe's own setting. If `machine` is given, the baseline on that machine is the one
     for all machines, and its runs on other machines are compared with it too. Controls of other recipes are left out.
     Raises `AnalysisError` for a baseline that is no recipe of the table, and for a machine without rows.
     """
-    every = ladders(frame, x=x, empty=True)
-    names = {str(name) for name in frame["recipe"].unique()}
+    every = ladders_of(frame, x=x).lines(empty=True)
+    names = {ladder.recipe for ladder in every}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
     machines = {ladder.setting.machine for ladder in every}

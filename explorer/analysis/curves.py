@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import t_quantile
-from explorer.analysis.ladders import Ladder, Setting, ladders, stacked
+from explorer.analysis.ladders import Ladder, Ladders, Setting, ladders_of, stacked
 from explorer.analysis.monotone import crossing, monotone, value_at
 
 
@@ -58,9 +58,9 @@ class Curve:
         return np.array([[getattr(point, name) for point in self.points]])
 
 
-def curves(frame: pd.DataFrame, *, x: str = "train_seconds", confidence: float = 0.95) -> list[Curve]:
+def curves(frame: pd.DataFrame | Ladders, *, x: str = "train_seconds", confidence: float = 0.95) -> list[Curve]:
     """Return the curves in a table with the columns of `results`. Rows without x are left out."""
-    lines = ladders(frame, x=x)
+    lines = ladders_of(frame, x=x).lines()
     return [
         Curve(
             setting=ladder.setting,

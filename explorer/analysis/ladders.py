@@ -7,7 +7,7 @@ Shapes: N rows, G groups; B budgets and S seeds of one group.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -239,25 +239,52 @@ COLUMNS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ladders:
+    """The ladders of a table along the column `x`, for several questions to the same rows."""
+
+    x: str
+    every: tuple[Ladder, ...]  # in the order of the table; recipes without a known x have empty ones
+
+    def of(self, recipes: Collection[str]) -> "Ladders":
+        """Return the ladders of some recipes, by name."""
+        return Ladders(x=self.x, every=tuple(ladder for ladder in self.every if ladder.recipe in recipes))
+
+    def lines(self, *, empty: bool = False) -> list[Ladder]:
+        """Return the ladders with their labels, empty ones among them if `empty`."""
+        kept = [ladder for ladder in self.every if empty or ladder.ssr_B.size]
+        names = Counter((ladder.setting, ladder.recipe) for ladder in kept)
+        return [
+            replace(ladder, label=f"{ladder.recipe} ({ladder.recipe_digest[:6]})")
+            if names[ladder.setting, ladder.recipe] > 1
+            else ladder
+            for ladder in kept
+        ]
+
+
+def ladders_of(rows: pd.DataFrame | Ladders, *, x: str) -> Ladders:
+    """Return the ladders in a table with the columns of `results`, along the column `x`; ladders stay as they are.
+
+    Raises `AnalysisError` for a missing column, and for an x that is not above zero.
+    """
+    if isinstance(rows, Ladders):
+        assert rows.x == x, "the ladders are along another column"
+        return rows
+    x_N, quality_N = _numbers(rows, x)
+    if rows.empty:
+        return Ladders(x=x, every=())
+    groups = grouped(rows, [*SETTING, "recipe", "recipe_digest"])
+    every = _ladders(rows, groups, x_N, quality_N, profiled=x.partition("/")[0] in PROFILED)
+    return Ladders(x=x, every=tuple(every))
+
+
 def ladders(frame: pd.DataFrame, *, x: str, empty: bool = False) -> list[Ladder]:
     """Return the ladders in a table with the columns of `results`, along the column `x`, in the order of the table.
 
     Rows whose x is unknown are left out; a recipe with no other rows gets an empty ladder if `empty`, otherwise none.
     Raises `AnalysisError` for a missing column, and for an x that is not above zero.
     """
-    x_N, quality_N = _numbers(frame, x)
-    if frame.empty:
-        return []
-    groups = grouped(frame, [*SETTING, "recipe", "recipe_digest"])
-    every = _ladders(frame, groups, x_N, quality_N, profiled=x.partition("/")[0] in PROFILED)
-    every = [ladder for ladder in every if empty or ladder.ssr_B.size]
-    names = Counter((ladder.setting, ladder.recipe) for ladder in every)
-    return [
-        replace(ladder, label=f"{ladder.recipe} ({ladder.recipe_digest[:6]})")
-        if names[ladder.setting, ladder.recipe] > 1
-        else ladder
-        for ladder in every
-    ]
+    return ladders_of(frame, x=x).lines(empty=empty)
 
 
 def stacked(grids: Sequence[np.ndarray]) -> np.ndarray:

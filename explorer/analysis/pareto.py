@@ -19,7 +19,7 @@ import pandas as pd
 
 from explorer.analysis.axis_words import amount_words, axis_words
 from explorer.analysis.inference import generator
-from explorer.analysis.ladders import Ladder, Setting, ladders, stacked
+from explorer.analysis.ladders import Ladder, Ladders, Setting, ladders_of, stacked
 from explorer.errors import AnalysisError, unknown
 
 
@@ -60,7 +60,7 @@ def hypervolume(
     return float(np.sum((np.r_[x[i][1:], worst_x] - x[i]) * (y[i] - worst_y)))
 
 
-def front_table(frame: pd.DataFrame, *, x: str = "train_seconds", resamples: int = 1000) -> pd.DataFrame:
+def front_table(frame: pd.DataFrame | Ladders, *, x: str = "train_seconds", resamples: int = 1000) -> pd.DataFrame:
     """Return the mean point of every recipe and budget, and whether and how probably it is on its setting's front.
 
     Columns: the setting, recipe, label, is_baseline, ssr, x, quality, n, on_front, probability. The probability is the
@@ -68,7 +68,7 @@ def front_table(frame: pd.DataFrame, *, x: str = "train_seconds", resamples: int
     single seed. Recipes share seeds, so they are resampled jointly. Controls of other recipes are left out.
     """
     by_setting: defaultdict[Setting, list[Ladder]] = defaultdict(list)
-    for ladder in ladders(frame, x=x):
+    for ladder in ladders_of(frame, x=x).lines():
         if ladder.control is None:
             by_setting[ladder.setting].append(ladder)
     parts = [_setting_table(here, resamples) for here in by_setting.values()]
@@ -180,17 +180,20 @@ class Hypervolume:
         return None if self.value is None or self.baseline_value is None else self.value / self.baseline_value
 
 
-def hypervolumes(frame: pd.DataFrame, *, x: str = "train_seconds", baseline: str | None = None) -> list[Hypervolume]:
+def hypervolumes(
+    frame: pd.DataFrame | Ladders, *, x: str = "train_seconds", baseline: str | None = None
+) -> list[Hypervolume]:
     """Return the hypervolume of each setting of a table with the columns of `results`. Controls of others take no part.
 
     `baseline` names the recipe that gives the reference, by default the one of the sweep. Raises `AnalysisError` for a
     name or a column that is not there.
     """
-    names = {str(name) for name in frame["recipe"].unique()}
+    made = ladders_of(frame, x=x)
+    names = {ladder.recipe for ladder in made.every}
     if baseline is not None and baseline not in names:
         raise AnalysisError(unknown("baseline", baseline, names))
     by_setting: defaultdict[Setting, list[Ladder]] = defaultdict(list)
-    for ladder in ladders(frame, x=x):
+    for ladder in made.lines():
         if ladder.control is None:
             by_setting[ladder.setting].append(ladder)
     return [_of(here, baseline or here[0].baseline, x) for here in by_setting.values()]

@@ -8,18 +8,19 @@ import pandas as pd
 
 from explorer.analysis import curves, sentences
 from explorer.analysis.across_sweeps import NOT_PAIRED, as_recorded, compared_across, result_across
-from explorer.analysis.comparison import compared
+from explorer.analysis.comparison import Compared, compared
+from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
-from explorer.analysis.ladders import Machine
+from explorer.analysis.ladders import Ladders, Machine, ladders_of
 from explorer.analysis.pareto import Hypervolume, hypervolume_answer, hypervolumes
 from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
 from explorer.page import amounts, theme
 from explorer.page.document import Paragraph
 from explorer.views.explorer.choices import Results, Settled, hardware_labels, machines, price_words, settle
-from explorer.views.explorer.question import ALL, OF_LAYOUT, OF_PICTURE, Question
-from explorer.views.explorer.scene import Gain, Scene, build_scene, look_of
+from explorer.views.explorer.question import ALL, OF_DRAWING, OF_LAYOUT, OF_PICTURE, Question
+from explorer.views.explorer.scene import Gain, Scene, content_of, look_of, scene_of
 from explorer.views.explorer.survey import survey_note, survey_scene, survey_sentence
 
 
@@ -86,21 +87,33 @@ def answer(results: Results, wished: Question) -> Answer:
     names = set(visible["recipe"])
     shown = tuple(verdict for verdict in made.verdicts if verdict.comparison.recipe in names)
     target = asked.target if asked.target is not None else _own_target(settled.rows, asked, made.verdicts)
-    scene = results.remember(
-        ("scene", asked.without(*OF_LAYOUT)),
-        lambda: build_scene(
+    # What is drawn, and then how: a control of the drawing alone reads nothing off the results again.
+    content = results.remember(
+        ("content", asked.without("target", *OF_DRAWING)),
+        lambda: content_of(
             visible,
             payment=asked.paid_in,
             baseline=asked.baseline,
-            target=target,
-            log=asked.log,
             compare=asked.compare,
-            size=asked.size,
-            deletion_of=asked.deletion_of,
-            errors=asked.errors,
-            own_target=asked.target is None,
-            gain=_gain(shown),
-            diverged=_diverged(results, settled),
+            ladders=_ladders(results, settled).of(names),
+        ),
+    )
+    scene = results.remember(
+        ("scene", asked.without(*OF_LAYOUT)),
+        lambda: (
+            None
+            if content is None
+            else scene_of(
+                content,
+                target=target,
+                log=asked.log,
+                size=asked.size,
+                deletion_of=asked.deletion_of,
+                errors=asked.errors,
+                own_target=asked.target is None,
+                gain=_gain(shown),
+                diverged=_diverged(results, settled),
+            )
         ),
     )
     return Answer(
@@ -163,46 +176,66 @@ def _of_comparison(asked: Question) -> Question:
     return asked.without(*OF_PICTURE, *prices, *(() if paid.forecast else ("deletion_of",)))
 
 
-def _compare(results: Results, settled: Settled) -> _Compared:
-    asked, rows = settled.question, settled.rows
+def _ladders(results: Results, settled: Settled) -> Ladders:
+    """Return the ladders of all recipes, which comparisons, curves and fronts are read off."""
+    asked = settled.question
+    key = _of_comparison(asked).without("target", "baseline", "baseline_hardware")
+    return results.remember(("ladders", key), lambda: ladders_of(settled.rows, x=asked.paid_in.column))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Paired:
+    """What is compared at any target."""
+
+    pairs: list[Compared]
+    budgets: tuple[EqualBudget, ...]
+    volume: Hypervolume | None
+    controls: list[Controlled]
+
+
+def _pair(results: Results, settled: Settled) -> _Paired:
+    asked, rows, lines = settled.question, settled.rows, _ladders(results, settled)
     if asked.across:
-        return _compare_across(results, as_recorded(rows), asked)
-    pairs = compared(
-        rows,
-        x=asked.paid_in.column,
-        baseline=settled.baseline,
-        machine=_machine(rows, asked.baseline_hardware),
-    )
-    qualities = at_equal_quality(pairs, target=asked.target)
-    # Fresh seeds confirm training, and no run can confirm a forecast.
-    fresh = [] if asked.paid_in.forecast else results.confirmations(qualities)
-    return _Compared(
-        verdicts=tuple(verdicts(qualities, controls=controls_of(rows), fresh=fresh)),
+        return _pair_across(as_recorded(rows), asked)
+    machine = _machine(rows, asked.baseline_hardware)
+    pairs = compared(lines, x=asked.paid_in.column, baseline=settled.baseline, machine=machine)
+    return _Paired(
+        pairs=pairs,
         budgets=tuple(at_equal_budget(pairs)),
-        volume=_volume(rows, asked),
+        volume=_volume(lines, asked),
+        controls=controls_of(rows),
     )
 
 
-def _compare_across(results: Results, rows: pd.DataFrame, asked: Question) -> _Compared:
-    """Return the comparisons of the recipes of several sweeps, whose names there `rows` have, with one baseline."""
+def _pair_across(rows: pd.DataFrame, asked: Question) -> _Paired:
+    """Pair the recipes of several sweeps, whose names there `rows` have, with one baseline."""
     pairs = compared_across(rows, sweep=asked.baseline_sweep, x=asked.paid_in.column, own=True)
-    qualities = at_equal_quality(pairs, target=asked.target)
-    # Fresh seeds of the baseline's own sweep judge its own recipes, here as there.
-    own = [result for result in qualities if result.setting.sweep == asked.baseline_sweep]
-    fresh = [] if asked.paid_in.forecast else results.confirmations(own)
-    made = verdicts(qualities, controls=controls_of(rows), fresh=fresh)
-    return _Compared(
-        verdicts=tuple(replace(verdict, comparison=result_across(verdict.comparison)) for verdict in made),
+    return _Paired(
+        pairs=pairs,
         budgets=tuple(map(result_across, at_equal_budget(pairs))),
         volume=None,  # of one sweep
+        controls=controls_of(rows),
     )
 
 
-def _volume(rows: pd.DataFrame, asked: Question) -> Hypervolume | None:
-    if asked.baseline not in set(rows["recipe"]):
+def _compare(results: Results, settled: Settled) -> _Compared:
+    asked = settled.question
+    made = results.remember(("pairs", _of_comparison(asked).without("target")), lambda: _pair(results, settled))
+    qualities = at_equal_quality(made.pairs, target=asked.target)
+    # Fresh seeds of the baseline's own sweep judge its own recipes. They confirm training: no run can confirm a forecast.
+    own = [result for result in qualities if not asked.across or result.setting.sweep == asked.baseline_sweep]
+    fresh = [] if asked.paid_in.forecast else results.confirmations(own)
+    judged = verdicts(qualities, controls=made.controls, fresh=fresh)
+    if asked.across:
+        judged = [replace(verdict, comparison=result_across(verdict.comparison)) for verdict in judged]
+    return _Compared(verdicts=tuple(judged), budgets=made.budgets, volume=made.volume)
+
+
+def _volume(lines: Ladders, asked: Question) -> Hypervolume | None:
+    if asked.baseline not in {ladder.recipe for ladder in lines.every}:
         return None
     # Volumes over several machines have different units of time, so none is shown.
-    volumes = hypervolumes(rows, x=asked.paid_in.column, baseline=asked.baseline)
+    volumes = hypervolumes(lines, x=asked.paid_in.column, baseline=asked.baseline)
     return volumes[0] if len(volumes) == 1 else None
 
 

@@ -132,7 +132,10 @@ OF_HIGHLIGHTS = ("bands", *OF_SECTIONS)
 OF_LAYOUT = ("split", "order", *OF_HIGHLIGHTS)
 """Fields that the content of the chart does not depend on."""
 
-OF_PICTURE = ("recipes", "methods", "compare", "size", "log", "errors", *OF_LAYOUT)
+OF_DRAWING = ("size", "log", "errors", *OF_LAYOUT)
+"""Fields that only draw: what is drawn does not depend on them."""
+
+OF_PICTURE = ("recipes", "methods", "compare", *OF_DRAWING)
 """Fields that hide or draw: comparisons do not depend on them, because each counts all recipes of the sweep."""
 
 # ---- tokens

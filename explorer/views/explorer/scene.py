@@ -7,13 +7,14 @@ ended keeps its last quality. A point is bright if it is on the front of the mea
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from explorer.analysis import curves, pareto
 from explorer.analysis.curves import Curve
-from explorer.analysis.ladders import Machine
+from explorer.analysis.ladders import Ladders, Machine, ladders_of
 from explorer.page import theme
 from explorer.run_files import Metric
 from explorer.views.explorer.axes import Heights, heights
@@ -120,44 +121,78 @@ class Scene:
         )
 
 
-def build_scene(
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Content:
+    """What a scene draws, whatever its axes: curves with their names, and the front. Rows are those of a `Scene`."""
+
+    drawn: list[Curve]
+    compared: "_Compared"
+    names: "Names"
+    groups: "Names"
+    runs: pd.DataFrame
+    means: pd.DataFrame
+    payment: Payment
+    baseline: str | None  # the label of the baseline
+    compare: str
+
+
+def content_of(
     rows: pd.DataFrame,
     *,
     payment: Payment,
     baseline: str | None,
+    compare: str = "recipe",
+    ladders: Ladders | None = None,
+) -> Content | None:
+    """Return what is drawn of some rows of `results`, all of one sweep and metric; None if none has an amount of
+    `payment`. `ladders` are those of the rows along the payment's column, if they are known already.
+
+    Raises `AnalysisError` for results that no curve can be made of.
+    """
+    lines = ladders_of(rows if ladders is None else ladders, x=payment.column)
+    drawn = curves.curves(lines, x=payment.column)
+    if not drawn:
+        return None
+    # Names and colours belong to curves; runs and means take theirs from the curve that they belong to.
+    names, groups = series_names(drawn), group_of(rows, drawn, compare)
+    compared = _compared(drawn, controls=_controls(rows))
+    means = _means(drawn, names, groups, lines, payment).assign(bright=compared.at_points)
+    means = means.assign(bright=means["bright"] & means["on_front"])
+    return Content(
+        drawn=drawn,
+        compared=compared,
+        names=names,
+        groups=groups,
+        runs=_lit(_runs(rows, drawn, names, groups, payment), means, baseline),
+        means=means,
+        payment=payment,
+        baseline=baseline,
+        compare=compare,
+    )
+
+
+def scene_of(
+    content: Content,
+    *,
     target: float | None,
     log: bool = True,
-    compare: str = "recipe",
     size: str = "",
     deletion_of: str = "",
     errors: bool = True,
     own_target: bool = False,
     gain: Gain | None = None,
     diverged: pd.DataFrame | None = None,
-) -> Scene | None:
-    """Return the scene of some rows of `results`, all of one sweep and metric; None if none has an amount of `payment`.
+) -> Scene:
+    """Return the scene of a content on its axes.
 
     Args:
-        rows: the rows of the runs that are drawn.
-        payment: the x axis.
-        baseline: the label of the baseline, which is drawn in bold.
+        content: what is drawn.
         target: a quality that is drawn as a line.
-        log, compare, size, deletion_of, errors: the fields of a `Question`.
+        log, size, deletion_of, errors: the fields of a `Question`.
         own_target, gain: those of a `Scene`.
         diverged: the runs that diverged; one without x is not drawn.
-
-    Raises `AnalysisError` for results that no curve can be made of.
     """
-    drawn = curves.curves(rows, x=payment.column)
-    if not drawn:
-        return None
-    # Names and colours belong to curves; runs and means take theirs from the curve that they belong to.
-    setting = drawn[0].setting
-    names, groups = series_names(drawn), group_of(rows, drawn, compare)
-    runs = _runs(rows, drawn, names, groups, payment)
-    compared = _compared(drawn, controls=_controls(rows))
-    means = _means(drawn, names, groups, rows, payment).assign(bright=compared.at_points)
-    means = means.assign(bright=means["bright"] & means["on_front"])
+    kind, runs, means = content.drawn[0].setting.kind, content.runs, content.means
     measure = measure_of(size, class_=deletion_of)
     if measure is not None:
         means = means.merge(_sizes(runs, measure), how="left", on=["series", "ssr"])
@@ -166,16 +201,17 @@ def build_scene(
     # The target belongs to the range of y: a target out of reach must stay visible.
     targets = () if target is None else (target,)
     y_range = extent([*runs["y"], *means["y"], *targets])
-    place = heights(y_range, setting.kind, log=errors)
+    place = heights(y_range, kind, log=errors)
     failed = pd.DataFrame(columns=list(DIVERGED)) if diverged is None else diverged[diverged["x"].notna()]
+    baseline = content.baseline
     return Scene(
-        runs=_lit(runs, means, baseline),
+        runs=runs,
         means=means,
-        lines=_lines(compared, drawn, names, groups, straight=log and not place.log),
+        lines=_lines(content.compared, content.drawn, content.names, content.groups, straight=log and not place.log),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
-        payment=payment,
-        kind=setting.kind,
-        baseline=baseline if compare == "recipe" else _group_of_baseline(means, baseline),
+        payment=content.payment,
+        kind=kind,
+        baseline=baseline if content.compare == "recipe" else _group_of_baseline(means, baseline),
         base=baseline,
         target=target,
         size=measure,
@@ -189,6 +225,17 @@ def build_scene(
     )
 
 
+def build_scene(
+    rows: pd.DataFrame, *, payment: Payment, baseline: str | None, compare: str = "recipe", **drawn: Any
+) -> Scene | None:
+    """Return the scene of some rows of `results`; None if none has an amount of `payment`.
+
+    The arguments are those of `content_of` and `scene_of`, which say what is raised.
+    """
+    content = content_of(rows, payment=payment, baseline=baseline, compare=compare)
+    return None if content is None else scene_of(content, **drawn)
+
+
 def extent(values: Sequence[float]) -> tuple[float, float]:
     """Return the least and the largest value."""
     return float(min(values)), float(max(values))
@@ -198,9 +245,9 @@ Names = dict[tuple[Machine, str], str]
 """Texts for curves, by machine and label."""
 
 
-def _means(drawn: list[Curve], names: Names, groups: Names, rows: pd.DataFrame, payment: Payment) -> pd.DataFrame:
+def _means(drawn: list[Curve], names: Names, groups: Names, lines: Ladders, payment: Payment) -> pd.DataFrame:
     """Return the mean points, each with its place on the front over everything that is drawn."""
-    front = pareto.front_table(rows, x=payment.column)
+    front = pareto.front_table(lines, x=payment.column)
     keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
     front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
     means = curves.table(drawn).merge(front, on=keys, how="left")

@@ -22,7 +22,7 @@ from explorer.store import frames, published
 from explorer.store.frames import confirming, with_confirming
 from explorer.store.queries import Filter
 
-KEPT = 12  # results that are remembered: a few for each of the last questions
+KEPT = 24  # results that are remembered: about eight for each of the last questions
 
 Found = TypeVar("Found")
 
