@@ -222,7 +222,7 @@ def _compare(results: Results, settled: Settled) -> _Compared:
     asked = settled.question
     made = results.remember(("pairs", _of_comparison(asked).without("target")), lambda: _pair(results, settled))
     qualities = at_equal_quality(made.pairs, target=asked.target)
-    # Fresh seeds of the baseline's own sweep judge its own recipes. They confirm training: no run can confirm a forecast.
+    # Fresh seeds of the baseline's own sweep judge its own recipes, and no run can confirm a forecast.
     own = [result for result in qualities if not asked.across or result.setting.sweep == asked.baseline_sweep]
     fresh = [] if asked.paid_in.forecast else results.confirmations(own)
     judged = verdicts(qualities, controls=made.controls, fresh=fresh)

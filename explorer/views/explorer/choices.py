@@ -189,11 +189,11 @@ def _fit(
     # Seeds and sources come first: they take rows away, and everything below is offered for the rows that are left.
     # Seeds are offered for all rows, so that the choice can be widened again.
     rows = rows.assign(hardware_label=hardware_labels(rows))
-    seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"]}))
+    seeds = () if wished.is_survey else tuple(sorted({int(seed) for seed in rows["seed"].unique()}))
     wanted_seeds = tuple(seed for seed in wished.seeds if seed in seeds)
     if wanted_seeds:
         rows = rows[rows["seed"].isin(wanted_seeds)]
-    sources = tuple(sorted({source for source in rows["time_source"] if isinstance(source, str)}))
+    sources = tuple(sorted({source for source in rows["time_source"].unique() if isinstance(source, str)}))
     wanted_sources = tuple(source for source in wished.sources if source in sources)
     if wanted_sources:
         rows = rows[rows["time_source"].isin(wanted_sources)]
@@ -203,7 +203,7 @@ def _fit(
     rows = at_price(rows, prices, cloud=cloud, usd_per_hour=wished.usd_per_hour)
     # The sweep's own baseline is offered even without a run here: then nothing is compared until the user chooses
     # another. A silent stand-in would change the meaning of every number on the screen.
-    recipes = tuple(dict.fromkeys(rows["recipe"]))
+    recipes = tuple(rows["recipe"].unique())
     own_baseline = str(rows["baseline"].iloc[0])
     baselines = recipes if wished.is_survey or own_baseline in recipes else (own_baseline, *recipes)
     if wished.across and not wished.is_survey:
@@ -226,7 +226,7 @@ def _fit(
     splits = tuple(key for key in splits if key != "seed" or len(seeds) > 1)
     compare = tuple(key for key in COMPARE if key in ("recipe", "methods") or _several(rows, key))
     # A baseline on other hardware needs several machines among the rows.
-    labels = tuple(dict.fromkeys(rows["hardware_label"]))
+    labels = tuple(rows["hardware_label"].unique())
     own = ("", *(labels if len(labels) > 1 and not wished.across else ()))
     question = replace(
         wished,
@@ -269,7 +269,7 @@ def _fit(
 
 def machines(rows: pd.DataFrame) -> list[Machine]:
     """Return the machine of each row."""
-    columns = (rows["device"], rows["hardware"], rows["threads"], rows["world_size"])
+    columns = [rows[name].tolist() for name in ("device", "hardware", "threads", "world_size")]
     known: dict[tuple[object, ...], Machine] = {}  # a sweep has few, and as many rows as it has runs
     for key in zip(*columns, strict=True):
         if key not in known:

@@ -108,7 +108,7 @@ def curves_spec(
     """
     curves = place_curves(frame, metric=metric, over=over, mean=mean, smooth=smooth, log=log)
     look = look or look_of(frame)
-    xs = [*curves.lines["x"], *curves.ends["x"]] or [0.0, 1.0]
+    xs = [*curves.lines["x"].tolist(), *curves.ends["x"].tolist()] or [0.0, 1.0]
     x = payment_channel(PAYMENTS[over], [min(xs), max(xs)], log=False)
     drawing = _Drawing(curves, x=x, look=look, interactive=interactive)
     layers = drawing.layers()
@@ -169,11 +169,14 @@ def place_curves(frame: pd.DataFrame, *, metric: Metric, over: str, mean: bool, 
     raw = single["value"] if smooth else np.nan
     single = single.assign(series=single["directory"], y=single["smooth"], n=1, raw=raw, low=np.nan, high=np.nan)
     # --- means: of the smoothed curves, or of the measurements ---
-    groups = dict(zip(frame["recipe"], frame["group"], strict=True))
+    groups = dict(zip(frame["recipe"].tolist(), frame["group"].tolist(), strict=True))
     averaged = over_seeds(frame[whole], x=x, y="smooth" if smooth else "mean")
     averaged = averaged.assign(
-        series=[f"{recipe} at {ssr:g}" for recipe, ssr in zip(averaged["recipe"], averaged["ssr"], strict=True)],
-        group=averaged["recipe"].map(groups),
+        series=[
+            f"{recipe} at {ssr:g}"
+            for recipe, ssr in zip(averaged["recipe"].tolist(), averaged["ssr"].tolist(), strict=True)
+        ],
+        group=[groups[recipe] for recipe in averaged["recipe"].tolist()],
         raw=np.nan,
     )
     lines = pd.concat([averaged, single], ignore_index=True) if len(averaged) else single
@@ -215,7 +218,7 @@ def _heights(values: Iterable[pd.Series], metric: Metric, *, log: bool) -> Heigh
 
 def _placed(frame: pd.DataFrame, place: Heights) -> pd.DataFrame:
     """Return the rows with places on the y axis instead of values, cut off at its ends."""
-    columns = {name: place.within(frame[name]) for name in ("y", *PARTLY)}
+    columns = {name: place.within(frame[name].to_numpy(dtype=float)) for name in ("y", *PARTLY)}
     words = [name for name in frame if str(name).endswith("_text")]
     return frame[[*COLUMNS, *words]].assign(**columns)
 
@@ -231,14 +234,16 @@ def _worded(frame: pd.DataFrame, metric: Metric, over: str) -> pd.DataFrame:
     seeds = frame["seed"] if "seed" in frame else pd.Series(np.nan, index=frame.index)
     state = frame["state"] if "state" in frame else pd.Series(None, index=frame.index, dtype=object)
     return frame.assign(
-        recipe_text=frame["recipe"].map(lambda name: clipped(str(name))),
-        value_text=[metric.show(value) + band for value, band in zip(frame["y"], bands, strict=True)],
-        at_text=[amount(value, payment) for value in frame["x"]],
+        recipe_text=[clipped(str(name)) for name in frame["recipe"].tolist()],
+        value_text=[metric.show(value) + band for value, band in zip(frame["y"].tolist(), bands, strict=True)],
+        at_text=[amount(value, payment) for value in frame["x"].tolist()],
         run_text=[
             f"mean of {amounts.count(int(n), 'seed')}, budget {ssr:g}"
             if pd.isna(seed)
             else f"seed {int(seed)}, budget {ssr:g}" + (f", {run}" if run != State.FINISHED else "")
-            for n, ssr, seed, run in zip(frame["n"], frame["ssr"], seeds, state, strict=True)
+            for n, ssr, seed, run in zip(
+                frame["n"].tolist(), frame["ssr"].tolist(), seeds.tolist(), state.tolist(), strict=True
+            )
         ],
     )
 

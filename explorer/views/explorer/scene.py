@@ -91,19 +91,19 @@ class Scene:
     @property
     def groups(self) -> list[str]:
         """The groups, each with a colour of its own, in the order of the results and of the legend."""
-        return list(dict.fromkeys(self.means["group"]))
+        return self.means["group"].unique().tolist()
 
     @property
     def recipes(self) -> list[str]:
         """The labels of the recipes, in the order of the results."""
-        return list(dict.fromkeys(self.means["recipe"]))
+        return self.means["recipe"].unique().tolist()
 
     @property
     def controls(self) -> list[str]:
         """The recipes that exist for others to be compared with; they are never on the front."""
         if "control" not in self.runs:
             return []
-        return list(dict.fromkeys(self.runs.loc[self.runs["control"] == "random-subset", "recipe"]))
+        return self.runs.loc[self.runs["control"] == "random-subset", "recipe"].unique().tolist()
 
     @property
     def draws_runs(self) -> bool:
@@ -200,7 +200,7 @@ def scene_of(
     target = target if len(means) > 1 else None
     # The target belongs to the range of y: a target out of reach must stay visible.
     targets = () if target is None else (target,)
-    y_range = extent([*runs["y"], *means["y"], *targets])
+    y_range = extent([*runs["y"].tolist(), *means["y"].tolist(), *targets])
     place = heights(y_range, kind, log=errors)
     failed = pd.DataFrame(columns=list(DIVERGED)) if diverged is None else diverged[diverged["x"].notna()]
     baseline = content.baseline
@@ -216,7 +216,7 @@ def scene_of(
         target=target,
         size=measure,
         log=log,
-        x_range=extent([*runs["x"], *means["x"], *failed["x"]]),
+        x_range=extent([*runs["x"].tolist(), *means["x"].tolist(), *failed["x"].tolist()]),
         y_range=y_range,
         own_target=own_target,
         gain=gain,
@@ -251,11 +251,11 @@ def _means(drawn: list[Curve], names: Names, groups: Names, lines: Ladders, paym
     keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
     front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
     means = curves.table(drawn).merge(front, on=keys, how="left")
-    places = [curve.setting.machine for curve in drawn for _ in curve.points]
+    whose = [(curve.setting.machine, curve.label) for curve in drawn for _ in curve.points]
     means = means.assign(
         recipe=means["label"],
-        series=[names[place, label] for place, label in zip(places, means["label"], strict=True)],
-        group=[groups[place, label] for place, label in zip(places, means["label"], strict=True)],
+        series=[names[key] for key in whose],
+        group=[groups[key] for key in whose],
         y=means["mean"],
         candidate=means["on_front"].notna(),  # the front table has no controls
         on_front=means["on_front"].eq(True),
@@ -298,12 +298,12 @@ def _sizes(runs: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 def _lit(runs: pd.DataFrame, means: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     """Return the runs with the mark `bright`: those whose mean is, and the baseline's."""
     best = set(means.loc[means["bright"], ["series", "ssr"]].itertuples(index=False, name=None))
-    pairs = zip(runs["series"], runs["ssr"], strict=True)
+    pairs = zip(runs["series"].tolist(), runs["ssr"].tolist(), strict=True)
     return runs.assign(bright=[pair in best for pair in pairs] | (runs["recipe"] == baseline).to_numpy())
 
 
 def _controls(rows: pd.DataFrame) -> set[str]:
-    return set(rows.loc[rows["control"] == "random-subset", "recipe"]) if "control" in rows else set()
+    return set(rows.loc[rows["control"] == "random-subset", "recipe"].unique()) if "control" in rows else set()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -391,7 +391,7 @@ def run_labels(rows: pd.DataFrame, drawn: Sequence[Curve]) -> tuple[list[Machine
     places = machines(rows)
     labels = [
         recipe if (place, recipe) in known else f"{recipe} ({digest[:6]})"
-        for place, recipe, digest in zip(places, rows["recipe"], rows["recipe_digest"], strict=True)
+        for place, recipe, digest in zip(places, rows["recipe"].tolist(), rows["recipe_digest"].tolist(), strict=True)
     ]
     return places, labels
 
@@ -402,7 +402,9 @@ def group_of(rows: pd.DataFrame, drawn: Sequence[Curve], compare: str) -> dict[t
     places, labels = run_labels(first, drawn)
     return {
         (place, label): group_name(compare, label, place, methods, policy)
-        for place, label, methods, policy in zip(places, labels, first["methods"], _policies(first), strict=True)
+        for place, label, methods, policy in zip(
+            places, labels, first["methods"].tolist(), _policies(first).tolist(), strict=True
+        )
     }
 
 

@@ -265,7 +265,7 @@ class Drawing:
         frame = frame.assign(lit=frame["bright"] | frame["base"], control=frame["recipe"].isin(scene.controls))
         # Later lines cover earlier ones: grey, then bright, then the baseline.
         frame = frame.assign(rank=frame["lit"].astype(int) + frame["base"]).sort_values("rank", kind="stable")
-        frame["recipe_text"] = frame["recipe"].map(clipped)
+        frame["recipe_text"] = _clipped(frame["recipe"])
         columns = [
             "recipe",
             "recipe_text",
@@ -559,24 +559,28 @@ class Drawing:
         """Return the rows with the texts of their tooltips."""
         scene = self.scene
         words: dict[str, Any] = {
-            "recipe_text": frame["series"].map(clipped),
-            "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"]],
-            "budget": [_budget(ssr) for ssr in frame["ssr"]],
+            "recipe_text": _clipped(frame["series"]),
+            "quality_text": [amounts.quality(value, scene.kind) for value in frame["y"].tolist()],
+            "budget": [_budget(ssr) for ssr in frame["ssr"].tolist()],
         }
         # Rows of single runs have `train_seconds`; rows of means have not.
         if "train_seconds" in frame:
-            sources = frame["time_source"].fillna("unknown")
+            sources = frame["time_source"].fillna("unknown").tolist()
             words["time_text"] = [
                 f"{amounts.seconds(value)} ({source})"
-                for value, source in zip(frame["train_seconds"], sources, strict=True)
+                for value, source in zip(frame["train_seconds"].tolist(), sources, strict=True)
             ]
-            words["cost_text"] = ["no price" if amounts.missing(v) else amounts.dollars(v) for v in frame["cost_usd"]]
-            words["methods_text"] = frame["methods"].fillna("").map(clipped)
+            words["cost_text"] = [
+                "no price" if amounts.missing(v) else amounts.dollars(v) for v in frame["cost_usd"].tolist()
+            ]
+            words["methods_text"] = _clipped(frame["methods"].fillna(""))
             if scene.payment.forecast:
                 words["deletion_text"] = [amount(value, scene.payment) for value in frame["x"]]
         else:
-            words["time_text"] = [amount(value, scene.payment) for value in frame["x"]]
-            words["place"] = [f"{name} at {ssr:g}" for name, ssr in zip(frame["series"], frame["ssr"], strict=True)]
+            words["time_text"] = [amount(value, scene.payment) for value in frame["x"].tolist()]
+            words["place"] = [
+                f"{name} at {ssr:g}" for name, ssr in zip(frame["series"].tolist(), frame["ssr"].tolist(), strict=True)
+            ]
             known = frame["probability"].notna()
             words["front_text"] = [
                 ("yes" if on else "no") + (f", in {p:.0%} of the resamples of the seeds" if sure else "")
@@ -616,6 +620,12 @@ _MEAN_WORDS = {
 
 # Vega-Lite hands the mouse only to marks with a tooltip, as soon as a chart has a selection.
 _WHOSE = [{"field": "recipe_text", "type": "nominal", "title": "Recipe"}]
+
+
+def _clipped(names: pd.Series) -> list[str]:
+    """Return the names as the texts of tooltips; of the same name there are as many as there are marks."""
+    short = {name: clipped(str(name)) for name in names.unique()}
+    return [short[name] for name in names.tolist()]
 
 
 def _budget(ssr: float) -> str:

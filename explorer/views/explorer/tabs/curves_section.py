@@ -111,7 +111,7 @@ class CurvesSection(Section):
         drawn = drawn.assign(
             group=[
                 groups.get(directory) or answer.look.groups.get(recipe, recipe)
-                for directory, recipe in zip(drawn["directory"], drawn["recipe"], strict=True)
+                for directory, recipe in zip(drawn["directory"].tolist(), drawn["recipe"].tolist(), strict=True)
             ]
         )
         chart = curves_spec(
@@ -169,22 +169,23 @@ def chosen_runs(snapshot: Snapshot, answer: Answer) -> Chosen:
     is_picked = len(mine) > 0
     stopped: tuple[str, ...] = ()
     if not is_picked:
-        full = max(map(float, rows["ssr"]))
+        full = float(rows["ssr"].max())
         mine = rows[rows["ssr"] == full]
-        stopped = _stopped(snapshot, asked.sweep, frozenset(map(str, rows["recipe"])), full)
-    mine = mine.drop_duplicates("directory")
+        stopped = _stopped(snapshot, asked.sweep, frozenset(map(str, rows["recipe"].unique())), full)
+    columns = ["directory", "recipe", "ssr", *(["group"] if "group" in mine else [])]
+    mine = mine[columns].drop_duplicates("directory")
     # Of many runs the first seeds of every recipe are drawn, so that none is missing.
     if len(mine) > MOST_RUNS:
         mine = mine.loc[mine.groupby("recipe").cumcount().sort_values(kind="stable").index[:MOST_RUNS]]
-    directories = (*map(str, mine["directory"]), *stopped)
-    groups = dict(zip(mine["directory"], mine["group"], strict=True)) if "group" in mine else {}
+    directories = (*map(str, mine["directory"].tolist()), *stopped)
+    groups = dict(zip(mine["directory"].tolist(), mine["group"].tolist(), strict=True)) if "group" in mine else {}
     return Chosen(
         directories=directories[:MOST_RUNS],
         picked=is_picked,
         every=len(directories),
-        recipes=frozenset(map(str, rows["recipe"])),
+        recipes=frozenset(map(str, rows["recipe"].unique())),
         groups=groups,
-        names=dict(zip(map(str, mine["directory"]), map(str, mine["recipe"]), strict=True)),
+        names=dict(zip(map(str, mine["directory"].tolist()), map(str, mine["recipe"].tolist()), strict=True)),
     )
 
 
