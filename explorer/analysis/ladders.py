@@ -250,6 +250,10 @@ class Ladders:
         """Return the ladders of some recipes, by name."""
         return Ladders(x=self.x, every=tuple(ladder for ladder in self.every if ladder.recipe in recipes))
 
+    def at_seed(self, seed: int) -> "Ladders":
+        """Return the ladders of one seed: a curve without noise."""
+        return Ladders(x=self.x, every=tuple(_at_seed(ladder, seed) for ladder in self.every))
+
     def lines(self, *, empty: bool = False) -> list[Ladder]:
         """Return the ladders with their labels, empty ones among them if `empty`."""
         kept = [ladder for ladder in self.every if empty or ladder.ssr_B.size]
@@ -260,6 +264,19 @@ class Ladders:
             else ladder
             for ladder in kept
         ]
+
+
+def _at_seed(ladder: Ladder, seed: int) -> Ladder:
+    mine_S = ladder.seeds_S == seed
+    has_B = np.isfinite(ladder.x_BS[:, mine_S]).any(axis=1)
+    return replace(
+        ladder,
+        ssr_B=ladder.ssr_B[has_B],
+        seeds_S=ladder.seeds_S[mine_S],
+        x_BS=ladder.x_BS[has_B][:, mine_S],
+        quality_BS=ladder.quality_BS[has_B][:, mine_S],
+        times_B=tuple(time for time, has in zip(ladder.times_B, has_B, strict=False) if has),
+    )
 
 
 def ladders_of(rows: pd.DataFrame | Ladders, *, x: str) -> Ladders:

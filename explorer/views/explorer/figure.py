@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import altair as alt
 import ipywidgets as widgets
 
+from explorer.analysis.ladders import ladders_of
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.scene import Scene, build_scene, look_of
+from explorer.views.explorer.scene import Scene, content_of, look_of, scene_of
 from explorer.views.explorer.tradeoff import BRUSH, Brush, Drawing, Json, describe, tradeoff_spec
 from explorer.views.live_chart import LiveChart
 
@@ -26,7 +28,8 @@ def multiples(answer: Answer) -> Json:
     assert scene is not None  # the callers check
     parts = _parts(answer, scene)
     look, datasets, charts = look_of(scene), {}, []
-    for number, (name, part) in enumerate(list(parts.items())[:MOST]):
+    for number, (name, make) in enumerate(list(parts.items())[:MOST]):
+        part = make()
         drawing = Drawing(part, look=look, height=SMALL_HEIGHT, live=False, prefix=f"part {number} ")
         charts.append(
             {
@@ -52,36 +55,40 @@ def multiples(answer: Answer) -> Json:
     }
 
 
-def _parts(answer: Answer, scene: Scene) -> dict[str, Scene]:
-    """Return the scene of each value, by name."""
+def _parts(answer: Answer, scene: Scene) -> dict[str, Callable[[], Scene]]:
+    """Return what makes the scene of each value, by name."""
     column = {"hardware": "hardware_label"}.get(answer.question.split, answer.question.split)
     if answer.question.split == "seed":
-        return {f"seed {seed}": _of_seed(answer, scene, seed) for seed in sorted(scene.runs["seed"].unique())}
+        return _by_seed(answer, scene)
     rows = scene.runs if len(scene.runs) else scene.means
     values = rows[column].map(lambda value: str(value) if isinstance(value, str) else UNKNOWN)
-    return {
-        name: scene.of(
-            sorted(set(rows.loc[values == name, "series"])), runs=values == name if len(scene.runs) else None
-        )
-        for name in sorted(set(values))
-    }
+
+    def part(name: str) -> Scene:
+        mine = values == name
+        return scene.of(rows.loc[mine, "series"].unique(), runs=mine if len(scene.runs) else None)
+
+    return {name: partial(part, name) for name in sorted(values.unique())}
 
 
-def _of_seed(answer: Answer, scene: Scene, seed: int) -> Scene:
-    """Return the curves of a single seed, on the axes of all seeds."""
+def _by_seed(answer: Answer, scene: Scene) -> dict[str, Callable[[], Scene]]:
+    """Return what makes the curves of each seed, on the axes of all seeds."""
     asked, rows = answer.question, answer.rows
-    single = build_scene(
-        rows[rows["seed"] == seed],
-        payment=scene.payment,
-        baseline=scene.base,
-        target=scene.target,
-        log=scene.log,
-        compare=asked.compare,
-        size=asked.size,
-        deletion_of=asked.deletion_of,
-    )
-    assert single is not None  # the seed has runs
-    return replace(single, x_range=scene.x_range, y_range=scene.y_range)
+    lines = ladders_of(rows, x=scene.payment.column)
+
+    def part(seed: int) -> Scene:
+        content = content_of(
+            rows[rows["seed"] == seed],
+            payment=scene.payment,
+            baseline=scene.base,
+            compare=asked.compare,
+            ladders=lines.at_seed(seed),
+        )
+        assert content is not None  # the seed has runs
+        single = scene_of(content, target=scene.target, log=scene.log, size=asked.size, deletion_of=asked.deletion_of)
+        # Of one seed a mean is the run itself: only the run is drawn.
+        return replace(single, x_range=scene.x_range, y_range=scene.y_range, errors=scene.errors)
+
+    return {f"seed {seed}": partial(part, seed) for seed in sorted(scene.runs["seed"].unique())}
 
 
 HEIGHT = 380
