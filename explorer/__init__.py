@@ -17,7 +17,7 @@ runs or of an export, for anybody's notebook: tables, comparisons, charts, quest
 from importlib import import_module
 from typing import Any
 
-from explorer import moved
+from explorer import deferred, moved
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ _LAZY = {
 
 
 moved.install()
+deferred.install()
 
 
 def __getattr__(name: str) -> Any:
