@@ -268,14 +268,14 @@ class Ladders:
 
 def _at_seed(ladder: Ladder, seed: int) -> Ladder:
     mine_S = ladder.seeds_S == seed
-    has_B = np.isfinite(ladder.x_BS[:, mine_S]).any(axis=1)
+    has_B = np.asarray(np.isfinite(ladder.x_BS[:, mine_S]).any(axis=1))
     return replace(
         ladder,
         ssr_B=ladder.ssr_B[has_B],
         seeds_S=ladder.seeds_S[mine_S],
         x_BS=ladder.x_BS[has_B][:, mine_S],
         quality_BS=ladder.quality_BS[has_B][:, mine_S],
-        times_B=tuple(time for time, has in zip(ladder.times_B, has_B, strict=False) if has),
+        times_B=tuple(time for time, has in zip(ladder.times_B, has_B.tolist(), strict=False) if has),
     )
 
 

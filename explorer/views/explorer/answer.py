@@ -87,7 +87,7 @@ def answer(results: Results, wished: Question) -> Answer:
     names = set(visible["recipe"])
     shown = tuple(verdict for verdict in made.verdicts if verdict.comparison.recipe in names)
     target = asked.target if asked.target is not None else _own_target(settled.rows, asked, made.verdicts)
-    # What is drawn, and then how: a control of the drawing alone reads nothing off the results again.
+    # What is drawn, and then how: a control that only draws reads nothing off the results again.
     content = results.remember(
         ("content", asked.without("target", *OF_DRAWING)),
         lambda: content_of(
@@ -185,7 +185,7 @@ def _ladders(results: Results, settled: Settled) -> Ladders:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Paired:
-    """What is compared at any target."""
+    """Comparisons before a target is chosen."""
 
     pairs: list[Compared]
     budgets: tuple[EqualBudget, ...]

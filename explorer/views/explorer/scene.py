@@ -123,7 +123,7 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Content:
-    """What a scene draws, whatever its axes: curves with their names, and the front. Rows are those of a `Scene`."""
+    """Curves with their names, and the front: a scene without its axes. Rows are those of a `Scene`."""
 
     drawn: list[Curve]
     compared: "_Compared"
