@@ -146,7 +146,7 @@ def named_across(rows: pd.DataFrame, sweep: str) -> pd.DataFrame:
     base = (rows["sweep"] == sweep) & rows["is_baseline"].astype(bool)
     names = [
         baseline_across(sweep) if is_base else recipe_across(str(recipe), str(of))
-        for recipe, of, is_base in zip(rows["recipe"], rows["sweep"], base, strict=True)
+        for recipe, of, is_base in zip(rows["recipe"].tolist(), rows["sweep"].tolist(), base, strict=True)
     ]
     kept = {copy: rows[name] for name, copy in AS_RECORDED.items()}
     return rows.assign(**kept, recipe=names, baseline=baseline_across(sweep), is_baseline=base)
