@@ -166,3 +166,31 @@ def faults(page: Page, within: str) -> list[str]:
 def overflow(page: Page, within: str) -> int:
     """By how many pixels something sticks out of an element to the right."""
     return page.locator(within).first.evaluate("element => element.scrollWidth - element.clientWidth")
+
+
+CUT = """within => {
+    const pen = document.createElement("canvas").getContext("2d");
+    function wide(text, style) {
+        pen.font = style.font;
+        return pen.measureText(text).width + parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+    }
+    function isCut(part) {
+        const style = getComputedStyle(part), box = part.getBoundingClientRect();
+        if (!box.width || !box.height || style.visibility === "hidden" || part.closest("svg")) return false;
+        if (part.multiple) return [...part.options].some(o => wide(o.text, style) > box.width);
+        if (part.matches("select")) return wide(part.selectedOptions[0]?.text ?? "", style) > part.clientWidth;
+        if (part.matches("input[type=text], input[type=search]")) {
+            return wide(part.value || part.placeholder, style) > part.clientWidth;
+        }
+        const words = [...part.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
+        return words && ["hidden", "clip"].includes(style.overflowX) && part.scrollWidth > part.clientWidth + 1;
+    }
+    return [...document.querySelector(within).querySelectorAll("*")].filter(isCut).map(part =>
+        `<${part.tagName.toLowerCase()} class="${part.className}">: ` +
+        (part.selectedOptions?.[0]?.text ?? (part.value || part.placeholder || part.textContent)).slice(0, 80));
+}"""
+
+
+def cut(page: Page, within: str = ".explorer") -> list[str]:
+    """The texts, fields and choices below an element that are wider than their place, and so cut off."""
+    return page.evaluate(CUT, within)
