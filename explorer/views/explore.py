@@ -261,9 +261,13 @@ def _say_reading(runs: Path) -> None:
 
 
 def _to_share(answer: Answer) -> Question:
-    """Return the question to share: all recipes here are all recipes there, whatever their names."""
-    every = set(answer.question.recipes) == set(answer.settled.choices.recipes)
-    return replace(answer.question, recipes=()) if every else answer.question
+    """Return the question to share, without what leaves no choice: all recipes by name, the only model."""
+    choices = answer.settled.choices
+    question = answer.question
+    if set(question.recipes) == set(choices.recipes):
+        question = replace(question, recipes=())
+    only = {"dataset": choices.datasets, "model": choices.models, "hardware": choices.hardware}
+    return replace(question, **{name: "" for name, offered in only.items() if len(offered) == 1})
 
 
 def _same_picture(one: Question, other: Question) -> bool:

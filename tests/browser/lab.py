@@ -176,7 +176,7 @@ CUT = """within => {
     }
     function isCut(part) {
         const style = getComputedStyle(part), box = part.getBoundingClientRect();
-        if (!box.width || !box.height || style.visibility === "hidden" || part.closest("svg")) return false;
+        if (!box.width || !box.height || part.closest("svg, .x-unseen")) return false;
         if (part.multiple) return [...part.options].some(o => wide(o.text, style) > box.width);
         if (part.matches("select")) return wide(part.selectedOptions[0]?.text ?? "", style) > part.clientWidth;
         if (part.matches("input[type=text], input[type=search]")) {

@@ -28,10 +28,10 @@ class EmptyPage(widgets.VBox):
         self._runs, self._on_end = runs, on_end
         self._background = Background()
         self._command: tuple[str, ...] = ()
-        self._words, self._state = widgets.HTML(), widgets.HTML()
+        self._words, self._hint, self._state = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.button = widgets.Button(button_style="primary", layout=widgets.Layout(width="auto"))
         self.button.on_click(lambda _: self._background.start(self.run()))
-        super().__init__([self._words, self.button, self._state])
+        super().__init__([self._words, self.button, self._hint, self._state])
         self.add_class("x-empty")
 
     def show(self, reason: str) -> None:
@@ -40,7 +40,8 @@ class EmptyPage(widgets.VBox):
         self._command = ("store", "rebuild") if damaged else ("quickstart",)
         self.button.description = "Rebuild the store" if damaged else "Run the quickstart (a few minutes)"
         self.button.tooltip = f"explorer {' '.join(self._command)} --runs {self._runs}"
-        self._words.value = _damaged(reason) if damaged else _nothing(reason)
+        self._words.value = _damaged(reason) if damaged else _page("No runs yet", reason)
+        self._hint.value = "" if damaged else _typed()
 
     async def run(self) -> None:
         """Run the offered command to its end, and say how far it is."""
@@ -64,7 +65,7 @@ class EmptyPage(widgets.VBox):
         self._state.value = element("pre", words, class_=kind, role=role) if words else ""
 
 
-def _nothing(reason: str) -> Markup:
+def _typed() -> Markup:
     commands = (
         "Or from a terminal: ",
         "explorer quickstart",
@@ -73,7 +74,7 @@ def _nothing(reason: str) -> Markup:
         ". Then press Refresh.",
     )
     words = (element("code", part) if at % 2 else part for at, part in enumerate(commands))
-    return _page("No runs yet", reason, element("p", *words))
+    return element("p", *words, class_="x-note")
 
 
 def _damaged(reason: str) -> Markup:
@@ -81,11 +82,11 @@ def _damaged(reason: str) -> Markup:
     return _page("The store cannot be used", reason, element("p", kept))
 
 
-def _page(title: str, reason: str, advice: Markup) -> Markup:
+def _page(title: str, reason: str, *advice: Markup) -> Markup:
     return element(
         "div",
         element("p", title, class_="x-answer"),
         element("p", one_line(reason)),
-        advice,
+        *advice,
         role="status",
     )

@@ -61,13 +61,11 @@ class Controls(widgets.VBox):
         self.price = widgets.Text(description="Your price ($ per hour)", continuous_update=False)
         self._price_words = widgets.HTML()
         self.scale = widgets.Dropdown(description="X scale", options=[("log", True), ("linear", False)])
-        self.errors = widgets.Dropdown(description="Y scale", options=[("log of the error", True), ("plain", False)])
+        self.errors = widgets.Dropdown(description="Y scale", options=[("automatic", True), ("linear", False)])
         self.compare = widgets.Dropdown(description="Colour by")
         self.size = widgets.Dropdown(description="Marker size")
         self.split = widgets.Dropdown(description="Small multiples")
-        self.bands = widgets.Dropdown(
-            description="Bands", options=[("baseline and highlighted", ""), ("all recipes", "all")]
-        )
+        self.bands = widgets.Dropdown(description="Bands", options=[("highlighted", ""), ("all recipes", "all")])
         # The order of these lists is the order on the screen and of the keyboard.
         first = [self.dataset, self.sweep, self.metric, self.payment, self.deletion_of, self.target, self._complaint]
         first += [self.baseline, self.baseline_sweep]
