@@ -35,11 +35,6 @@ class Error:
     def __post_init__(self) -> None:
         assert self.size >= 0 and (self.df is None or self.df > 0)
 
-    def reach(self, probability: float) -> float:
-        """Return the distance from the truth that the estimate exceeds with that probability, both sides together."""
-        tail = probability / 2
-        return -self.size * float(ndtri(tail) if self.df is None else stdtrit(self.df, tail))
-
 
 Errors = tuple[Error, ...]
 """Independent parts of an error; those that are exactly 0 may be left out."""
@@ -53,6 +48,14 @@ def scaled(errors: Errors, factor: float) -> Errors:
 def size_of(errors: Errors) -> float:
     """Return the standard error of independent parts together."""
     return math.hypot(*(error.size for error in errors))
+
+
+def reach_of(errors: Errors, probability: float) -> float:
+    """Return the distance from the truth that an estimate exceeds with that probability, both sides together."""
+    # Parts with the same degrees of freedom have the same quantile, which is most of the work.
+    tail = probability / 2
+    quantiles = {df: float(ndtri(tail) if df is None else stdtrit(df, tail)) for df in {error.df for error in errors}}
+    return math.hypot(*(error.size * quantiles[error.df] for error in errors))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +84,7 @@ class Effect:
         """
         alpha = round(1 - confidence, 12)  # 1 - 0.95 is 0.050000000000000044, and a p-value may be exactly 0.05
         p_value = self._p_value(of)
-        half = self._reach(alpha / of)
+        half = reach_of(self.errors, alpha / of)
         low, high, null = scale(self.value - half), scale(self.value + half), scale(0.0)
         # The interval contains "no effect" exactly when the p-value exceeds alpha. Both come from different roundings,
         # so the limits are moved by the last bit where they would contradict each other: views read either.
@@ -95,11 +98,8 @@ class Effect:
             low = min(low, high)
         return Interval(low=low, high=high, p_value=p_value)
 
-    def _reach(self, probability: float) -> float:
-        return math.hypot(*(error.reach(probability) for error in self.errors))
-
     def _p_value(self, of: int) -> float:
-        """Return the probability at which `_reach` equals the distance of the value from 0."""
+        """Return the probability at which `reach_of` equals the distance of the value from 0."""
         distance = abs(self.value)
         if distance == 0:
             return 1.0
@@ -112,7 +112,7 @@ class Effect:
         low, high = -_LARGEST, 0.0
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._reach(math.exp(middle)) < distance else (middle, high)
+            low, high = (low, middle) if reach_of(self.errors, math.exp(middle)) < distance else (middle, high)
         return min(1.0, of * math.exp(high))
 
 

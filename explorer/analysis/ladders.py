@@ -208,7 +208,7 @@ class Ladder:
         """Return the noise of a time on the curve, interpolated between the budgets on either side."""
         if not self.times_B:
             return StepTimes()
-        x_B = np.nanmedian(self.x_BS, axis=1)
+        x_B = _medians(self.x_BS)
         order = np.argsort(x_B, kind="stable")
         log_B = np.log(x_B[order])
         upper = int(np.clip(np.searchsorted(log_B, math.log(x)), 1, max(1, len(log_B) - 1)))
@@ -217,6 +217,11 @@ class Ladder:
         width = log_B[upper] - log_B[upper - 1]
         share = 0.0 if width <= 0 else float(np.clip((math.log(x) - log_B[upper - 1]) / width, 0.0, 1.0))
         return between(self.times_B[order[upper - 1]], self.times_B[order[upper]], share=share)
+
+
+def _medians(x_BS: np.ndarray) -> np.ndarray:
+    # numpy's median that leaves NaN out takes twenty times as long, and most ladders lack no run.
+    return np.nanmedian(x_BS, axis=1) if np.isnan(x_BS).any() else np.median(x_BS, axis=1)
 
 
 SETTING = tuple(

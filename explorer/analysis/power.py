@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import ndtri, stdtrit
 
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality
-from explorer.analysis.inference import Errors, size_of
+from explorer.analysis.inference import Errors, reach_of, size_of
 from explorer.costing import wall_seconds
 
 POWER = 0.8  # probability with which the advised number of seeds decides a comparison
@@ -63,7 +63,7 @@ def power_of(result: EqualQuality, *, fresh: bool = False) -> Power | None:
 
 def _least(effect: float, *, of_one_seed: float, times: Errors, alpha: float, first: int) -> int | str:
     """Return the least number of seeds, from `first`, that decides; or why none does."""
-    margin, reach, size = math.log(EQUIVALENT), math.hypot(*(error.reach(alpha) for error in times)), size_of(times)
+    margin, reach, size = math.log(EQUIVALENT), reach_of(times, alpha), size_of(times)
     # More seeds shrink the error of the seeds by the root of their number, and the error of the times not at all.
     n_N = np.arange(first, MOST_SEEDS + 1)
     seeds_N = of_one_seed / np.sqrt(n_N)

@@ -38,7 +38,8 @@ POINTS = 400  # of one curve: as many as a chart has columns of pixels, nearly
 LEAST_POINTS = 20
 ROWS = 4800  # of all curves together; altair refuses 5,000
 MOST_RUNS = ROWS // LEAST_POINTS
-ONE_BY_ONE = 16  # runs; so few are asked for one after the other, and each answer reads only its own part of the table
+ONE_BY_ONE = 16  # runs; so few that lie far apart are asked for one by one: each answer reads only its own part
+APART = 2_000  # runs from the first to the last; a table is read in parts of about as many
 
 COLUMNS = ("recipe", "run_id", "directory", "seed", "ssr", "is_baseline", "state")
 NUMBERS = ("step", "examples", "seconds", "value", "mean")
@@ -144,7 +145,7 @@ def _check_names(database: Path, connection: duckdb.DuckDBPyConnection, metric: 
 def _thinned(connection: duckdb.DuckDBPyConnection, metric: str, numbers: list[int], *, points: int) -> pd.DataFrame:
     """Return run, step, value and mean of the points that are drawn, in the order of runs and steps."""
     amounts = [points, max(1, points // 2)]
-    if len(numbers) <= ONE_BY_ONE:
+    if not numbers or (len(numbers) <= ONE_BY_ONE and max(numbers) - min(numbers) > APART):
         parts = [
             connection.execute(_THINNED.format(runs="run = ?"), [metric, number, *amounts]).df() for number in numbers
         ]

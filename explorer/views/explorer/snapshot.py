@@ -79,7 +79,10 @@ class Snapshot:
 
     def _rows(self, where: Filter, metric: str) -> pd.DataFrame:
         rows = frames.results(self.database, metric=metric, where=where)
-        return _with_classes(rows, self.database, sweep=where.sweep)
+        if rows["deletion_level"].isna().all():
+            return rows
+        seconds = self.remember(("class seconds", where.sweep), lambda: _class_seconds(self.database, where.sweep))
+        return _with_classes(rows, seconds)
 
 
 def read_snapshot(runs: Path) -> Snapshot:
@@ -97,14 +100,17 @@ def read_snapshot(runs: Path) -> Snapshot:
     )
 
 
-def _with_classes(results: pd.DataFrame, database: Path, *, sweep: str | None) -> pd.DataFrame:
-    """Return the rows with the seconds and the cost of deleting each class; NaN for a class that a run lacks."""
-    if results["deletion_level"].isna().all():
-        return results
+def _class_seconds(database: Path, sweep: str | None) -> pd.DataFrame:
+    """Return the seconds of deleting each class, with a row for each governed run and a column for each class."""
     forecasts = frames.deletion_forecasts(database, sweep=sweep)
     seconds = forecasts.pivot(index="directory", columns="class", values="seconds")
     seconds.columns = [of_class(DELETION, str(name)) for name in seconds.columns]
-    merged = results.merge(seconds, how="left", left_on="directory", right_index=True)
+    return seconds
+
+
+def _with_classes(results: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with the seconds and the cost of deleting each class; NaN for a class that a run lacks."""
+    mine = seconds.reindex(results["directory"].tolist()).set_axis(results.index)
     # The time of a deletion is known for the machine that trained, not for one whose times are predicted.
-    merged.loc[merged["time_source"] == "predicted", seconds.columns] = float("nan")
-    return with_deletion_costs(merged)
+    mine[results["time_source"] == "predicted"] = float("nan")
+    return with_deletion_costs(pd.concat([results, mine], axis="columns"))
