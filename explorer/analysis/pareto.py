@@ -12,6 +12,7 @@ no interval: it says where a front lies, not whether that is chance.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -67,33 +68,69 @@ def front_table(frame: pd.DataFrame | Ladders, *, x: str = "train_seconds", resa
     share of resamples of the seeds in which the point is on the front; NaN where a point of the setting has a
     single seed. Recipes share seeds, so they are resampled jointly. Controls of other recipes are left out.
     """
+    parts = [_setting_table(part) for part in fronts(frame, x=x, resamples=resamples)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Front:
+    """The mean points of one setting, ladder by ladder, and the front among them."""
+
+    lines: list[Ladder]
+    x_P: np.ndarray
+    quality_P: np.ndarray
+    n_P: np.ndarray
+    on_front_P: np.ndarray
+    probability_P: np.ndarray
+
+    def points(self) -> Iterator[tuple[Ladder, float, bool, float]]:
+        """Yield ladder, budget, whether it is on the front, and how probably."""
+        names = [(ladder, ssr) for ladder in self.lines for ssr in ladder.ssr_B.tolist()]
+        for (ladder, ssr), on, probability in zip(
+            names, self.on_front_P.tolist(), self.probability_P.tolist(), strict=True
+        ):
+            yield ladder, ssr, on, probability
+
+
+def fronts(frame: pd.DataFrame | Ladders, *, x: str = "train_seconds", resamples: int = 1000) -> list[Front]:
+    """Return the front of each setting, as `front_table` says."""
     by_setting: defaultdict[Setting, list[Ladder]] = defaultdict(list)
     for ladder in ladders_of(frame, x=x).lines():
         if ladder.control is None:
             by_setting[ladder.setting].append(ladder)
-    parts = [_setting_table(here, resamples) for here in by_setting.values()]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return [_front_of(here, resamples) for here in by_setting.values()]
 
 
-def _setting_table(lines: list[Ladder], resamples: int) -> pd.DataFrame:
+def _front_of(lines: list[Ladder], resamples: int) -> Front:
     x_PS, quality_PS = _aligned(lines)
     higher = lines[0].setting.higher_is_better
     x_P, quality_P = np.nanmedian(x_PS, axis=1), np.nanmean(quality_PS, axis=1)
     on_front_P = np.zeros(x_P.size, dtype=bool)
     on_front_P[front(x_P, quality_P, higher_is_better=higher)] = True
-    size = [ladder.ssr_B.size for ladder in lines]
+    return Front(
+        lines=lines,
+        x_P=x_P,
+        quality_P=quality_P,
+        n_P=np.isfinite(quality_PS).sum(axis=1),
+        on_front_P=on_front_P,
+        probability_P=_membership(x_PS, quality_PS, higher, resamples),
+    )
+
+
+def _setting_table(here: Front) -> pd.DataFrame:
+    size = [ladder.ssr_B.size for ladder in here.lines]
     return pd.DataFrame(
-        asdict(lines[0].setting)
+        asdict(here.lines[0].setting)
         | {
-            "recipe": np.repeat([ladder.recipe for ladder in lines], size),
-            "label": np.repeat([ladder.label for ladder in lines], size),
-            "ssr": np.concatenate([ladder.ssr_B for ladder in lines]),
-            "is_baseline": np.repeat([ladder.is_baseline for ladder in lines], size),
-            "x": x_P,
-            "quality": quality_P,
-            "n": np.isfinite(quality_PS).sum(axis=1),
-            "on_front": on_front_P,
-            "probability": _membership(x_PS, quality_PS, higher, resamples),
+            "recipe": np.repeat([ladder.recipe for ladder in here.lines], size),
+            "label": np.repeat([ladder.label for ladder in here.lines], size),
+            "ssr": np.concatenate([ladder.ssr_B for ladder in here.lines]),
+            "is_baseline": np.repeat([ladder.is_baseline for ladder in here.lines], size),
+            "x": here.x_P,
+            "quality": here.quality_P,
+            "n": here.n_P,
+            "on_front": here.on_front_P,
+            "probability": here.probability_P,
         }
     )
 

@@ -12,7 +12,7 @@ from explorer.analysis.ladders import ladders_of
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
 from explorer.views.explorer.answer import Answer
-from explorer.views.explorer.scene import Scene, content_of, look_of, scene_of
+from explorer.views.explorer.scene import MAX_DRAWN, Scene, content_of, look_of, scene_of
 from explorer.views.explorer.tradeoff import BRUSH, Brush, Drawing, Json, describe, tradeoff_spec
 from explorer.views.live_chart import LiveChart
 
@@ -84,7 +84,14 @@ def _by_seed(answer: Answer, scene: Scene) -> dict[str, Callable[[], Scene]]:
             ladders=lines.at_seed(seed),
         )
         assert content is not None  # the seed has runs
-        single = scene_of(content, target=scene.target, log=scene.log, size=asked.size, deletion_of=asked.deletion_of)
+        single = scene_of(
+            content,
+            target=scene.target,
+            log=scene.log,
+            size=asked.size,
+            deletion_of=asked.deletion_of,
+            most=MAX_DRAWN // 4,  # a small chart is a quarter as wide
+        )
         # Of one seed a mean is the run itself: only the run is drawn.
         return replace(single, x_range=scene.x_range, y_range=scene.y_range, errors=scene.errors)
 

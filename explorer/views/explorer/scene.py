@@ -4,6 +4,7 @@ A curve is bright where no other curve is better for as much or less: all are li
 ended keeps its last quality. A point is bright if it is on the front of the means, and no curve passes above it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -182,6 +183,7 @@ def scene_of(
     own_target: bool = False,
     gain: Gain | None = None,
     diverged: pd.DataFrame | None = None,
+    most: int = MAX_DRAWN,
 ) -> Scene:
     """Return the scene of a content on its axes.
 
@@ -191,6 +193,7 @@ def scene_of(
         log, size, deletion_of, errors: the fields of a `Question`.
         own_target, gain: those of a `Scene`.
         diverged: the runs that diverged; one without x is not drawn.
+        most: points that bend the lines on the axes, of all lines together.
     """
     kind, runs, means = content.drawn[0].setting.kind, content.runs, content.means
     measure = measure_of(size, class_=deletion_of)
@@ -207,7 +210,7 @@ def scene_of(
     return Scene(
         runs=runs,
         means=means,
-        lines=_lines(content.compared, content.drawn, content.names, content.groups, straight=log and not place.log),
+        lines=_lines(content, most=0 if log and not place.log else most),
         front=means.loc[means["on_front"], ["x", "y"]].sort_values("x"),
         payment=content.payment,
         kind=kind,
@@ -247,23 +250,24 @@ Names = dict[tuple[Machine, str], str]
 
 def _means(drawn: list[Curve], names: Names, groups: Names, lines: Ladders, payment: Payment) -> pd.DataFrame:
     """Return the mean points, each with its place on the front over everything that is drawn."""
-    front = pareto.front_table(lines, x=payment.column)
-    keys = ["label", "ssr", "device", "hardware", "threads", "world_size"]
-    front = front[[*keys, "on_front", "probability"]] if len(front) else pd.DataFrame(columns=[*keys, "on_front"])
-    means = curves.table(drawn).merge(front, on=keys, how="left")
-    whose = [(curve.setting.machine, curve.label) for curve in drawn for _ in curve.points]
-    means = means.assign(
-        recipe=means["label"],
-        series=[names[key] for key in whose],
-        group=[groups[key] for key in whose],
-        y=means["mean"],
-        candidate=means["on_front"].notna(),  # the front table has no controls
-        on_front=means["on_front"].eq(True),
-    )
+    places = {
+        (ladder.setting, ladder.label, ssr): (on_front, probability)
+        for front in pareto.fronts(lines, x=payment.column)
+        for ladder, ssr, on_front, probability in front.points()
+    }
+    rows = []
+    for curve in drawn:
+        whose = curve.setting.machine, curve.label
+        for point in curve.points:
+            known = places.get((curve.setting, curve.label, point.ssr))  # of a control there is no place
+            on_front, probability = known or (False, math.nan)
+            own = curve.label, names[whose], groups[whose], point.x, point.mean, point.ssr, point.n, curve.time_source
+            rows.append((*own, on_front, probability, known is not None))
+    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
+    means = pd.DataFrame(rows, columns=[*columns, "candidate"])
     if len({(curve.setting.machine, curve.setting.sweep) for curve in drawn}) > 1:
         means = _front_over_all(means, higher=drawn[0].setting.higher_is_better)
-    columns = ["recipe", "series", "group", "x", "y", "ssr", "n", "time_source", "on_front", "probability"]
-    return means.reindex(columns=columns)
+    return means[columns]
 
 
 def _front_over_all(means: pd.DataFrame, *, higher: bool) -> pd.DataFrame:
@@ -336,15 +340,16 @@ def _compared(drawn: Sequence[Curve], *, controls: set[str]) -> _Compared:
     return _Compared(points=points, at_G=at_G, bright_LG=reached_LG & (value_LG >= best_G - tolerance_G))
 
 
-def _lines(compared: _Compared, drawn: Sequence[Curve], names: Names, groups: Names, *, straight: bool) -> pd.DataFrame:
+def _lines(content: Content, *, most: int) -> pd.DataFrame:
     """Return the curves in pieces, each all bright or none. A curve is straight between two points in log x; where the
-    axes bend it there are points in between."""
-    at_G, stride = compared.at_G, max(1, -(-len(drawn) * GRID // MAX_DRAWN))
+    axes bend it there are points in between, at `most` of them."""
+    compared, drawn, names, groups = content.compared, content.drawn, content.names, content.groups
+    at_G, stride = compared.at_G, max(1, -(-len(drawn) * GRID // max(1, most)))
     parts, keys, bright = [], [], []
     for curve, part, bright_G in zip(drawn, compared.points, compared.bright_LG, strict=True):
         within = (at_G >= part[0, 0]) & (at_G <= part[-1, 0])
         at, lit = at_G[within], bright_G[within]
-        kept = np.isin(at, part[:, 0]) | ((np.arange(at.size) % stride == 0) & (not straight))
+        kept = np.isin(at, part[:, 0]) | ((np.arange(at.size) % stride == 0) & (most > 0))
         starts = [0, *(1 + np.flatnonzero(lit[1:] != lit[:-1]))]
         for start, end in zip(starts, [*starts[1:], at.size - 1], strict=True):
             ends = np.isin(np.arange(at.size), (start, end))

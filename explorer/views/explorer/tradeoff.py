@@ -266,17 +266,9 @@ class Drawing:
         # Later lines cover earlier ones: grey, then bright, then the baseline.
         frame = frame.assign(rank=frame["lit"].astype(int) + frame["base"]).sort_values("rank", kind="stable")
         frame["recipe_text"] = _clipped(frame["recipe"])
-        columns = [
-            "recipe",
-            "recipe_text",
-            "group",
-            "piece",
-            "x",
-            "y",
-            "lit",
-            "base",
-            *(["control"] if scene.controls else []),
-        ]
+        columns = ["recipe", "group", "piece", "x", "y", "lit", "base"]
+        columns += ["recipe_text"] if self.live else []  # for the mouse
+        columns += ["control"] if scene.controls else []
         data = self._data("curves", frame[columns])
         encoding = {
             "x": self.x,
