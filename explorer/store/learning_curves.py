@@ -105,6 +105,7 @@ def learning_curves(
     sweep: str | None = None,
     directories: Sequence[str] | None = None,
     points: int = POINTS,
+    timed: bool = True,
 ) -> pd.DataFrame:
     """Return the curves of a metric, a row for each drawn point; none for runs that did not measure it.
 
@@ -114,6 +115,7 @@ def learning_curves(
         sweep: one sweep; by default all of them.
         directories: the runs, by their directories below the directory of runs; by default all of them.
         points: of one curve, about.
+        timed: read the times of the runs; without them `seconds` is NaN.
 
     Raises `StoreError` for a sweep or metric that the database does not hold.
     """
@@ -124,7 +126,7 @@ def learning_curves(
         if thinned.empty and directories is None:
             _check_names(database, connection, metric, sweep)
         runs = runs[runs["number"].isin(thinned["run"])]
-        times = _times(connection, list(runs["directory"]))
+        times = _times(connection, runs["directory"].tolist()) if timed else {}
     frame = thinned.merge(runs, left_on="run", right_on="number")
     return _with_amounts(frame, times)
 

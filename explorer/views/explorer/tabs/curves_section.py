@@ -70,13 +70,14 @@ class CurvesSection(Section):
         kind = _declared(snapshot, sweeps)
         chosen = chosen_runs(snapshot, answer)
         frame = snapshot.remember(
-            ("curves", asked.sweep, metric, chosen.directories),
+            ("curves", asked.sweep, metric, over == "time", chosen.directories),
             lambda: learning_curves(
                 snapshot.database,
                 metric,
                 sweep=None if asked.across else asked.sweep,
                 directories=chosen.directories,
                 points=_points(len(chosen.directories)),
+                timed=over == "time",
             ),
         )
         if asked.across:  # recipes of the same name are not one curve
