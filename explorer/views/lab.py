@@ -17,6 +17,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from logging import LogRecord
 from pathlib import Path
 from typing import Any
@@ -195,10 +196,21 @@ def serve(notebook: Path, *, root: Path, reading: str, browser: bool, trusted: b
         server = LabApp.initialize_server(argv=[*QUIET, *own, *arguments, str(notebook)])
         server.web_app.settings["page_config_hook"] = _without_questions
         server.log.addFilter(_our_words)
+        loop: Any = server.io_loop.asyncio_loop  # pyright: ignore[reportAttributeAccessIssue]: tornado wraps it
+        opening = loop.create_task(_open(server, notebook, root, reading, browser, trusted))
+        opening.add_done_callback(lambda task: server.stop() if not task.cancelled() and task.exception() else None)
+
+        def stop(*_: object) -> None:
+            # Cells that are executed hold channels to their kernel, which would keep this process from ending.
+            loop.call_soon_threadsafe(opening.cancel)
+            server.stop(from_signal=True)
+
         # Jupyter's own handler asks whether to stop, and ends without ending its kernels where there is no terminal.
-        signal.signal(signal.SIGINT, lambda *_: server.stop(from_signal=True))
-        server.io_loop.add_callback(_open, server, notebook, root, reading, browser, trusted)
+        signal.signal(signal.SIGINT, stop)
         server.start()
+        opening.cancel()
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(opening)
 
 
 def _without_questions(_: object, page: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The HTML is made by `explorer.page.html`, which escapes every text from outside.
 `live.js` lists: a press, a change of a check box, a hover. Anything else in it is shown and does nothing.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import traitlets
 from explorer.page.html import Markup
 from explorer.views.scripted import Scripted, script
 
+# The HTML is ours: in it a ">" of a name is written as an entity.
+CONTROLS = re.compile(r"</?button\b[^>]*>|<input\b[^>]*>")
 LONGEST = 1000  # characters of a name or key; a page that sends more is not ours
 
 
@@ -29,6 +32,10 @@ class Live(Scripted):
     def show(self, shown: Markup) -> None:
         """Show HTML in the place of what was shown."""
         self.html = str(shown)
+
+    def static(self) -> Markup:
+        """Return what is shown for a place where nothing answers: without buttons and fields."""
+        return Markup(CONTROLS.sub("", self.html))
 
     def hear(self, content: Any) -> None:
         """Pass on a message of the browser; one of another form is ignored, because any page could send it."""

@@ -48,11 +48,8 @@ def _parts(widget: Any) -> Iterator[dict[str, str]]:
         # The style of the page is kilobytes, and would show as a change in every diff.
         if widget.value and not widget.value.startswith("<style"):
             yield {HTML: str(widget.value)}
-    elif isinstance(html := getattr(widget, "html", None), str):
-        if html:
-            yield {HTML: html}
-    elif callable(static := getattr(widget, "static", None)):
-        yield {HTML: str(static())}
+    elif callable(static := getattr(widget, "static", None)) and (html := str(static())):
+        yield {HTML: html}
     for child in getattr(widget, "children", ()):
         yield from _parts(child)
 
@@ -73,11 +70,16 @@ def _joined(parts: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
             words += part[HTML] + "\n"
             continue
         if words:
-            yield {HTML: words}
+            yield {HTML: _legible(words)}
         words = ""
         yield part
     if words:
-        yield {HTML: words}
+        yield {HTML: _legible(words)}
+
+
+def _legible(words: str) -> str:
+    """Return HTML that can be read without the page's style, which puts notes below what they are about."""
+    return words.replace("<small", "<br><small")
 
 
 def picture(spec: dict[str, Any], told: Mapping[str, Any]) -> str:

@@ -18,7 +18,9 @@ import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import free_port, jupyterlab
+from explorer.cli.notebooks import Notebook
+from tests.browser.lab import READY, free_port, jupyterlab
+from tests.governed_sample import write_governed_run
 from tests.sample import write_sample
 
 pytestmark = pytest.mark.browser
@@ -31,6 +33,21 @@ ERRORS = re.compile("Error displaying widget|model not found|Loading widget", re
 @contextmanager
 def opened(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `explorer open` in a directory until it prints the address, and yield the process and the address."""
+    with started(project, *arguments) as process:
+        address, said = "", ""
+        for line in process.stdout or ():
+            said += line
+            address = line.strip() if line.startswith("http") else address
+            if line.startswith("Ctrl-C"):
+                break
+        assert address, said
+        assert "Reading" in said and "ssh -L" in said
+        yield process, address
+
+
+@contextmanager
+def started(project: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start `explorer open` in a directory."""
     root = Path(__file__).parents[2]
     environment = {
         **os.environ,
@@ -45,15 +62,7 @@ def opened(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
     process = subprocess.Popen(command, cwd=project, env=environment, text=True, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
-        address, said = "", ""
-        for line in process.stdout:
-            said += line
-            address = line.strip() if line.startswith("http") else address
-            if line.startswith("Ctrl-C"):
-                break
-        assert address, said
-        assert "Reading" in said and "ssh -L" in said
-        yield process, address
+        yield process
     finally:
         if process.poll() is None:
             process.terminate()
@@ -64,7 +73,7 @@ def opened(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
 def shown(notebook: Path) -> list[dict[str, object]]:
     """Return the MIME bundles of all outputs in a saved notebook."""
     cells = json.loads(notebook.read_text())["cells"]
-    return [output["data"] for cell in cells for output in cell.get("outputs", ())]
+    return [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
 
 
 def assert_still(notebook: Path) -> None:
@@ -75,6 +84,7 @@ def assert_still(notebook: Path) -> None:
     assert base64.b64decode(str(picture)).startswith(b"\x89PNG")
     words = html.unescape("".join("".join(bundle.get("text/html", ())) for bundle in bundles))  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert "<table" in words and "accuracy" in words
+    assert "<button" not in words and "<input" not in words, "nothing there could be pressed"
     assert notebook.stat().st_size < 300_000
 
 
@@ -125,6 +135,9 @@ def test_the_live_picture_without_a_click_and_a_still_one_in_the_file(
         expect(outputs.locator("table").first).to_be_attached()
         expect(page.get_by_text(ERRORS)).to_have_count(0)
         page.screenshot(path=screenshots / "open-saved.png")
+        # A server that is stopped while a kernel starts waits for that kernel.
+        page.evaluate(READY)
+        page.goto("about:blank")
 
 
 def test_a_changed_notebook_is_not_executed_unasked(tmp_path: Path) -> None:
@@ -140,6 +153,13 @@ def test_a_changed_notebook_is_not_executed_unasked(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+def saved(page: Page) -> bool:
+    """Save, and return whether nothing has changed since: a page that is not saved asks before it is left."""
+    page.locator('[data-command="docmanager:save"]').first.click()
+    page.wait_for_timeout(1000)
+    return page.locator(".jp-mod-dirty").count() == 0
+
+
 def until(holds: object, seconds: float = 60) -> None:
     """Wait until a condition holds."""
     assert callable(holds)
@@ -147,6 +167,40 @@ def until(holds: object, seconds: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it never held"
         time.sleep(0.2)
+
+
+@pytest.mark.parametrize("name", list(Notebook))
+def test_every_notebook_opens_executed(page: Page, tmp_path: Path, screenshots: Path, name: Notebook) -> None:
+    write_sample(tmp_path / "runs", seeds=1)
+    write_governed_run(tmp_path / "runs")
+    file = tmp_path / f"{name}.ipynb"
+    with opened(tmp_path, name) as (_, address):
+        page.goto(address, wait_until="domcontentloaded")
+        expect(page.locator(".explorer").first).to_be_visible()
+        page.wait_for_timeout(3000)  # an error would be drawn by then
+        expect(page.get_by_text(ERRORS)).to_have_count(0)
+        expect(page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')).to_have_count(0)
+        page.screenshot(path=screenshots / f"open-{name}.png")
+        until(lambda: any("text/html" in bundle for bundle in shown(file)))
+        until(lambda: saved(page))
+        page.goto("about:blank")
+    outputs = [output for cell in json.loads(file.read_text())["cells"] for output in cell.get("outputs", ())]
+    assert {output["output_type"] for output in outputs} == {"display_data"}, "neither an error nor words on stderr"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 3.0])
+def test_an_interrupt_before_the_picture_is_there_ends_everything(tmp_path: Path, seconds: float) -> None:
+    """While the kernel starts, or the cells are executed."""
+    write_sample(tmp_path / "runs", seeds=1)
+    with started(tmp_path, "explore") as process:
+        assert process.stdout is not None
+        assert next(process.stdout).startswith("Reading")
+        time.sleep(seconds)
+        kernels = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        psutil.wait_procs(kernels, timeout=30)
+        assert not [kernel for kernel in kernels if kernel.is_running()]
 
 
 def test_an_empty_project_opens_to_words(page: Page, tmp_path: Path) -> None:

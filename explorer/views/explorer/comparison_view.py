@@ -19,9 +19,16 @@ from explorer.analysis.sentences import by_how_much, call_words, control_words, 
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts
 from explorer.page.document import clipped, one_line
-from explorer.page.html import Colour, Markup, chip, element, inline
+from explorer.page.html import Colour, Markup, chip, element, fragment, inline
 from explorer.views.explorer.answer import Answer, facts, warnings
-from explorer.views.explorer.comparison_tables import CLAIMS_TUNING, best_first, least_first, speedup, speedup_title
+from explorer.views.explorer.comparison_tables import (
+    CLAIMS_TUNING,
+    best_first,
+    comparison_table,
+    least_first,
+    speedup,
+    speedup_title,
+)
 from explorer.views.explorer.dock import SECTIONS
 from explorer.views.explorer.payments import amount
 from explorer.views.explorer.tabs.ledger_section import LEDGER
@@ -119,6 +126,16 @@ class Comparison(Live):
         self._answer = answer
         self._recipes = {} if answer is None else {key_of(name): name for name in answer.settled.choices.recipes}
         self.show(NOTHING if answer is None else comparison_html(answer))
+
+    def static(self) -> Markup:
+        """Return the comparison as a plain table: this one needs the page's style to be read."""
+        shown = self._answer
+        if shown is None:
+            return NOTHING
+        tables = comparison_table(
+            shown.verdicts, shown.budgets, payment=shown.question.paid_in, look=shown.look, rates=shown.rates
+        )
+        return fragment(*tables)
 
     def _event(self, event: str, name: str, key: str, checked: bool) -> None:
         if self._answer is None:

@@ -44,6 +44,10 @@ class Dock(Live):
         self._offered = (words, press, on_press) if words else None
         self._show()
 
+    def static(self) -> Markup:
+        """Return nothing: the line is about what can be pressed."""
+        return Markup("")
+
     def _show(self) -> None:
         if self._answer is None:
             return
