@@ -136,13 +136,15 @@ def print_table(
     right: Sequence[str] = (),
     file: TextIO | None = None,
 ) -> None:
-    """Print a table that fits the terminal; in a pipe or a file, one of whole lines.
+    """Print a table that fits the terminal; in a pipe, a file or a string, one of whole lines.
 
     `right` names the columns of numbers; None is shown as a dash.
     """
     cells = [["-" if cell is None else visible(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    room = shutil.get_terminal_size(fallback=(0, 0)).columns  # 0: no terminal, and COLUMNS is not set
+    # 0: not on a terminal, and COLUMNS is not set. A string has no width, though its process may have a terminal:
+    # the kernel of a notebook has the one that Jupyter was started from.
+    room = shutil.get_terminal_size(fallback=(0, 0)).columns if file is None or file.isatty() else 0
     if not room or sum(widths) + GAP * len(widths) <= room:
         _print_plain(columns, cells, widths=widths, right=right, file=file)
     else:

@@ -8,10 +8,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, ViewportSize
 
@@ -85,8 +86,21 @@ def jupyterlab(root: Path, *, workspace: Path) -> Iterator[str]:
             _wait_for(address, process=process, log=workspace / "jupyter.log")
             yield address
         finally:
-            process.terminate()
-            process.wait(timeout=60)
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a server and its kernels. It waits for a kernel that starts, without an end if that kernel never answers."""
+    kernels = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for kernel in kernels:
+        with suppress(psutil.NoSuchProcess):
+            kernel.kill()
 
 
 def open_notebook(page: Page, address: str, name: str) -> None:

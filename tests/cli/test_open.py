@@ -144,6 +144,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--metric", "acuracy"), "unknown metric 'acuracy'; did you mean 'accuracy'"),
         (("--recipes", "baseline,fst"), "unknown recipe 'fst'; did you mean 'fast'"),
         (("--view", "digits?baseline=basline"), "unknown baseline 'basline'; did you mean 'baseline'"),
+        (("--view", "*?baseline_sweep=digitz"), "unknown baseline_sweep 'digitz'"),
         (("--view", "digits?seeds=7"), "unknown seed '7'; known: 0, 1"),
         (("--pay", "deletion"), "x: deletion is not known for these runs; known: time, steps, examples"),
         (("--target", "970"), "target: found '970'; expected accuracy from 0.00% to 100.00%"),

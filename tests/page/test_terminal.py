@@ -24,13 +24,29 @@ def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
     assert shown == sorted(name + word + word)
 
 
+class Narrow(io.StringIO):
+    """A terminal, of $COLUMNS columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_a_narrow_table_is_written_where_it_should_be_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a kernel rich shows what it prints as an output of its own; the text of a result would lack its table."""
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    written = io.StringIO()
+    written = Narrow()
     print_table(("first", "second"), [("a" * 40, "b" * 40)], file=written)
     assert written.getvalue().count("a") >= 40
+    assert "a" * 40 not in written.getvalue()
+
+
+def test_a_string_is_not_wrapped_to_the_terminal_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel has the terminal that Jupyter was started from; what a cell shows must not depend on it."""
+    monkeypatch.setenv("COLUMNS", "30")
+    written = io.StringIO()
+    print_table(("first", "second"), [("a" * 40, "b" * 40)], file=written)
+    assert "a" * 40 + "  " + "b" * 40 in written.getvalue()
 
 
 def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
