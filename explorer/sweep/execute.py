@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import explorer.sweep.formats  # noqa: F401  # before nbformat
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
 from explorer.errors import ExplorerError

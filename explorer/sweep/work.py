@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-import explorer.sweep.formats  # noqa: F401  # before nbformat
 from explorer import run_files, rundir
 from explorer.errors import ExplorerError, SweepError, unknown
 from explorer.run_files import ResultRecord

@@ -38,7 +38,6 @@ _OFFERED = {
     "compare": "compare",
     "baseline_hardware": "baseline_hardware",
     "versus": "recipes",
-    "baseline_sweep": "baseline_sweeps",
 }
 _NOUNS = {"recipes": "recipe", "seeds": "seed", "sources": "source", "methods": "method", "versus": "recipe"}
 
