@@ -37,6 +37,7 @@ from explorer.views.explorer.tabs.confirm_section import ConfirmSection, advice_
 from explorer.views.explorer.tabs.controls_section import ControlsSection
 from explorer.views.explorer.tabs.curves_section import CurvesSection
 from explorer.views.explorer.tabs.ledger_section import LedgerSection
+from explorer.views.explorer.tabs.run_cards import run_cards
 from explorer.views.explorer.tabs.runs_section import RunsSection
 from explorer.views.explorer.tabs.sections import Sections
 from explorer.views.explorer.tabs.two_recipes_section import TwoRecipesSection
@@ -168,12 +169,25 @@ class Explorer(widgets.VBox):
         return self._show_sections()
 
     def _show_table(self, shown: Answer) -> None:
-        """Show the comparison, or in its place why there is none."""
-        compares = shown.scene is not None and not shown.question.is_survey
+        """Show the comparison, or in its place the only run, or why there is nothing to compare."""
+        compares = shown.scene is not None and not shown.question.is_survey and len(shown.rows) != 1
         self._comparison.layout.display = "" if compares else "none"
         self._table.layout.display = "none" if compares else ""
-        self._table.value = "" if compares else _instead(shown)
+        self._table.value = "" if compares else self._instead(shown)
         self._comparison.draw(shown if compares else None)
+
+    def _instead(self, shown: Answer) -> Markup:
+        """Return what takes the comparison's place: a survey's frontier, the only run, or why there is no chart."""
+        snapshot = self._snapshot
+        assert snapshot is not None  # `_answer_to` read it
+        if shown.scene is None:
+            label = shown.question.paid_in.label.lower()
+            words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
+            return element("div", words, class_="x-empty")
+        if shown.question.is_survey:
+            return fragment(frontier_table(shown.scene, shown.look), *notes(shown))
+        where = {"database": snapshot.database, "runs": snapshot.runs, "here": Path.cwd()}
+        return fragment(*run_cards(shown.scene.runs, look=shown.look, **where))
 
     def _show_sections(self) -> None:
         shown, snapshot = self._answer, self._snapshot
@@ -308,12 +322,3 @@ def _drawn(answer: Answer) -> pd.DataFrame | None:
     """Return the marks of the chart, whose qualities bound a target; None without a chart."""
     scene = answer.scene
     return None if scene is None else scene.runs if len(scene.runs) else scene.means
-
-
-def _instead(answer: Answer) -> Markup:
-    """Return what takes the place of the comparison: the frontier of a survey, or why there is no chart."""
-    if answer.scene is None:
-        label = answer.question.paid_in.label.lower()
-        words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
-        return element("div", words, class_="x-empty")
-    return fragment(frontier_table(answer.scene, answer.look), *notes(answer))

@@ -258,6 +258,11 @@ def test_a_sweep_in_progress_and_one_run_show_what_there_is(tmp_path: Path) -> N
     assert "is not known yet" in shown  # nobody has measured its steps
     opened.ask(replace(opened.question, payment="steps"))
     assert len(opened.shown) == 1 and "1 finished run" in texts(opened)
+    assert texts(opened).count('class="x-card-title"') == 1  # the run itself is in the comparison's place
+    write_run(tmp_path, run_record(seed=2), metrics={"accuracy": 0.9, "nll": 0.3})
+    ingest(tmp_path)
+    opened.refresh()
+    assert 'class="x-card-title"' not in texts(opened)
 
 
 def test_a_snapshot_of_an_older_version_says_how_to_make_it_anew(tmp_path: Path) -> None:

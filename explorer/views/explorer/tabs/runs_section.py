@@ -271,10 +271,10 @@ class RunsSection(Section):
             self._source = source
 
     def _shown(self, snapshot: Snapshot, answer: Answer, inside: Sequence[str], *, here: Path) -> list[Markup]:
-        """Return the comparison and the cards of the chosen runs; of few brushed ones too, and of a single run."""
+        """Return the comparison and the cards of the chosen runs, or of few brushed ones."""
         question, look = answer.question, answer.look
         chosen = list(question.chosen)
-        if not chosen and len(inside) <= (CARDS if question.brush else 1):
+        if not chosen and question.brush and len(inside) <= CARDS:
             chosen = list(inside)
         if not chosen:
             return []
