@@ -412,7 +412,7 @@ def _axis(sheet: Sheet) -> Markup:
     # 1x always has its label; the others have one where they lie far enough from it and from one another.
     ticks = [1.0]
     for tick in (0.5, 2.0, 0.1, 10.0, 0.25, 4.0, 0.8, 1.25):
-        if sheet.low <= tick <= sheet.high and all(abs(sheet.place(tick) - sheet.place(t)) > 0.22 for t in ticks):
+        if sheet.low <= tick <= sheet.high and all(abs(sheet.place(tick) - sheet.place(t)) > 0.3 for t in ticks):
             ticks.append(tick)
     marks = [
         element(

@@ -147,8 +147,9 @@ class Drawing:
         parts = [
             self._bands(),
             self._front(),
-            *self._target(),
+            self._target(),
             *self._curves(),
+            self._target_words(),
             *self._gain(),
             *self._means(),
             self._runs(),
@@ -207,25 +208,30 @@ class Drawing:
             "encoding": {"x": self.x, "y": self.y},
         }
 
-    def _target(self) -> list[Json]:
+    def _target(self) -> Json | None:
         scene = self.scene
         if scene.target is None:
-            return []
+            return None
         whose = f" ({clipped(scene.base, 24)} at full budget)" if scene.own_target and scene.base else ""
         label = f"target {amounts.quality(scene.target, scene.kind)}{whose}"
-        share = float(scene.heights.share(scene.target))
         frame = pd.DataFrame({"y": scene.heights.drawn(np.array([scene.target])), "label": label})
-        data = self._data("target", frame)
         rule = {"type": "rule", "color": theme.TEXT, "opacity": 0.5, "strokeDash": [5, 4], "clip": True, "aria": False}
-        # A line close to the top has its words below it.
+        data = self._data("target", frame)
+        return {"name": self._named("target"), "data": data, "mark": rule, "encoding": {"y": self.y}}
+
+    def _target_words(self) -> Json | None:
+        """Return the words on the target's line. They lie over the curves; the style sheet gives them a rim."""
+        scene = self.scene
+        if scene.target is None:
+            return None
         words = {"type": "text", "x": 0, "align": "left", "dx": 4, "color": theme.TEXT, "fontSize": 12, "opacity": 0.75}
         words["clip"] = True  # by the chart that is zoomed
-        words |= {"baseline": "bottom", "dy": -4} if share < 1 - 18 / self.height else {"baseline": "top", "dy": 5}
+        # A line close to the top has its words below it.
+        below = float(scene.heights.share(scene.target)) >= 1 - 18 / self.height
+        words |= {"baseline": "top", "dy": 5} if below else {"baseline": "bottom", "dy": -4}
         text = {"y": self.y, "text": {"field": "label"}}
-        return [
-            {"name": self._named("target"), "data": data, "mark": rule, "encoding": {"y": self.y}},
-            {"name": self._named("target-words"), "data": data, "mark": words, "encoding": text},
-        ]
+        data = {"name": self._named("target")}
+        return {"name": self._named("target-words"), "data": data, "mark": words, "encoding": text}
 
     def _gain(self) -> list[Json]:
         """Return the speedup where it is read off: between the two times at which the target is reached."""
