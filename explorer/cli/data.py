@@ -9,13 +9,14 @@ import typer
 
 from explorer.cli import options
 from explorer.cli.governed.tags import write_table
-from explorer.data.cards import Card, as_croissant, card, describe, describe_all
+from explorer.cli.models import listed, warn_broken
+from explorer.data.cards import Card, as_croissant, card, describe
 from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.errors import RecipeError
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
-from explorer.recipes.choice import choose
+from explorer.recipes.choice import choose, class_of, offered_classes, origin_of
 from explorer.rundir import write_bytes
 from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
@@ -48,8 +49,8 @@ def data_(
                 raise RecipeError(f"{option} is for one dataset: found no name, expected the dataset's")
         return _all()
 
-    if name in DATASETS and not param and croissant is None:
-        asked = describe(name)
+    if not name.endswith(FILES) and not param and croissant is None:
+        asked = _described(class_of(DATASETS, name, kind="dataset"))
         if any(parameter["required"] for parameter in asked["parameters"]):
             return Answer(page=lambda: _needed(asked), record=lambda: asked)
     source = _chosen(name, param or [])
@@ -95,17 +96,24 @@ def _chosen(name: str, written: list[str]) -> DataSource:
             raise RecipeError(f"--param: {key!r:.80} is given twice")
         # Values are read as in a recipe file, so that numbers and lists are not text.
         parameters[key] = parse_document(value, where=f"--param {key}").value
-    return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset")
+    return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset", code=None)
 
 
 def _all() -> Answer:
-    datasets = describe_all()
+    others, broken = offered_classes(DATASETS, kind="dataset")
+    warn_broken(broken)
+    classes = DATASETS | others
+    datasets = [_described(classes[name]) for name in sorted(classes)]
     rows = [
-        (dataset["name"], dataset["summary"], _defaults(dataset["parameters"]), dataset["licence"])
+        (dataset["name"], dataset["summary"], _defaults(dataset["parameters"]), dataset["licence"], dataset["origin"])
         for dataset in datasets
     ]
-    columns = ("dataset", "what it is", "parameters", "licence")
-    return Answer(page=lambda: [table(columns, rows)], record=lambda: datasets)
+    page = listed(("dataset", "what it is", "parameters", "licence"), rows)
+    return Answer(page=lambda: [page], record=lambda: datasets)
+
+
+def _described(kind: type[DataSource]) -> dict[str, Any]:
+    return {**describe(kind), "origin": origin_of(kind, kind="dataset")}
 
 
 def _needed(described: dict[str, Any]) -> Iterator[Block | str]:

@@ -11,14 +11,16 @@ import typer
 
 from explorer import run_files, rundir
 from explorer.cli import options
+from explorer.cli.models import defaults, listed, parameter_table, warn_broken
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.verbs import part
 from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
-from explorer.page.terminal import Answer, show, table, visible
+from explorer.page.terminal import Answer, show, visible
 from explorer.recipes import catalogue
-from explorer.recipes.catalogue import cost, default
+from explorer.recipes.catalogue import cost
+from explorer.recipes.choice import OURS
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.training.govern import load_loop
@@ -46,9 +48,11 @@ def methods(
     if name is not None:
         described = catalogue.describe(name)
         return Answer(page=lambda: _method(described), record=lambda: described)
-    described_all = catalogue.describe_all()
-    rows = [(m["name"], m["summary"], _defaults(m["parameters"])) for m in described_all]
-    return Answer(page=lambda: [table(("method", "what it does", "parameters"), rows)], record=lambda: described_all)
+    described_all, broken = catalogue.describe_all()
+    warn_broken(broken)
+    rows = [(m["name"], m["summary"], defaults(m["parameters"]), m["origin"]) for m in described_all]
+    page = listed(("method", "what it does", "parameters"), rows)
+    return Answer(page=lambda: [page], record=lambda: described_all)
 
 
 def run(
@@ -155,18 +159,10 @@ def _same_bits(recipe: Path, state_digest: str) -> bool | None:
     return run_files.read(run_files.ResultRecord, recorded).state_digest == state_digest
 
 
-def _defaults(parameters: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{p['name']}={default(p)}" for p in parameters) or "none"
-
-
 def _method(method: dict[str, Any]) -> Iterator[Block | str]:
     yield f"{method['name']}: {method['summary']}\n\n{method['description']}\n"
     if method["parameters"]:
-        rows = [
-            (p["name"], p["type"], default(p), p["range"] or None, p["unit"] or None, p["meaning"])
-            for p in method["parameters"]
-        ]
-        yield table(("parameter", "type", "default", "range", "unit", "meaning"), rows)
+        yield parameter_table(method["parameters"])
     else:
         yield "no parameters\n"
     yield "\n           ".join(f"formula    {method['formula']}".split("\n"))
@@ -187,6 +183,8 @@ def _method(method: dict[str, Any]) -> Iterator[Block | str]:
     yield f"neutral    {shown}"
     for other, reason in method["conflicts"].items():
         yield f"conflicts  with {other}: {reason}"
+    if method["origin"] != OURS:
+        yield f"from       {method['origin']}"
 
 
 def replay(

@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "Begin a project with your own data: look at a folder, and write a specification that runs at once.",
     ),
     "methods": ("run:methods", "List the training methods, with their parameters, defaults, sources and interactions."),
+    "models": ("models:models", "List the models, with their parameters, and the data and task that they are for."),
     "run": ("run:run", "Train one run, or train a recorded one again and compare it with its record bit for bit."),
     "data": (
         "data:data_",

@@ -12,7 +12,7 @@ import torch
 from pydantic.fields import FieldInfo
 
 from explorer.data.dataset import DataFile, Dataset, DataSource, Provenance, Skipped, Split
-from explorer.data.sources import DATASETS, load
+from explorer.data.sources import load
 from explorer.provenance.description import Column, File, Records, croissant
 
 
@@ -60,11 +60,6 @@ class Card:
     skipped: tuple[Skipped, ...]
 
 
-def describe_all() -> list[dict[str, Any]]:
-    """Return a description of every dataset and its parameters, by name, as JSON, without loading any."""
-    return [_described(DATASETS[name]) for name in sorted(DATASETS)]
-
-
 def card(source: DataSource, data: Path | None) -> Card:
     """Return the card. Raises `DataError` if the dataset cannot be loaded."""
     dataset = load(source, data)
@@ -94,18 +89,14 @@ def card(source: DataSource, data: Path | None) -> Card:
     )
 
 
-def describe(name: str) -> dict[str, Any]:
-    """Return a description of the dataset of that name and its parameters. Raises `KeyError` for an unknown name."""
-    return _described(DATASETS[name])
-
-
 def _meaning(hint: Any) -> str:
     """Return the purpose of a parameter, where its field states one."""
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
 
 
-def _described(kind: type[DataSource]) -> dict[str, Any]:
+def describe(kind: type[DataSource]) -> dict[str, Any]:
+    """Return a description of a dataset and its parameters, as JSON, without loading it."""
     hints = get_type_hints(kind, include_extras=True)
     return {
         "name": kind.name,

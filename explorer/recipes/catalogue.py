@@ -1,4 +1,4 @@
-"""The catalogue of methods: what `explorer methods` prints, and the table in the README."""
+"""The catalogue of methods and models: what `explorer methods` and `explorer models` print, and the README's table."""
 
 import inspect
 import json
@@ -12,7 +12,9 @@ from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from explorer.engine.method import Method, Unit, used_hooks
-from explorer.errors import RecipeError, unknown
+from explorer.models.specification import ModelSpec
+from explorer.models.table import MODELS
+from explorer.recipes.choice import class_of, offered_classes, origin_of
 from explorer.recipes.settings import GOVERNED, METHODS
 
 SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
@@ -24,10 +26,15 @@ SIGNS: dict[type[BaseMetadata], tuple[str, str]] = {
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return everything about one method, as JSON. Raises `RecipeError` for an unknown name."""
-    if name not in METHODS:
-        raise RecipeError(unknown("method", name, METHODS))
-    method = METHODS[name]
+    """Return everything about one method, as JSON; of another package by its name or `module:Name`.
+
+    Raises `RecipeError` for an unknown name.
+    """
+    return _described(class_of(METHODS, name, kind="method"))
+
+
+def _described(method: type[Method]) -> dict[str, Any]:
+    name = method.name
     return {
         "name": name,
         "summary": method.summary,
@@ -47,18 +54,46 @@ def describe(name: str) -> dict[str, Any]:
         "after": list(method.after),
         "before": list(method.before),
         "conflicts": dict(method.conflicts_with),
+        "origin": origin_of(method, kind="method"),
     }
 
 
-def describe_all() -> list[dict[str, Any]]:
-    """Return every method, by name."""
-    return [describe(name) for name in sorted(METHODS)]
+def describe_all() -> tuple[list[dict[str, Any]], list[str]]:
+    """Return every method by name, ours and those that installed packages offer, and a sentence for each offer that
+    cannot be used."""
+    others, broken = offered_classes(METHODS, kind="method")
+    classes = METHODS | others
+    return [_described(classes[name]) for name in sorted(classes)], broken
+
+
+def describe_models() -> tuple[list[dict[str, Any]], list[str]]:
+    """Return every model by name, ours and those of installed packages, and a sentence for each that cannot be used."""
+    others, broken = offered_classes(MODELS, kind="model")
+    classes = MODELS | others
+    return [_model(classes[name]) for name in sorted(classes)], broken
+
+
+def describe_model(name: str) -> dict[str, Any]:
+    """Return everything about one model; see `describe`."""
+    return _model(class_of(MODELS, name, kind="model"))
+
+
+def _model(model: type[ModelSpec]) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "summary": inspect.cleandoc(model.__doc__ or "").partition("\n\n")[0].replace("\n", " "),
+        "description": inspect.cleandoc(model.__doc__ or ""),
+        "takes": model.takes,
+        "task": model.task,
+        "parameters": _parameters(model),
+        "origin": origin_of(model, kind="model"),
+    }
 
 
 def markdown() -> str:
     """Return the table of methods in the README."""
     lines = ["| method | what it does | parameters (default) | step | source |", "|---|---|---|---|---|"]
-    for method in describe_all():
+    for method in map(_described, (METHODS[name] for name in sorted(METHODS))):
         parameters = ", ".join(f"`{p['name']}` ({default(p)})" for p in method["parameters"]) or "-"
         ratios = ", ".join(f"{ratio['ratio']:.2f}" for ratio in method["measured"].values()) or "-"
         lines.append(f"| `{method['name']}` | {method['summary']} | {parameters} | {ratios} | {method['source']} |")
@@ -81,7 +116,7 @@ def default(parameter: dict[str, Any]) -> str:
     return "required" if parameter["required"] else str(parameter["default"])
 
 
-def _parameters(method: type[Method]) -> list[dict[str, Any]]:
+def _parameters(method: type[Method] | type[ModelSpec]) -> list[dict[str, Any]]:
     hints = get_type_hints(method, include_extras=True)
     return [
         {

@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 import explorer
+from explorer import plugins
 from explorer.run_files import Hardware
 
 # The parts of the package that can change a result. `runlog` is not among them: it names tensors, and if it named them
@@ -59,8 +61,12 @@ def versions() -> dict[str, str]:
     return {"explorer": explorer.__version__} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
-def environment() -> dict[str, Any]:
-    """Return the content of `environment.json`: the software and the platform of a run."""
+def environment(code: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the content of `environment.json`: the software and the platform of a run.
+
+    `code` are the top-level names of other packages' code that trains; a run without any has no key for it.
+    """
+    others = {top: plugins.describe(top) for top in code}
     return {
         "format": 1,
         "python": platform.python_version(),
@@ -68,6 +74,7 @@ def environment() -> dict[str, Any]:
         "packages": versions(),
         "code": code_digest(),
         "training_code": code_digest(TRAINING),
+        **({"plugins": others} if others else {}),
     }
 
 

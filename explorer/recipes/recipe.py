@@ -11,6 +11,7 @@ from explorer.engine.method import Method
 from explorer.errors import RecipeError, unknown
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
+from explorer.plugins import NO_CODE, Code, code_of
 from explorer.recipes.choice import choose, written
 from explorer.recipes.settings import MODALITIES, Training, check_serving, mapping, read_training
 
@@ -35,9 +36,17 @@ class Recipe(Training):
         """Return the SHA-256 of the canonical form."""
         return digest(self.to_mapping())
 
+    @property
+    def code(self) -> dict[str, str]:
+        """Return the source digests of the code of other packages, by top-level name; empty if all is ours."""
+        return code_of((self.dataset, self.model, self.optimizer, self.schedule, *self.methods))
+
     @classmethod
-    def from_mapping(cls, name: str, value: Any, *, where: str) -> Self:
-        """Read a mapping that `to_mapping` or a person wrote. Raises `RecipeError` that starts with `where`."""
+    def from_mapping(cls, name: str, value: Any, *, where: str, code: Code = NO_CODE) -> Self:
+        """Read a mapping that `to_mapping` or a person wrote; `code` of other packages may be imported for it.
+
+        Raises `RecipeError` that starts with `where`.
+        """
         if not isinstance(value, Mapping):
             raise RecipeError(f"{where}: found {type(value).__name__}, expected a mapping with task, train, methods")
         for key in value:
@@ -49,9 +58,9 @@ class Recipe(Training):
         # YAML reads `methods:` without a list as null.
         methods = [] if value.get("methods") is None else value["methods"]
         task = mapping(value["task"], where=f"{where}: task", keys=TASK_KEYS, required=TASK_KEYS)
-        training, chosen = read_training(value["train"], methods, where=where)
-        dataset = choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset")
-        model = choose(MODELS, task["model"], kind="model", where=f"{where}: task.model")
+        training, chosen = read_training(value["train"], methods, where=where, code=code)
+        dataset = choose(DATASETS, task["dataset"], kind="dataset", where=f"{where}: task.dataset", code=code)
+        model = choose(MODELS, task["model"], kind="model", where=f"{where}: task.model", code=code)
         _check_fit(dataset, model, chosen, where=where)
         return cls(
             name=name,
@@ -67,8 +76,11 @@ class Recipe(Training):
 def build_recipe(
     name: str, *, task: Mapping[str, Any], train: Mapping[str, Any], methods: Sequence[Any], where: str
 ) -> Recipe:
-    """Return a recipe from the parts of a specification. Raises `RecipeError` whose message starts with `where`."""
-    return Recipe.from_mapping(name, {"task": task, "train": train, "methods": methods}, where=where)
+    """Return a recipe from the parts of a specification, which may name code of any package.
+
+    Raises `RecipeError` whose message starts with `where`.
+    """
+    return Recipe.from_mapping(name, {"task": task, "train": train, "methods": methods}, where=where, code=None)
 
 
 def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method], *, where: str) -> None:

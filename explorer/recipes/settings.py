@@ -13,6 +13,7 @@ from explorer.engine.method import Method, ordered
 from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
 from explorer.errors import RecipeError, unknown
+from explorer.plugins import NO_CODE, Code
 from explorer.recipes.choice import check, choose, written
 
 # Every method that a recipe can name: those that train, and those that act on signed documents.
@@ -57,10 +58,10 @@ class Training:
         }
 
 
-def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, list[Method]]:
+def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE) -> tuple[Training, list[Method]]:
     """Return the settings from the form that `Training.training` writes, and the methods in the order of writing.
 
-    Raises `RecipeError` that starts with `where`.
+    `code` of other packages may be imported. Raises `RecipeError` that starts with `where`.
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule")}
@@ -68,15 +69,19 @@ def read_training(train: Any, methods: Any, *, where: str) -> tuple[Training, li
     if not isinstance(methods, Sequence) or isinstance(methods, str):
         raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
     # Errors name a method by its place in what was written; the recipe has the methods in acting order.
-    chosen = [choose(METHODS, method, kind="method", where=f"{where}[{at}]") for at, method in enumerate(methods)]
+    chosen = [
+        choose(METHODS, method, kind="method", where=f"{where}[{at}]", code=code) for at, method in enumerate(methods)
+    ]
     try:
         in_order = ordered(chosen)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
     return Training(
         numbers=numbers,
-        optimizer=choose(OPTIMIZERS, train["optimizer"], kind="optimizer", where=f"{where}: train.optimizer"),
-        schedule=choose(SCHEDULES, train["schedule"], kind="schedule", where=f"{where}: train.schedule")
+        optimizer=choose(
+            OPTIMIZERS, train["optimizer"], kind="optimizer", where=f"{where}: train.optimizer", code=code
+        ),
+        schedule=choose(SCHEDULES, train["schedule"], kind="schedule", where=f"{where}: train.schedule", code=code)
         if "schedule" in train
         else Cosine(),
         methods=in_order,

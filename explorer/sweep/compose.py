@@ -133,7 +133,7 @@ def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[An
         raise document.error(key, f"found {shown}, expected a list of at least {least} methods")
     try:
         return [
-            choose(METHODS, value, kind="method", where=f"{document.where}: {spell((*key, index))}")
+            choose(METHODS, value, kind="method", where=f"{document.where}: {spell((*key, index))}", code=None)
             for index, value in enumerate(asked)
         ]
     except RecipeError as error:

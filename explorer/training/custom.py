@@ -49,6 +49,7 @@ from explorer.engine.fit import FitOptions, fit, model_digest
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError, unknown
+from explorer.plugins import code_of
 from explorer.recipes import machine
 from explorer.recipes.choice import check
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
@@ -256,7 +257,7 @@ def _check_functions(directory: Path, record: RunRecord) -> None:
 
 
 def _training(train: Mapping[str, Any], methods: Sequence[Any]) -> Training:
-    training, _ = read_training(train, methods, where=NAME)
+    training, _ = read_training(train, methods, where=NAME, code=None)
     for method in training.methods:
         if method.name in GOVERNED:
             raise RecipeError(f"{NAME}: {method.name!r} acts on signed documents: expected explorer.govern for those")
@@ -326,6 +327,8 @@ def _record(
         "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(model)))},
         **surroundings(threads=threads),
     }
+    if code := code_of((training.optimizer, training.schedule, *training.methods)):
+        common["code"] = code
     weights = {f"model/{name}": tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     name = type(model).__name__.lower()
     return run_record(

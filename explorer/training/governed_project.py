@@ -95,7 +95,7 @@ def begin_governed(
                 f"{path}: exists already, and nothing is overwritten; remove it, or choose another directory"
             )
     task = {**task, "dataset": classed(task["dataset"], data), "model": unmixed(task["model"])}
-    planned = Recipe.from_mapping(DIRECTORY, {"task": task, "train": train}, where=RECIPE)
+    planned = Recipe.from_mapping(DIRECTORY, {"task": task, "train": train}, where=RECIPE, code=None)
     dataset = load(planned.dataset, data)
     declared = dataset.provenance
     if declared is None:
@@ -133,7 +133,7 @@ def begin_governed(
 
 def classed(dataset: Any, data: Path | None) -> Any:
     """Return a dataset, as a specification writes it, with the parameter that gives its examples classes."""
-    source = choose(DATASETS, dataset, kind="dataset", where="task.dataset")
+    source = choose(DATASETS, dataset, kind="dataset", where="task.dataset", code=None)
     before, after = asdict(source), asdict(source.with_classes(data))
     parameters = {} if isinstance(dataset, str) else dict(dataset[source.name] or {})
     parameters |= {name: value for name, value in after.items() if value != before[name]}
@@ -146,7 +146,7 @@ def unmixed(model: Any) -> Any:
     A governed step computes every class by itself, so batch normalisation would centre each of them. Where the classes
     are the labels, as with folders, the model then sees nothing that tells them apart, and learns nothing.
     """
-    spec = choose(MODELS, model, kind="model", where="task.model")
+    spec = choose(MODELS, model, kind="model", where="task.model", code=None)
     if getattr(spec, "norm", None) != "batch":
         return model
     return {spec.name: {**({} if isinstance(model, str) else dict(model[spec.name] or {})), "norm": "group"}}

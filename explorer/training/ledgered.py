@@ -9,7 +9,7 @@ made begins where it continues another one, which it names as its parent (runlog
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -192,12 +192,14 @@ def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
     return Signer(name=f"{trainer.name}/{run_id}", algorithm=Algorithm.ED25519, private_key=key)
 
 
-def keep_environment(run: Path, *, recorded: bool) -> None:
+def keep_environment(run: Path, *, recorded: bool, code: Iterable[str] = ()) -> None:
     """Write `environment.json`; a recorded run keeps the one that it began with, since its genesis has the digest.
+
+    `code` are the top-level names of other packages' code that trains.
 
     Raises `RunError` where other code would continue a ledger.
     """
-    path, now = run / rundir.ENVIRONMENT, machine.environment()
+    path, now = run / rundir.ENVIRONMENT, machine.environment(code)
     if recorded and (run / rundir.LEDGER).exists():
         began = rundir.read_json(path)
         code = began.get("training_code") if isinstance(began, dict) else None

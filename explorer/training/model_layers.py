@@ -53,7 +53,7 @@ def catalogue_layers(name: str, settings: Sequence[str]) -> tuple[Layer, ...]:
 
     Raises `RecipeError` for an unknown name, and for parameters that it does not have.
     """
-    spec = choose(MODELS, {name: dict(map(_setting, settings))}, kind="model", where="--model")
+    spec = choose(MODELS, {name: dict(map(_setting, settings))}, kind="model", where="--model", code=None)
     with torch_stream(torch.device("cpu"), 0, "layers"):
         model = spec.build(example_shape=SHAPES[spec.takes], classes=CLASSES[spec.task])
     kind = torch.int64 if spec.takes == "text" else torch.float32

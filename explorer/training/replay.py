@@ -292,7 +292,7 @@ def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
     then = rundir.read_json(run / rundir.ENVIRONMENT)
     if not isinstance(then, dict):
         raise RunError(f"{run / rundir.ENVIRONMENT}: damaged: expected a JSON object")
-    recorded, here = flat(then), flat(machine.environment())
+    recorded, here = flat(then), flat(machine.environment(record.identity.get("code", ())))
     if isinstance(record, RunRecord):  # the record of a custom loop does not have its threads
         recorded |= flat({"hardware": dataclasses.asdict(record.hardware)})
         hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))

@@ -136,7 +136,7 @@ def execute(
             return result
         peak_memory = watch_memory()  # before the data is loaded, which is part of it
         recipe, documents = recipe_of(record), documents_in(directory, record)
-        keep_environment(directory, recorded=is_recorded(recipe))
+        keep_environment(directory, recorded=is_recorded(recipe), code=recipe.code)
         loop = build_loop(record, data=data, documents=documents)
         with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
             options = FitOptions(
@@ -231,6 +231,8 @@ def _check_surroundings(
         here |= surroundings(threads=record.hardware.threads)
     if documents is not None:
         here["governance"] = credentials_of(recipe, documents, data).identity
+    if code := recipe.code:
+        here["code"] = code
     for key, actual in here.items():
         if record.identity.get(key) != actual:
             raise RunError(

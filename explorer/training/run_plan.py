@@ -185,6 +185,8 @@ def plan_run(
         refuse_governed(recipe)
     else:
         common["governance"] = credentials_of(recipe, documents, data).identity
+    if code := recipe.code:
+        common["code"] = code
     common |= identity_of(start)
     model, source = recipe.model.name, recipe.dataset.name
     return run_record(
@@ -228,11 +230,17 @@ def plan_again(
 
 
 def recipe_of(record: RunRecord) -> Recipe:
-    """Return the recipe that a run was planned from. Raises `RunError` if the record does not carry the digest in its
-    name."""
+    """Return the recipe that a run was planned from, to train it: code of other packages is imported for it.
+
+    Raises `RunError` if the record does not carry the digest in its name, and `RecipeError` for code that is not here
+    as it was when the run was planned; nothing of it is imported then.
+    """
     if not record.run_id.endswith(digest(record.identity)[:8]):
         raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
-    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}")
+    code = record.identity.get("code", {})
+    if not isinstance(code, Mapping) or not all(isinstance(digest, str) for digest in code.values()):
+        raise RunError(f"run {record.run_id}: damaged: its code is {code!r:.80}, expected digests by name")
+    return Recipe.from_mapping(record.recipe, record.identity.get("recipe"), where=f"run {record.run_id}", code=code)
 
 
 def setting_of(
@@ -492,7 +500,8 @@ def plan_single(
             raise RecipeError(f"{where}: {unknown('key', str(key), keys)}")
     options = {key: value for key, value in content.items() if key not in (*RECIPE_KEYS, START)}
     single = check(Single, {"name": name, **options}, where=where)
-    recipe = Recipe.from_mapping(single.name, {key: content[key] for key in RECIPE_KEYS if key in content}, where=where)
+    parts = {key: content[key] for key in RECIPE_KEYS if key in content}
+    recipe = Recipe.from_mapping(single.name, parts, where=where, code=None)
     if governance is None and single.governance is not None:
         governance = beside / single.governance
     # --- a rehearsal before the plan, so that no run is named that cannot work ---

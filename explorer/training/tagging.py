@@ -26,12 +26,12 @@ FILES = (".yaml", ".yml")
 def dataset_of(written: str) -> DataSource:
     """Return the dataset of this name, or that of a recipe or sweep file. Raises `RecipeError` or `SpecError`."""
     if not written.endswith(FILES):
-        return choose(DATASETS, written, kind="dataset", where="dataset")
+        return choose(DATASETS, written, kind="dataset", where="dataset", code=None)
     content: Any = read_document(Path(written)).value
     task = content.get("task") if isinstance(content, dict) else None
     if not isinstance(task, dict) or "dataset" not in task:
         raise RecipeError(f"{written}: task.dataset: missing: expected the dataset to tag")
-    return choose(DATASETS, task["dataset"], kind="dataset", where=f"{written}: task.dataset")
+    return choose(DATASETS, task["dataset"], kind="dataset", where=f"{written}: task.dataset", code=None)
 
 
 def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iterator[Record]:
