@@ -356,6 +356,7 @@ class ResultRecord:
     files: dict[str, str]  # digest of each file of the run that is complete now, by its name in the run directory
     finished_at: str
     peak_memory: int | None = None  # bytes, see `training.peak_memory`; None: not measured, as by older versions
+    clock: Literal["reported", "wall"] | None = None  # of a command's run; None: our loop timed every step
 
 
 @record

@@ -16,6 +16,7 @@ from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
+from explorer.cli.sweep_plan import SHARED
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown
@@ -56,6 +57,8 @@ def run(
         print(words)
     for words in planned.warnings:
         print(f"warning: {visible(words)}", file=sys.stderr)
+    if planned.spec.command is not None and (workers or 1) > 1:
+        print(SHARED, file=sys.stderr)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
     finish(summary, json=json)
     if not json:

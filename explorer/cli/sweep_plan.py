@@ -48,10 +48,17 @@ def plan(
     )
 
 
+SHARED = (
+    "warning: with several workers the runs share the machine, so their times are no measure of cost and stay out of"
+    " every claim about time; compare by steps or examples, or leave --workers out"
+)
+
+
 def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
     """Estimate the missing runs, and return how many of them run at the same time."""
     device = planned.runs[0].record.hardware.device
-    at_once = workers or default_workers(threads=planned.spec.threads, device=device)
+    usual = 1 if planned.spec.command else default_workers(threads=planned.spec.threads, device=device)
+    at_once = workers or usual
     return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once
 
 
@@ -78,14 +85,17 @@ def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Blo
         )
     if words := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
         yield words
+    if planned.spec.command is not None and at_once > 1:
+        yield SHARED
     if estimate.runs:
         yield _order(planned)
-        yield from _forecast(estimate, at_once, hardware=planned.runs[0].record.hardware.name)
+        hardware, of_command = planned.runs[0].record.hardware.name, planned.spec.command is not None
+        yield from _forecast(estimate, at_once, hardware=hardware, of_command=of_command)
         yield _disk(planned)
 
 
 def _question(planned: Plan) -> str:
-    first, others = planned.runs[0].record, len(planned.spec.recipes) - 1
+    first, others = planned.runs[0].record, len(planned.spec.trained) - 1
     task = f"{first.model} on {first.dataset}"
     if others < 1:
         return f"{planned.spec.name}: how good is {planned.spec.baseline} at each budget? ({task})"
@@ -100,7 +110,7 @@ def _question(planned: Plan) -> str:
 def _counted(planned: Plan, estimate: Estimate) -> str:
     spec, total = planned.spec, len(planned.runs)
     parts = (
-        amounts.count(len(spec.recipes), "recipe"),
+        amounts.count(len(spec.trained), "recipe"),
         f"{amounts.count(len(spec.budgets), 'budget')} ({', '.join(f'{budget:g}' for budget in spec.budgets)})",
         f"{amounts.count(len(spec.seeds), 'seed')} ({', '.join(map(str, spec.seeds))})",
     )
@@ -108,16 +118,18 @@ def _counted(planned: Plan, estimate: Estimate) -> str:
 
 
 def _order(planned: Plan) -> str:
-    profiled = {run.record.recipe_digest for run in planned.runs} <= read_profiles(planned.directory).keys()
+    recipes = {run.record.recipe_digest for run in planned.runs}
+    profiled = planned.spec.command is not None or recipes <= read_profiles(planned.directory).keys()
     first = "" if profiled else "step times are measured first, on an idle machine; then "
     return (
         f"order: {first}small budgets before large ones, all recipes with the first seed, so that curves appear early"
     )
 
 
-def _forecast(estimate: Estimate, workers: int, *, hardware: str) -> Iterator[str]:
+def _forecast(estimate: Estimate, workers: int, *, hardware: str, of_command: bool) -> Iterator[str]:
     if estimate.unknown == estimate.runs:
-        yield "time: no step times are known on this hardware yet; `explorer sweep run` measures them first"
+        first = "every run is timed while it trains" if of_command else "`explorer sweep run` measures them first"
+        yield f"time: no step times are known on this hardware yet; {first}"
         return
     rest = f"; excludes {estimate.unknown} runs of unknown step time" if estimate.unknown else ""
     known = f"about {duration(estimate.wall_seconds)} with {workers} runs at the same time"
@@ -161,6 +173,7 @@ def _busy(planned: Plan) -> tuple[str, ...]:
 
 def _recipes(planned: Plan, estimate: Estimate) -> Block | str:
     written = {recipe.name: " + ".join(method.name for method in recipe.methods) for recipe in planned.spec.recipes}
+    written |= {setting.name: ", ".join(setting.changes) for setting in planned.spec.settings}
     groups: dict[tuple[str, str | None], list[PlannedRun]] = {}
     for run in planned.runs:
         groups.setdefault((run.record.recipe, run.record.control), []).append(run)
@@ -174,6 +187,7 @@ def _recipes(planned: Plan, estimate: Estimate) -> Block | str:
         total = duration(sum(seconds)) if known else "not known"
         money = None if estimate.price is None or not known else cost_usd(sum(seconds), estimate.price)
         rows.append((name, written[recipe] or "none", len(own), done, total, amounts.dollars(money)))
-    columns = ("recipe", "methods", "runs", "done", "training time", "cost")
+    what = "methods" if planned.spec.command is None else "settings"
+    columns = ("recipe", what, "runs", "done", "training time", "cost")
     shown = columns if estimate.usd is not None else columns[:-1]
     return table(shown, [row[: len(shown)] for row in rows], right=shown[2:])

@@ -8,6 +8,7 @@ from explorer.page.amounts import busy_words
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.planned import left_out_words
+from explorer.sweep.commands.command_task import is_command
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.status import SweepStatus, sweep_status
 from explorer.yaml_document import read_document
@@ -21,13 +22,16 @@ def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
     progress = sweep_status(runs / str(name), content=content if isinstance(content, dict) else None)
     profiles = read_profiles(progress.directory)
     busy = busy_reasons(profiles, progress.recipes)
+    # A command is timed in every run; it has no step times.
+    timed = isinstance(content, dict) and is_command(content)
+    profiled = timed or progress.recipes <= profiles.keys()
     return Answer(
-        page=lambda: _page(progress, spec, busy=busy, profiled=progress.recipes <= profiles.keys()),
+        page=lambda: _page(progress, spec, busy=busy, profiled=profiled),
         record=lambda: {
             "name": progress.name,
             "active": progress.active,
             "spec_changed": progress.spec_changed,
-            "profiled": progress.recipes <= profiles.keys(),
+            "profiled": profiled,
             "busy_profile": list(busy),
             "counts": progress.counts,
             "waiting": progress.waiting,

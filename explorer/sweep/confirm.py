@@ -20,6 +20,7 @@ from explorer.errors import RunError, SweepError, unknown
 from explorer.planned import read_plan
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import RunRecord
+from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles
@@ -29,7 +30,16 @@ from explorer.training.run_plan import MAX_SEED
 
 SEEDS = 3  # unless the user asks for another number
 MAX_SEEDS = 1000
-KEPT = ("task", "train", "baseline", "tuning", "budgets", "threads")  # keys copied from the sweep's specification
+KEPT = (
+    "task",
+    "train",
+    "set",
+    "scale",
+    "baseline",
+    "tuning",
+    "budgets",
+    "threads",
+)  # keys copied from the sweep's specification
 _NAME = re.compile(r"[a-z][a-z_]*")
 _SEED = re.compile(r"-s(\d{1,10})-[0-9a-f]{8}\Z")  # in the name of a run directory
 
@@ -60,11 +70,17 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
             f"{runs / name}: its seeds are no longer fresh, or no seed up to {MAX_SEED} is left; rename or remove it"
         )
     # The recipes are copied as their author wrote them, so that the confirmation trains the same thing.
-    base = next(recipe_ for recipe_ in spec.recipes if recipe_.name == spec.baseline)
+    base = next(recipe_ for recipe_ in spec.trained if recipe_.name == spec.baseline)
     content: dict[str, Any] = {"name": name}
     content |= {key: recorded["spec"][key] for key in KEPT if key in recorded["spec"]}
     content["recipes"] = {recipe.name: _written(recorded["spec"], recipe) for recipe in (base, chosen)}
     content["seeds"] = fresh
+    if spec.command is not None:
+        # Labels that were left out follow from the sweep's name, and the paths are seen from its file.
+        written = recorded["spec"]["task"]
+        place = _seen_from(runs, recorded["source"], written.get("directory", "."))
+        labels = {"dataset": spec.command.dataset, "model": spec.command.model}
+        content["task"] = {**written, **labels, "directory": place}
     if spec.governance is not None:
         content["governance"] = _seen_from(runs, recorded["source"], recorded["spec"]["governance"])
     return content
@@ -129,8 +145,8 @@ def _difference(directory: Path, record: RunRecord) -> str:
     return f"changed since then: {', '.join(names)}"
 
 
-def _chosen(spec: SweepSpec, name: str) -> Recipe:
-    candidates = {recipe.name: recipe for recipe in spec.recipes if recipe.name not in spec.twins}
+def _chosen(spec: SweepSpec, name: str) -> Recipe | CommandRecipe:
+    candidates = {recipe.name: recipe for recipe in spec.trained if recipe.name not in spec.twins}
     if name in spec.twins:
         raise SweepError(f"{name!r} is a control of {', '.join(spec.twins[name])}; controls cannot be confirmed")
     if name not in candidates:
@@ -140,7 +156,7 @@ def _chosen(spec: SweepSpec, name: str) -> Recipe:
     return candidates[name]
 
 
-def _written(spec: Mapping[str, Any], recipe: Recipe) -> Any:
+def _written(spec: Mapping[str, Any], recipe: Recipe | CommandRecipe) -> Any:
     """Return the recipe as it is written in the specification; a composed one, which is not there, in full."""
     if recipe.name in spec["recipes"]:
         return spec["recipes"][recipe.name]
@@ -190,9 +206,9 @@ def _before(directory: Path) -> list[int]:
     return list(dict.fromkeys(run["seed"] for run in read_plan(directory)["runs"]))
 
 
-def _seen_from(runs: Path, source: str, governance: str) -> str:
-    """Return the directory of documents, which `source` names from its own place, relative to `runs`."""
-    return os.path.relpath(Path(source).parent / governance, runs)
+def _seen_from(runs: Path, source: str, directory: str) -> str:
+    """Return a directory, which `source` names from its own place, relative to `runs`."""
+    return os.path.relpath(Path(source).parent / directory, runs)
 
 
 class _Plain(yaml.SafeDumper):

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, SweepError
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.sweep.measure import drift, measure
@@ -150,12 +150,14 @@ class _Execution:
     def _make_workers(self) -> None:
         threads = self.plan.spec.threads
         usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
+        if self.plan.spec.command is not None:
+            usual = 1  # its time is measured in the run, which has to be the only one
         self.workers = min(self.settings.workers or usual, max(1, len(self.waiting)))
         self.executor: Interruptible = make_executor(self.workers, threads=threads)
 
     def run(self) -> Summary:
         # A fault of the engine or the notebook would fail every run: it is reported before anything is written.
-        if self.plan.missing or self.plan.waiting:
+        if self.plan.spec.command is None and (self.plan.missing or self.plan.waiting):
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
             check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
         _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
@@ -176,6 +178,11 @@ class _Execution:
 
     def measure_again(self) -> Summary:
         """Measure all recipes, also those that have a profile."""
+        if self.plan.spec.command is not None:
+            raise SweepError(
+                f"{self.plan.spec.source}: a {self.plan.spec.command.kind} has no step times to measure: every run is"
+                " timed while it trains, if nothing else runs meanwhile"
+            )
         self._tell("start")
         with on_stop_signals(self._stop):
             self._profile(self._records())
@@ -208,6 +215,11 @@ class _Execution:
                 )
             )
             yield
+
+    @property
+    def _retried(self) -> tuple[str, ...]:
+        """Faults after which a run is tried again; the timeout of a command is its author's, and would come again."""
+        return RETRIED if self.plan.spec.command is None else tuple(fault for fault in RETRIED if fault != "timeout")
 
     # --- runs ---
 
@@ -262,7 +274,7 @@ class _Execution:
         if self.stopping.is_set() or fault == "interrupted":
             self.stopping.set()
             fault = "interrupted"
-        elif fault in RETRIED and task.attempts <= len(BACKOFF):
+        elif fault in self._retried and task.attempts <= len(BACKOFF):
             task.not_before = time.monotonic() + BACKOFF[task.attempts - 1]
             self.waiting.appendleft(task)  # first in line, so that runs still finish in their order
             self._tell("retry", run=task.run, message=message)
@@ -314,7 +326,7 @@ class _Execution:
 
         A failure costs the time axis, not the runs: it becomes a warning, and None is returned.
         """
-        if not run_files or not self.settings.profile or self.stopping.is_set():
+        if not run_files or not self.settings.profile or self.stopping.is_set() or self.plan.spec.command is not None:
             return None
         with contextlib.ExitStack() as stack:
             # Wait for other sweeps. Without the lock (a full disk) the measurement still takes place.
@@ -391,6 +403,7 @@ class _Execution:
             data=None if self.plan.data is None else self.plan.data.resolve(),
             contended=self.workers > 1,
             timeout=self.settings.timeout,
+            setting=run.setting,
         )
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:
@@ -433,8 +446,8 @@ def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
 
 
 def _work(run: PlannedRun) -> float:
-    """Return a run's part of the sweep's work: its steps, which are known before any of them is timed."""
-    return float(run.record.steps)
+    """Return a run's part of the sweep's work: its steps, or its budget where a command decides on the steps."""
+    return float(run.record.steps) or run.record.ssr
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:

@@ -21,6 +21,8 @@ from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
+from explorer.sweep.commands.command_record import check_notebook_task, command_record, surroundings_of
+from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec
@@ -43,6 +45,7 @@ class PlannedRun:
     source: str | None  # of the step time: "measured" in runs of this sweep, or "profiled"
     documents: Documents | None  # that govern it
     other_code: bool  # done, by different code of this package under the same version number
+    setting: CommandRecipe | None = None  # of a run that a command trains
 
     @property
     def missing(self) -> bool:
@@ -137,6 +140,8 @@ def make_plan(
     `DataError` when the dataset is missing.
     """
     directory, now = runs / spec.name, int(time.time())
+    if spec.command is not None:
+        return _plan_commands(spec, directory, data)
     documents: dict[str, Documents | None] = {}
     warned: list[str] = []
     # Documents come first: they are part of a governed run's identity.
@@ -190,6 +195,62 @@ def make_plan(
         not_run=(*spec.not_run, *not_run),
         warnings=tuple(warned),
     )
+
+
+def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
+    """Plan the runs of a command: what it finds on this machine is looked up, and nothing is tried out."""
+    assert spec.command is not None
+    check_notebook_task(spec.settings, where=spec.source, seeds=len(spec.seeds))
+    around = surroundings_of(spec.command, where=spec.source)
+    order = [(ssr, seed, setting) for ssr in spec.budgets for seed in spec.seeds for setting in spec.settings]
+    planned: list[tuple[CommandRecipe, RunRecord]] = []
+    for ssr, seed, setting in order:
+        try:
+            record = command_record(
+                setting,
+                around,
+                sweep=spec.name,
+                baseline=spec.baseline,
+                tuning=spec.tuning,
+                ssr=ssr,
+                seed=seed,
+                threads=spec.threads,
+            )
+        except RecipeError as error:
+            raise SpecError(f"{spec.source}: budgets: {error}") from error
+        planned.append((setting, record))
+    records = _renamed(directory, [record for _, record in planned])
+    states = {record.run_id: state_of(directory / record.run_id) for record in records}
+    # The only step times are those of finished runs: training takes about as long as its budget is large.
+    rates = _rates(directory, [record for record in records if states[record.run_id][0] == "done"])
+    runs = []
+    for (setting, _), record in zip(planned, records, strict=True):
+        rate = rates.get(record.recipe_digest)
+        state, message = states[record.run_id]
+        runs.append(
+            PlannedRun(
+                record=record,
+                directory=directory / record.run_id,
+                state=state,
+                message=message,
+                seconds=None if rate is None else rate * record.ssr,
+                source=None if rate is None else "measured",
+                documents=None,
+                other_code=False,
+                setting=setting,
+            )
+        )
+    return Plan(spec=spec, directory=directory, data=data, runs=tuple(runs), waiting=(), not_run=())
+
+
+def _rates(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
+    """Return the median seconds of training for a budget of 1, of each recipe with finished runs."""
+    times: dict[str, list[float]] = {}
+    for record in done:
+        result = _result(directory / record.run_id)
+        if result is not None:
+            times.setdefault(record.recipe_digest, []).append(result.timings.training() / record.ssr)
+    return {recipe: statistics.median(values) for recipe, values in times.items()}
 
 
 def _renamed(directory: Path, planned: list[RunRecord]) -> list[RunRecord]:

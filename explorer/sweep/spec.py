@@ -16,6 +16,8 @@
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
     governance: ../governed                              # signed documents for all runs, relative to this file
 
+A task may be a command or a notebook of the user's: see `explorer.sweep.commands.command_task`.
+
 Names become names of directories. A Python dict with the same content is the same specification.
 """
 
@@ -31,6 +33,8 @@ from explorer.errors import RecipeError, unknown
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.run_files import says_how_tuned
 from explorer.runlog.target import SWEEP as DELETIONS
+from explorer.sweep.commands import command_task
+from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, is_command, read_task
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
 from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
@@ -40,6 +44,7 @@ from explorer.yaml_document import Document, Key, document_of, read_document
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
 KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
+OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "tuning", "threads", *command_task.KEYS)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
 
@@ -49,7 +54,7 @@ class SweepSpec:
     """A valid sweep, as its author wrote it. Recipes are in the order in which they were written."""
 
     name: str
-    recipes: tuple[Recipe, ...]  # written, composed, and the twins of those that choose examples
+    recipes: tuple[Recipe, ...]  # written, composed, and the twins of those that choose examples; none of a command
     baseline: str
     controls: str | None  # a key of `CONTROLS`
     twins: Twins  # name of a twin: the recipes that it controls
@@ -61,6 +66,13 @@ class SweepSpec:
     governance: Path | None  # the directory of the documents that govern every run
     source: str  # the file, for messages
     content: Mapping[str, Any]  # as written
+    command: CommandTask | None = None  # that trains in place of Explorer
+    settings: tuple[CommandRecipe, ...] = ()  # the recipes of a command
+
+    @property
+    def trained(self) -> tuple[Recipe | CommandRecipe, ...]:
+        """The recipes of either kind."""
+        return self.recipes or self.settings
 
     @property
     def digest(self) -> str:
@@ -77,6 +89,8 @@ def load_spec(source: Path | str | Mapping[str, Any]) -> SweepSpec:
 
 def read_spec(document: Document) -> SweepSpec:
     """Return the specification in a document; see `load_spec`."""
+    if isinstance(document.value, dict) and is_command(document.value):
+        return _of_command(document)
     content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
     name = check_name(document, ("name",), content["name"])
     if name in TAKEN:
@@ -112,6 +126,45 @@ def read_spec(document: Document) -> SweepSpec:
         governance=_directory(document, content.get("governance")),
         source=document.where,
         content=content,
+    )
+
+
+def _of_command(document: Document) -> SweepSpec:
+    """Return the specification of a sweep that trains by a command."""
+    content: dict[str, Any] = document.value
+    known = (*OF_COMMANDS, *command_task.NOT_HERE)  # the latter are refused with a reason
+    required = [key for key in REQUIRED if key != "train"]
+    content = _mapping(document, (), content, known=known, required=required)
+    name = check_name(document, ("name",), content["name"])
+    if name in TAKEN:
+        raise document.error(("name",), f"{name!r} is the directory of {TAKEN[name]}; choose another name")
+    budgets = _distinct(document, "budgets", content, _budget)
+    seeds = _distinct(document, "seeds", content, _seed)
+    task = read_task(document, content)
+    settings = []
+    for recipe, written in _mapping(document, ("recipes",), content["recipes"]).items():
+        check_name(document, ("recipes", recipe), recipe)
+        settings.append(command_task.read_recipe(document, content, task, recipe, written))
+    if not settings:
+        raise document.error(("recipes",), "empty: a sweep needs at least one recipe")
+    _bound(document, len(settings), budgets, seeds)
+    _refuse_twins(document, settings)
+    return SweepSpec(
+        name=name,
+        recipes=(),
+        baseline=_baseline(document, content["baseline"], settings),
+        controls=None,
+        twins=Twins(),
+        not_run=(),
+        tuning=_tuning(document, content.get("tuning")),
+        budgets=tuple(sorted(budgets)),
+        seeds=tuple(seeds),
+        threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
+        governance=None,
+        source=document.where,
+        content=content,
+        command=task,
+        settings=tuple(settings),
     )
 
 
@@ -201,7 +254,7 @@ def _compositions(
     return result, list(dict.fromkeys(not_run))
 
 
-def _refuse_twins(document: Document, recipes: Sequence[Recipe]) -> None:
+def _refuse_twins(document: Document, recipes: Sequence[Recipe | CommandRecipe]) -> None:
     first: dict[str, str] = {}
     for recipe in recipes:
         twin = first.setdefault(recipe.digest, recipe.name)
@@ -211,7 +264,7 @@ def _refuse_twins(document: Document, recipes: Sequence[Recipe]) -> None:
             )
 
 
-def _baseline(document: Document, value: Any, recipes: Sequence[Recipe]) -> str:
+def _baseline(document: Document, value: Any, recipes: Sequence[Recipe | CommandRecipe]) -> str:
     names = [recipe.name for recipe in recipes]
     if value not in names:
         raise document.error(("baseline",), unknown("recipe", str(value), names))

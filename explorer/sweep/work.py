@@ -17,6 +17,8 @@ from typing import Any, Literal
 from explorer import run_files, rundir
 from explorer.errors import ExplorerError, SweepError, unknown
 from explorer.run_files import ResultRecord
+from explorer.sweep.commands.command_process import CommandEngine
+from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import Fault as NotebookFault
@@ -41,6 +43,7 @@ class Job:
     data: Path | None
     contended: bool
     timeout: float | None  # seconds that a cell of the notebook may take
+    setting: CommandRecipe | None = None  # of a run that a command trains, which has no notebook of ours
 
     def parameters(self) -> dict[str, Any]:
         """Return the notebook's parameters."""
@@ -76,11 +79,15 @@ _engines: dict[tuple[str, int, float | None], NotebookEngine] = {}  # of this pr
 
 def perform(job: Job) -> Outcome:
     """Execute the run's notebook. A fault of the run is an answer, not an exception: other runs must continue."""
-    engine = _engine(job)
-    output = job.directory / rundir.NOTEBOOK
     try:
-        with _signals_for(engine):
-            engine.run(job.notebook, job.parameters(), output)
+        if job.setting is not None:
+            command = CommandEngine(threads=job.threads)
+            with _signals_for(command):
+                command.run(job.directory, job.setting, contended=job.contended)
+        else:
+            engine = _engine(job)
+            with _signals_for(engine):
+                engine.run(job.notebook, job.parameters(), job.directory / rundir.NOTEBOOK)
         check_result(job.directory)  # a notebook of the user's may finish without having trained
     except NotebookError as error:
         return Outcome(fault=error.fault, message=str(error))
@@ -116,7 +123,7 @@ def _engine(job: Job) -> NotebookEngine:
 
 
 @contextlib.contextmanager
-def _signals_for(engine: NotebookEngine) -> Iterator[None]:
+def _signals_for(engine: NotebookEngine | CommandEngine) -> Iterator[None]:
     """Interrupt the engine at Ctrl-C and SIGTERM within the block, after the handler that was installed before."""
     if threading.current_thread() is not threading.main_thread():  # Python sets signal handlers only from there
         yield
