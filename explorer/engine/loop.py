@@ -54,6 +54,7 @@ from explorer.engine.method import HOOKS, Kind, Method, Moment, acting
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.precision import Precision, autocast
+from explorer.engine.probing import Inspection, RecipeInspection
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.engine.task import Task
 from explorer.errors import CheckpointError, DivergedError, RecipeError, TrainingError
@@ -115,7 +116,12 @@ class Loop:
             modes=self._modes,
             classes=setting.task.classes,
             model=setting.model,
-            resources={Batches: setting.batches, Task: setting.task, **setting.resources},
+            resources={
+                Batches: setting.batches,
+                Task: setting.task,
+                Inspection: RecipeInspection(setting.batches, setting.task),
+                **setting.resources,
+            },
             recompute=self._recompute,
         )
         self.call("change_model")

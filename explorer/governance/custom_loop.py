@@ -18,10 +18,16 @@ A parameter trains if the optimiser has it and it requires a gradient when the l
 parameters keeps its buffers too. Every sealed region has an optimiser of its own, with the settings of the caller's
 (custom_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and
 checkpoints. Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
+
+Methods act in every part of a step that is not the caller's: surgery without new parameters, plans, choices of
+examples, second passes, gradients, averages, records (`CALLERS` lists the other parts). What looks at examples without
+training on them, as profiles and scores do, makes its passes by the losses of the step, which have to work in
+evaluation mode and without gradients.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -31,12 +37,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from explorer.data.batches import Batch
 from explorer.data.dataset import Split
 from explorer.data.streams import torch_stream
 from explorer.engine.gradients import Gradients
-from explorer.engine.guard import Written
+from explorer.engine.guard import Guard, Written
 from explorer.engine.leaves import leaves_met
-from explorer.engine.method import Method, acting, ordered, used_hooks
+from explorer.engine.method import Kind, Method, acting, ordered
+from explorer.engine.probing import Inspection
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import DivergedError, RecipeError, TrainingError
 from explorer.governance.custom_optimizer import Regions, check_apart, of_regions
@@ -50,8 +58,17 @@ from explorer.provenance.taxonomy import QUARANTINE
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """The loss of each example, B, from the model and the examples' inputs and labels, as they were tagged."""
 
-OWN = ("change_batch", "before_loss", "after_loss", "before_evaluation", "after_evaluation")
-"""Hooks for parts of training that a custom loop does itself."""
+IN_LOSSES = "do it in the losses: `explorer methods {}` ends with its function"
+CALLERS = {
+    "change_examples": ("changes examples", IN_LOSSES),
+    "change_batch": ("changes inputs or targets", IN_LOSSES),
+    "before_loss": ("changes targets", IN_LOSSES),
+    "after_loss": ("changes losses", IN_LOSSES),
+    "build_optimizers": ("builds the optimiser", "pass its optimiser to `explorer.govern`: `explorer methods {}`"),
+    "learning_rate": ("sets the learning rate", "use a scheduler of the optimiser"),
+    "pace": ("sets the sizes of batches", "give each step as many examples as it should have"),
+}
+"""What a method does by defining a function, which is the caller's part in a custom loop; and what to do instead."""
 
 
 class Governed:
@@ -93,8 +110,7 @@ class Governed:
         check_apart(optimizer)
         self._methods = ordered(methods)
         for method in self._methods:
-            if own := [hook for hook in used_hooks(type(method)) if hook in OWN]:
-                raise RecipeError(f"{method.name} acts in {own[0]}, which is the caller's in a custom loop")
+            _refuse_callers_part(method)
         if session.routing is not None:
             _refuse_by_example(session.routing.policy)
         # --- state ---
@@ -109,13 +125,14 @@ class Governed:
             batch_size=0,
             classes=0,
             model=model,
-            recompute=_refuse_recompute,
-            resources={Session: session},
+            recompute=self._recompute,
+            resources={Session: session, Inspection: _LossInspection(self)},
         )
         # --- the model, then its optimisers: adapters exist only after the surgery ---
-        self._call("change_model")
+        self._operate()
         self._optimizers = self._divided(model, optimizer)
         self._gradients = Gradients(model)
+        self.state.resources[Guard] = self._gradients.guard
         stepped = {
             id(parameter)
             for optimizer in self._optimizers.by_region.values()
@@ -138,6 +155,24 @@ class Governed:
         """Return the optimiser of each region by name: the caller's for the shared parameters, and its copies."""
         return dict(self._optimizers.by_region)
 
+    @contextmanager
+    def evaluating(self) -> Iterator[nn.Module]:
+        """Put the model in evaluation mode for the block, with the weights that methods evaluate, such as averaged
+        ones; yield it. At the end its modes, parameters and buffers are as before."""
+        model, started = self.state.model, self._started
+        training = {module: module.training for module in model.modules()}
+        if started:
+            self._call("before_evaluation")
+        try:
+            model.eval()
+            with self._gradients.guard.untouched():
+                yield model
+        finally:
+            for module, was in training.items():
+                module.training = was
+            if started:
+                self._call("after_evaluation")
+
     def step(self, examples: Sequence[int] | np.ndarray | Tensor, losses: Losses) -> Tensor:
         """Make one optimiser step on these training examples, by number. Return the loss, summed over the examples that
         took part and divided by the number of all.
@@ -147,7 +182,7 @@ class Governed:
         that changes a tensor that a class may not change: then the run is over.
         """
         # --- checks, before anything changes ---
-        state, numbers = self.state, self._numbers(examples)
+        state, numbers, self._losses = self.state, self._numbers(examples), losses
         if self._over:
             raise TrainingError(f"the run stopped in step {state.step + 1} and cannot continue: begin another one")
         if state.step >= state.total_steps:
@@ -166,7 +201,7 @@ class Governed:
             # --- a forward and backward pass for each share ---
             self._gradients.clear()
             try:
-                taken = [self._take(share, losses) for share in state.shares if share.parameters]
+                taken = [self._take(share) for share in state.shares if share.parameters]
             finally:
                 self._gradients.allow(self._trainable)
         except Written:
@@ -277,6 +312,21 @@ class Governed:
             )
         return chosen
 
+    def _operate(self) -> None:
+        """Let the methods change the model. Raises `RecipeError` for one that adds parameters, which the caller's
+        optimiser would not train; those of sealed regions get an optimiser of their own."""
+        model = self.state.model
+        known = {id(parameter) for parameter in model.parameters()}
+        for method in acting("change_model", self._methods):
+            method.change_model(self.state)
+            for name, parameter in model.named_parameters():
+                if id(parameter) not in known and name not in self.state.sealed:
+                    raise RecipeError(
+                        f"{method.name} adds parameters to the model, {name} the first, that the optimiser does not"
+                        " have: change the model by its function before the optimiser is made (`explorer methods"
+                        f" {method.name}`)"
+                    )
+
     def _divided(self, model: nn.Module, optimizer: Optimizer) -> Regions:
         """Divide the parameters into regions, and return an optimiser for each."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
@@ -305,22 +355,37 @@ class Governed:
         everything = frozenset() if name == QUARANTINE else self._trainable
         return Share(name=name, code=code, slots=slots, parameters=everything, buffers=self._buffers)
 
-    def _take(self, share: Share, losses: Losses) -> Tensor:
+    def _take(self, share: Share) -> Tensor:
         """Make one class's passes, add its gradients to those of the classes before it, and return its detached
         loss."""
+        state = self.state
+        state.share = share
+        inputs, labels = self._rows(state.examples[share.slots])
+        slots = torch.from_numpy(share.slots).to(inputs.device)
+        codes = torch.full_like(slots, share.code)
+        state.batch = Batch(inputs=inputs, targets=labels, labels=labels, slots=slots, codes=codes)
+        self._call("change_batch")
+        loss = self._take_gradients(share)
+        self._call("change_gradients")
+        self._gradients.add(share, state.gradients)
+        return loss
+
+    def _take_gradients(self, share: Share) -> Tensor:
+        """Write the gradients of the share's rows; return its detached loss."""
         state, model = self.state, self.state.model
-        state.share, state.gradients = share, {}
+        assert state.batch is not None
+        state.rows, state.gradients = state.batch, {}
         admitted = self._gradients.admit(share)
         self._call("before_forward")
         with self._gradients.guarding(share):
             # Draws by class: dropout of one class is the same whether the others are in the batch or not.
             with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
-                row_losses = losses(model, *self._rows(state.examples[share.slots]))
-            _check_losses(row_losses, share)
+                row_losses = self._losses(model, state.rows.inputs, state.rows.targets)
+            _check_losses(row_losses, share.name, len(state.rows))
             self._call("after_forward")
             # Divided by the whole batch, not by the class's rows: the losses of all classes then add up to the mean
             # over the batch, in which every example weighs the same.
-            loss = row_losses.float().sum() / state.batch_size
+            loss = row_losses.float().sum() * state.rows.weight / state.batch_size
             if not torch.isfinite(loss):
                 self._over = True  # passes of other classes may have written to buffers already
                 raise DivergedError(
@@ -330,9 +395,13 @@ class Governed:
             self._call("before_backward")
             self._gradients.take(loss, admitted, state.gradients)
         self._call("after_backward")
-        self._call("change_gradients")
-        self._gradients.add(share, state.gradients)
         return loss.detach().cpu()
+
+    def _recompute(self) -> None:
+        """Make the share's passes again, on identical rows and draws. Buffers stay, as in the engine's loop."""
+        assert self.state.share is not None
+        with self._gradients.guard.keeping_buffers():
+            self._take_gradients(self.state.share)
 
     def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return inputs and labels of these examples, copied to the model's device. Raises `TrainingError` if the
@@ -383,27 +452,37 @@ def _check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
         )
 
 
+def _refuse_callers_part(method: Method) -> None:
+    """Raise `RecipeError` for a method that acts on a part of training that is the caller's: it would do nothing."""
+    for function, (does, instead) in CALLERS.items():
+        chooses = function == "change_batch" and method.kind is Kind.SELECT  # it drops rows, and changes none
+        if getattr(type(method), function) is not getattr(Method, function) and not chooses:
+            raise RecipeError(
+                f"{method.name} {does}, which is the caller's part in a custom loop: {instead.format(method.name)}"
+            )
+
+
 def _refuse_by_example(policy: RoutingPolicy) -> None:
     for index, rule in enumerate(policy.rules):
         if rule.examples is not None:
             raise RecipeError(
                 f"policy {policy.name!r}: rules[{index}].examples: found a rule that ranks examples by"
-                f" {', '.join(score for score, given in rule.examples.named().items() if given)}; examples of a custom"
-                " loop are not scored: expected rules for whole classes"
+                f" {', '.join(score for score, given in rule.examples.named().items() if given)}; a custom loop"
+                " makes one pass for a class, and none for parts of it: expected rules for whole classes"
             )
 
 
-def _check_losses(losses: object, share: Share) -> None:
-    of = f"the losses of {len(share.slots)} examples of {share.name}"
+def _check_losses(losses: object, name: str, rows: int, *, trained: bool = True) -> None:
+    of = f"the losses of {rows} examples of {name}"
     if not isinstance(losses, Tensor) or not losses.is_floating_point():
         what = losses.dtype if isinstance(losses, Tensor) else type(losses).__name__
         raise TrainingError(f"{of}: found {what}, expected a tensor of floating point numbers")
-    if losses.shape != (len(share.slots),):
+    if losses.shape != (rows,):
         raise TrainingError(
             f"{of}: found shape {tuple(losses.shape)}, expected one number"
             " for each, without a mean: the step divides by the size of the whole batch"
         )
-    if not losses.requires_grad:
+    if trained and not losses.requires_grad:
         raise TrainingError(f"{of} depend on no parameter that the class may train now: expected model(...) with grad")
 
 
@@ -416,5 +495,23 @@ def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def _refuse_recompute() -> None:
-    raise RecipeError("a second pass is the caller's in a custom loop")
+class _LossInspection(Inspection):
+    """The way of a custom loop: its losses run the model, and are the only scores."""
+
+    rows_first = False  # foreign models have examples in any dimension
+
+    def __init__(self, loop: Governed) -> None:
+        self.codes, self._loop = loop._codes, loop
+
+    def forward(self, state: State, numbers: np.ndarray) -> object:
+        """Run the model by the losses of the step."""
+        return self._loop._losses(state.model, *self._loop._rows(numbers))
+
+    def scores(self, state: State, *names: str) -> dict[str, Tensor]:
+        """Return the losses. Raises `RecipeError` for an entropy, which would need the model's outputs."""
+        assert state.batch is not None and state.share is not None
+        if other := [name for name in names if name != "loss"]:
+            raise RecipeError(f"{other[0]}: examples of a custom loop have no score but their loss")
+        losses = self._loop._losses(state.model, state.batch.inputs, state.batch.targets)
+        _check_losses(losses, state.share.name, len(state.batch), trained=False)
+        return {"loss": losses}

@@ -12,8 +12,9 @@ no gradient, no mode of a module, no random draw.
 Shapes: N probes of a class, D numbers of a layer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,12 +23,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from explorer import merkle
-from explorer.data.batches import Batches
 from explorer.data.streams import stream
 from explorer.engine.leaves import Leaf
-from explorer.engine.probing import undisturbed
+from explorer.engine.probing import Inspection, undisturbed
 from explorer.engine.state import State
-from explorer.engine.task import Task
 from explorer.errors import RecipeError, TrainingError
 from explorer.governance.layers import governed_layers
 from explorer.governance.region_modules import switch_of, switched_on
@@ -35,6 +34,8 @@ from explorer.governance.shared_state import Session
 from explorer.provenance.spellings import covers
 
 CHUNK = 256  # examples of one pass: bounds the memory
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -57,15 +58,12 @@ def moments(total_steps: int, *, count: int) -> frozenset[int]:
 def choose_probes(state: State, *, count: int) -> Probes:
     """Choose `count` examples of every class of the session, or all where it has fewer.
 
-    Raises `RecipeError` for a run without verified tags, and in a custom loop.
+    Raises `RecipeError` for a run without verified tags.
     """
     session = state.resource(Session)
     if session.tags is None:
         raise RecipeError("probes are drawn from tagged examples: this run has no tag table")
-    if Batches not in state.resources:
-        raise RecipeError("probes are read by a recipe's batches, and a custom loop reads its own examples")
-    batches = state.resource(Batches)
-    examples = {path: _draw(batches, session.codes[path], count, session.gone) for path in session.classes}
+    examples = {path: _draw(state, session.codes[path], count, session.gone) for path in session.classes}
     numbers = np.sort(np.concatenate([*examples.values(), np.empty(0, np.int64)]))
     leaves = session.tags.tags.leaves
     root = merkle.root_of(
@@ -86,13 +84,12 @@ def layer_outputs(state: State, probes: Probes, path: str) -> dict[str, Tensor]:
     Only the sealed regions of the class take part; a layer in another region has zeros. Raises `TrainingError` for
     outputs that are not finite.
     """
-    batches, regions = state.resource(Batches), _regions_of(state, path)
-    inputs = batches.dataset.train.inputs[torch.from_numpy(probes.examples[path])]
-    layers = layers_seen(state)
+    layers, numbers = layers_seen(state), probes.examples[path]
     outputs_of: dict[str, list[Tensor]] = {leaf.name: [] for leaf in layers}
-    with undisturbed(state), switched_on(state.model, regions):
-        for chunk in inputs.split(CHUNK):
-            seen = _pass(state.model, layers, batches.prepare(chunk))
+    with undisturbed(state), switched_on(state.model, _regions_of(state, path)):
+        for start in range(0, len(numbers), CHUNK):
+            chunk = numbers[start : start + CHUNK]
+            seen = _seen(state, layers, chunk)
             for name, rows in outputs_of.items():
                 rows.append(seen.get(name, torch.zeros(len(chunk), 1, dtype=torch.float64)))
     outputs = {name: torch.cat(rows) for name, rows in outputs_of.items()}
@@ -111,10 +108,10 @@ def of_one_width(rows: Sequence[Tensor]) -> list[Tensor]:
     return [row if row.shape[1] == width else row.new_zeros(len(row), width) for row in rows]
 
 
-def _draw(batches: Batches, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:
+def _draw(state: State, code: int, count: int, gone: NDArray[np.bool_] | None) -> np.ndarray:
     # All members are drawn in order, before any is left out: a run without some of them keeps the other probes.
-    members = np.flatnonzero(batches.typing.codes == code)
-    drawn = members[stream(batches.seed, "probes", code).permutation(len(members))]
+    members = np.flatnonzero(state.resource(Inspection).codes == code)
+    drawn = members[stream(state.seed, "probes", code).permutation(len(members))]
     here = drawn if gone is None else drawn[~gone[drawn]]
     return np.sort(here[:count])
 
@@ -127,26 +124,64 @@ def _regions_of(state: State, path: str) -> list[str]:
     return [region.name for region in routing.policy.sealed if covers(region.branch, path)]
 
 
-def _pass(model: nn.Module, layers: tuple[Leaf, ...], inputs: Tensor) -> dict[str, Tensor]:
-    """Run one pass and return the first output of every layer that takes part, pooled. A layer whose module is not
-    called itself has the output of the module around it."""
+def _seen(state: State, layers: tuple[Leaf, ...], numbers: np.ndarray) -> dict[str, Tensor]:
+    """Return every layer's outputs for these examples, pooled, N D."""
+    inspection, rows = state.resource(Inspection), len(numbers)
+    longer: dict[str, torch.Size] = {}
+    if not inspection.rows_first:
+        longer = _pass(
+            layers, lambda: inspection.forward(state, np.append(numbers, numbers[-1:])), lambda _, output: output.shape
+        )
+
+    def taken(name: str, output: Tensor) -> Tensor:
+        return _pooled(output if inspection.rows_first else _rows_first(name, output, rows, longer[name]))
+
+    return _pass(layers, lambda: inspection.forward(state, numbers), taken)
+
+
+def _pass(
+    layers: tuple[Leaf, ...], forward: Callable[[], object], taken: Callable[[str, Tensor], Result]
+) -> dict[str, Result]:
+    """Run one pass and return what is taken of the first output of every layer that takes part. A layer whose module is
+    not called itself has the output of the module around it."""
     names: dict[nn.Module, list[str]] = {}
     for leaf in layers:
         names.setdefault(leaf.seen_at or leaf.module, []).append(leaf.name)
-    seen: dict[str, Tensor] = {}
+    seen: dict[str, Result] = {}
 
     def record(module: nn.Module, _: object, output: object) -> None:
         first = next((leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)), None)
         if first is not None and names[module][0] not in seen:
-            seen.update(dict.fromkeys(names[module], _pooled(first)))
+            seen.update(dict.fromkeys(names[module], taken(names[module][0], first)))
 
     handles = [module.register_forward_hook(record) for module in names]
     try:
-        model(inputs)
+        forward()
     finally:
         for handle in handles:
             handle.remove()
     return seen
+
+
+def _rows_first(name: str, output: Tensor, rows: int, longer: torch.Size) -> Tensor:
+    """Return a layer's outputs for this many examples with a row for each. `longer` is the shape of its outputs for one
+    example more, which tells where the examples are: no shape alone does, where there are as many tokens as examples.
+
+    Examples may be in any dimension, and first with their tokens, as after `flatten(0, 1)`. Outputs that do not depend
+    on the number of examples, such as those of positions, are the same row for each. Raises `TrainingError` for others.
+    """
+    if output.shape == longer:
+        return output.mean(0, dtype=torch.float64, keepdim=True).expand(rows, *output.shape[1:])
+    grown = [dim for dim, (now, then) in enumerate(zip(output.shape, longer, strict=False)) if now != then]
+    if len(grown) == 1 and output.ndim == len(longer):
+        each, left = divmod(output.shape[grown[0]], rows)
+        if not left and longer[grown[0]] == each * (rows + 1) and (each == 1 or grown == [0]):
+            return output.movedim(grown[0], 0) if each == 1 else output.unflatten(0, (rows, each))
+    raise TrainingError(
+        f"layer {name}: found outputs of shape {tuple(output.shape)} for {rows} examples and {tuple(longer)} for"
+        f" {rows + 1}: expected a row for each; a layer that sees a choice of tokens, such as an expert, has no output"
+        " for an example that can be measured"
+    )
 
 
 def _pooled(output: Tensor) -> Tensor:
@@ -165,11 +200,8 @@ def scores(state: State, *names: str) -> dict[str, Tensor]:
     the class's own sealed regions and no others. The pass changes no buffer, mode or random draw, so scoring a class's
     examples changes nothing for the others; and no other class's rows are read.
 
-    Raises `RecipeError` for an entropy that the task does not have.
+    Raises `RecipeError` for a score that the run does not have.
     """
-    assert state.batch is not None and state.share is not None
-    task = state.resource(Task)
+    assert state.share is not None
     with undisturbed(state), switched_on(state.model, state.share.regions):
-        outputs = state.model(state.batch.inputs).float()
-        score_of = {"loss": lambda: task.loss(outputs, state.batch.targets), "entropy": lambda: task.entropy(outputs)}  # pyright: ignore
-        return {name: score_of[name]().detach() for name in names}
+        return {name: score.detach() for name, score in state.resource(Inspection).scores(state, *names).items()}

@@ -1,5 +1,6 @@
 """A custom loop under the same policy: bit for bit what Explorer's loop does."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,22 +10,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from explorer.engine.method import Method
+from explorer.engine.method import HOOKS, Method
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import AdamWSpec, OptimizerSpec, SGDSpec, build_optimizer
 from explorer.errors import RecipeError, TrainingError
-from explorer.governance.custom_loop import Governed
+from explorer.governance.custom_loop import CALLERS, Governed
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
+from explorer.governance.probes import Probes, layer_outputs
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
+from explorer.methods import METHODS
+from explorer.methods.ema import EMA
+from explorer.methods.factorize import Factorize
 from explorer.methods.gradient_clipping import GradientClipping
-from explorer.methods.label_smoothing import LabelSmoothing
+from explorer.methods.gyro_dropout import GyroDropout
+from explorer.methods.random_subset import RandomSubset
 from explorer.methods.sam import SAM
 from explorer.provenance.policy import Rule
 from explorer.provenance.regions import Examples
 from explorer.provenance.routing_weights import Routing as Policy
+from explorer.recipes.choice import choose
 from tests.data_for_tests import noise
 from tests.governance.governed import ADMIT_ALL, EXAMPLES, HALF_DEPTH, LOWER, governed_loop, session, typing
 from tests.loop_for_tests import small_net
+from tests.methods.samples import SAMPLES
 from tests.provenance.drafts_for_tests import routing
 
 STEPS = 6
@@ -64,7 +73,16 @@ def number_of(inputs: Tensor) -> list[int]:
 
 
 @pytest.mark.parametrize("spec", [SGDSpec(lr=0.1, weight_decay=0.01), AdamWSpec(lr=0.01, weight_decay=0.01)])
-@pytest.mark.parametrize("methods", [(), (GradientClipping(threshold=0.1),)], ids=["plain", "clipped"])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        (),
+        (GradientClipping(threshold=0.1),),
+        (SAM(), EMA(half_life=0.5), GovernedSelectiveBackprop(start=0.0)),
+        (RandomSubset(start=0.0, end=1.0, interrupt=0), GyroDropout(masks=4, together=2)),
+    ],
+    ids=["plain", "clipped", "two passes, an average, a choice", "a subset, masks"],
+)
 def test_the_same_bits_as_the_loop(spec: OptimizerSpec, methods: tuple[Method, ...]) -> None:
     """Parameters and BatchNorm's statistics, after several steps of the same examples."""
     loop = governed_loop(methods=list(methods), model=small_net("batch"), optimizer=spec)
@@ -120,11 +138,95 @@ def test_more_steps_than_announced_are_refused() -> None:
         own.step(np.arange(4), losses)
 
 
-def test_methods_that_act_on_what_the_caller_does_are_refused() -> None:
-    with pytest.raises(RecipeError, match="label_smoothing acts in before_loss"):
-        governed(HALF_DEPTH, LabelSmoothing())
-    with pytest.raises(RecipeError, match="a second pass is the caller's"):
-        governed(HALF_DEPTH, SAM()).step(np.arange(12), losses)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_acts_or_is_refused_with_what_to_do(name: str) -> None:
+    """None is taken and then does nothing: what defines a function that is never called is refused."""
+    method = choose(METHODS, {name: SAMPLES[name].parameters}, kind="method", where="here")
+    called = {*HOOKS, "neutral", "twin", "check", "warnings", "phase", "memory", "saving", "metrics", "log_weights"}
+    try:
+        own = governed(HALF_DEPTH, method)
+    except RecipeError as error:
+        assert re.search(
+            r"caller's part in a custom loop: |adds parameters|cannot be combined|found nothing", str(error)
+        )
+        return
+    mine = {key for key, value in vars(type(method)).items() if callable(value) and not key.startswith("_")}
+    assert mine <= called and mine.isdisjoint(CALLERS.keys() - {"change_batch"})
+    own.step(np.arange(12), losses)
+
+
+def test_a_method_that_adds_parameters_is_refused() -> None:
+    """The caller's optimiser would not train them, and nothing would say so."""
+    message = r"factorize adds parameters to the model, 3\.0\.weight the first.* \(`explorer methods factorize`\)"
+    with pytest.raises(RecipeError, match=message):
+        governed(HALF_DEPTH, Factorize(min_channels=8, convolution_rank=0.25))
+
+
+def test_averaged_weights_are_evaluated_and_put_back() -> None:
+    own = governed(HALF_DEPTH, EMA(half_life=0.5))
+    with own.evaluating() as model:  # before the first step there is no average yet
+        assert not model.training
+    for _ in range(3):
+        own.step(np.arange(12), losses)
+    before = {name: tensor.clone() for name, tensor in own.state.model.state_dict().items()}
+    average = own.state.memory["ema"]["average/7.weight"].clone()
+    with own.evaluating() as model:
+        assert not model.training and torch.equal(model.get_parameter("7.weight"), average)
+        assert not torch.equal(average, before["7.weight"])
+    assert own.state.model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in own.state.model.state_dict().items())
+
+
+def test_layers_are_measured_as_in_the_loop() -> None:
+    """Outputs for probes, by the losses of the step: the same bits as by the batches of a recipe."""
+    loop, own = governed_loop(model=small_net("batch")), governed()
+    own.step(np.arange(12), losses)
+    loop.setting.model.load_state_dict(own.state.model.state_dict())
+    for path in session(HALF_DEPTH).classes:
+        numbers = np.flatnonzero(typing().codes == session(HALF_DEPTH).codes[path])
+        probes = Probes(examples={path: numbers}, root="")
+        expected, found = (layer_outputs(state, probes, path) for state in (loop.state, own.state))
+        assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+
+
+class Shapes(nn.Module):
+    """Layers whose outputs have the examples first, second, with their tokens, and not at all; on 48 numbers each."""
+
+    def __init__(self, *, chosen: bool = False) -> None:
+        super().__init__()
+        self.rows, self.second, self.flat = nn.Linear(4, 5), nn.Linear(5, 6), nn.Linear(6, 7)
+        self.positions, self.head, self.chosen = nn.Embedding(12, 7), nn.Linear(7, 3), chosen
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.second(self.rows(x.reshape(len(x), 12, 4)).transpose(0, 1))  # T B D, as of `nn.LSTM`
+        flat = self.flat(tokens.transpose(0, 1).reshape(-1, 6)[: -1 if self.chosen else None])
+        return self.head(flat[: 12 * len(x) // 12] + self.positions(torch.arange(12))[0])
+
+
+def test_examples_are_in_any_dimension() -> None:
+    """Twelve tokens and twelve examples: the shape alone would not tell which is which."""
+    numbers = np.arange(12)
+    model = Shapes()
+    own = a_loop(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    own.step(numbers, losses)
+    found = layer_outputs(own.state, Probes(examples={"open/bsd": numbers}, root=""), "open/bsd")
+    assert {name: tuple(rows.shape) for name, rows in found.items()} == {
+        "rows": (12, 5), "second": (12, 6), "flat": (12, 7), "positions": (12, 7), "head": (12, 3),
+    }  # fmt: skip
+    with torch.no_grad():
+        rows = model.rows(PREPARE(DATA.train.inputs[:12]).reshape(12, 12, 4))
+        flat = model.flat(model.second(rows))
+    assert torch.allclose(found["second"], model.second(rows).mean(1).double(), atol=1e-6)
+    assert torch.allclose(found["flat"], flat.mean(1).double(), atol=1e-6)
+    assert torch.equal(found["positions"][0], found["positions"][-1])
+
+
+def test_outputs_that_are_not_of_examples_are_refused() -> None:
+    model = Shapes(chosen=True)
+    own = a_loop(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    own.step(np.arange(12), losses)
+    with pytest.raises(TrainingError, match=r"layer flat: found outputs of shape \(143, 7\) for 12 examples"):
+        layer_outputs(own.state, Probes(examples={"open/bsd": np.arange(12)}, root=""), "open/bsd")
 
 
 def test_what_the_caller_has_frozen_stays_frozen() -> None:
@@ -214,5 +316,5 @@ def test_an_optimiser_that_nobody_governs_is_refused() -> None:
 def test_a_policy_that_ranks_examples_is_refused() -> None:
     """Nothing scores them here: with the weights of whole classes denied examples would train."""
     hard = Rule(classes=("open/bsd",), examples=Examples(loss=(0.5, 1.0)), weight=0.0)
-    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; examples"):
+    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; a custom"):
         governed(routing(hard, ADMIT_ALL))

@@ -49,7 +49,7 @@ def test_the_choice_of_a_class_does_not_depend_on_the_others() -> None:
 
 def test_another_seed_chooses_others() -> None:
     loop, other = tagged_loop([]), tagged_loop([])
-    other.setting.batches.seed = 1
+    other.state.seed = 1
     chosen = [choose_probes(each.state, count=8) for each in (loop, other)]
     assert chosen[0].root != chosen[1].root
 
@@ -68,13 +68,6 @@ def test_without_tags_there_are_no_probes() -> None:
     loop = tagged_loop([])
     session_of(loop).tags = None
     with pytest.raises(RecipeError, match="no tag table"):
-        choose_probes(loop.state, count=8)
-
-
-def test_in_a_loop_of_ones_own_there_are_no_probes() -> None:
-    loop = tagged_loop([])
-    del loop.state.resources[Batches]
-    with pytest.raises(RecipeError, match="a custom loop reads its own examples"):
         choose_probes(loop.state, count=8)
 
 
