@@ -171,12 +171,12 @@ def _rows_first(name: str, output: Tensor, rows: int, longer: torch.Size) -> Ten
     on the number of examples, such as those of positions, are the same row for each. Raises `TrainingError` for others.
     """
     if output.shape == longer:
-        return output.mean(0, dtype=torch.float64, keepdim=True).expand(rows, *output.shape[1:])
+        return torch.atleast_1d(output).mean(0, dtype=torch.float64, keepdim=True).expand(rows, *output.shape[1:])
     grown = [dim for dim, (now, then) in enumerate(zip(output.shape, longer, strict=False)) if now != then]
     if len(grown) == 1 and output.ndim == len(longer):
-        each, left = divmod(output.shape[grown[0]], rows)
-        if not left and longer[grown[0]] == each * (rows + 1) and (each == 1 or grown == [0]):
-            return output.movedim(grown[0], 0) if each == 1 else output.unflatten(0, (rows, each))
+        tokens, left = divmod(output.shape[grown[0]], rows)
+        if not left and longer[grown[0]] == tokens * (rows + 1) and (tokens == 1 or grown == [0]):
+            return output.movedim(grown[0], 0) if tokens == 1 else output.unflatten(0, (rows, tokens))
     raise TrainingError(
         f"layer {name}: found outputs of shape {tuple(output.shape)} for {rows} examples and {tuple(longer)} for"
         f" {rows + 1}: expected a row for each; a layer that sees a choice of tokens, such as an expert, has no output"

@@ -13,12 +13,19 @@ from torch import nn
 
 import explorer
 from explorer import rundir
+from explorer.audit.conform import conform
 from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
 from explorer.errors import RecipeError, RunError, TrainingError
+from explorer.governance.entropy import Entropy
+from explorer.governance.governed_freezing import GovernedFreezing
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
+from explorer.methods.ema import EMA
 from explorer.methods.gradient_clipping import GradientClipping
+from explorer.methods.sam import SAM
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training.deletion import Compared, delete, train_counterfactual
 from tests.cli.command import explorer as command
@@ -179,6 +186,30 @@ def test_a_sealed_class_and_the_run_that_never_had_it(name: str, tmp_path: Path)
     assert itself.equal and itself.tensors > 50, itself.differing[:3]
     with pytest.raises(RunError, match="--loop MODULE:FUNCTION"):
         train_counterfactual(new)
+
+
+GOVERNED = (
+    Entropy(probes=4, profiles=3, permutations=9),
+    GovernedSelectiveBackprop(start=0.0),
+    GovernedFreezing(start=0.3, probes=4, profiles=6, patience=1, settled=1.0),
+    SAM(interval=2),
+    EMA(half_life=0.2),
+)
+
+
+@pytest.mark.slow
+def test_a_loop_with_everything_is_replayed_deleted_and_conforms(tmp_path: Path) -> None:
+    """Profiles, choices, frozen layers, second passes, averages: in a sealed run and in the one without the class."""
+    old, train = trained(tmp_path, methods=GOVERNED)
+    kept = RunLedger(old).outline
+    assert len(kept.profiles) == 3 and len(kept.decisions) > 6, kept
+    assert explorer.replay(old, train).equal
+    new = deleted(old, Target(classes=(NEWS,)))
+    found = certified(old, new)
+    assert found.deleted and found.certificate.level == "G2"
+    assert compared(found, new, train).equal
+    for run in (old, new):
+        assert conform(RunLedger(run), trust=desk.TRUST, now=NOW).conforms
 
 
 def rate_by_the_loss(govern: Any, train: Train) -> None:
