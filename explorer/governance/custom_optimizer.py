@@ -23,6 +23,7 @@ from explorer.errors import RecipeError
 STEPS = 6  # of a trial: adaptive step lengths change within a few
 MOST = 12  # parameters in a trial
 SIDE = 4  # largest size of their dimensions
+RATE = 1e-3  # least learning rate in a trial
 _LEFT_OUT = ("state", "step", "param_groups")  # attributes that are not copied, next to hooks, which are the caller's
 
 Change = Callable[[int, list[Tensor | None]], None]  # changes the gradients of a step of a trial, in place
@@ -155,6 +156,10 @@ def _trial(
         for index, group in enumerate(optimizer.param_groups)
     }
     made = _copy(optimizer, small, {index: parameter for index, parameter in places.items() if parameter})
+    # A schedule that warms up has set a rate of 0 or nearly so: nothing would move, and nothing would seem coupled.
+    for group in made.param_groups:
+        if "lr" in group:
+            group["lr"] = max(float(group["lr"]), float(group.get("initial_lr", 0)), RATE)
     # --- steps: a steady gradient with some noise, on which step lengths adapt as they do in training ---
     steady = [torch.randn(parameter.shape, generator=draws) for parameter in tried]
     devices = sorted({parameter.device.index for parameter in tried if parameter.device.type == "cuda"})

@@ -220,6 +220,19 @@ def test_one_length_for_all_is_refused(name: str) -> None:
     assert repr([group["params"] for group in optimizer.param_groups]) == before
 
 
+@pytest.mark.parametrize("start", [0.0, 1e-9])
+def test_one_length_for_all_is_refused_in_a_warm_up_too(start: float) -> None:
+    """A schedule sets the first rate as it is made, at which nothing moves; afterwards the rate is as it was."""
+    optimizer = Normalised(parameters())
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: start + step / 10)
+    with pytest.raises(RecipeError, match="Normalised moves a parameter by the gradients of others"):
+        check_apart(optimizer)
+    assert optimizer.param_groups[0]["lr"] == start * 0.1
+    plain = Rule_(parameters())
+    torch.optim.lr_scheduler.LambdaLR(plain, lambda step: start + step / 10)
+    check_apart(plain)
+
+
 # In a loop
 
 
