@@ -13,6 +13,7 @@ to it sees the new behaviour, and several behaviours of one module all act. torc
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
+from inspect import unwrap
 from typing import TypeVar
 
 import torch
@@ -82,6 +83,23 @@ def mix_in(behaviour: type, module: nn.Module) -> None:
     module.__class__ = _mixed(behaviour, type(module))
 
 
+def check_reaches(module: nn.Module, kind: type[nn.Module], inner: str, *, method: str, name: str) -> None:
+    """Raise `RecipeError` for a module whose class replaces the `forward` of `kind` without calling it or `inner`.
+
+    A behaviour that overrides `inner` would have no effect there.
+    """
+    for between in type(module).__mro__[: type(module).__mro__.index(kind)]:
+        forward = between.__dict__.get("forward")
+        if forward is None:
+            continue
+        called = getattr(getattr(unwrap(forward), "__code__", None), "co_names", ())
+        if "forward" not in called and inner not in called:
+            raise RecipeError(
+                f"{method}: found {name} ({type(module).__name__}), whose forward does not call that of"
+                f" {kind.__name__}: expected one that does"
+            )
+
+
 @cache
 def _mixed(behaviour: type, kind: type) -> type:
     return type(behaviour.__name__ + kind.__name__, (behaviour, kind), {})
@@ -101,6 +119,7 @@ class LowPrecision(nn.Module):
 
     weight: Tensor | None
     bias: Tensor | None
+    wraps: bool  # whether the class of the layer has a forward of its own, such as one that moves dimensions first
 
     @abstractmethod
     def normalised(self, input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -110,9 +129,17 @@ class LowPrecision(nn.Module):
         dtype = autocast_type(input.device)
         if dtype is None:
             return super().forward(input)
-        weight, bias = (None if tensor is None else tensor.to(dtype) for tensor in (self.weight, self.bias))
+        low = {name: tensor.to(dtype) for name, tensor in self._parameters.items() if tensor is not None}
         with torch.autocast(input.device.type, enabled=False):
-            return self.normalised(input.to(dtype), weight, bias)
+            if not self.wraps:
+                return self.normalised(input.to(dtype), low.get("weight"), low.get("bias"))
+            # Its forward reads the parameters where they are, so the rounded ones take their place for this call.
+            kept = dict(self._parameters)
+            self._parameters.update(low)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            try:
+                return super().forward(input.to(dtype))
+            finally:
+                self._parameters.update(kept)
 
 
 def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, method: str, target: str) -> list[str]:
@@ -124,7 +151,9 @@ def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, me
     def change(module: nn.Module, name: str) -> bool:
         if not isinstance(module, kind) or isinstance(module, by):
             return False
+        wraps = type(module).forward is not kind.forward
         mix_in(by, module)
+        module.wraps = wraps  # pyright: ignore[reportArgumentType]
         return True
 
     return change_modules(model, change, method=method, target=target)

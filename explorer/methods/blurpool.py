@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method, Unit
-from explorer.engine.modules import change_modules, mix_in
+from explorer.engine.modules import change_modules, check_reaches, mix_in
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 
@@ -85,6 +85,7 @@ def apply_blurpool(
         if not _strided(module.stride):
             return False
         if isinstance(module, nn.Conv2d):
+            check_reaches(module, nn.Conv2d, "_conv_forward", method=BlurPool.name, name=name)
             module.blur_strides = _is_one_pixel(module)  # pyright: ignore[reportArgumentType]
         module.register_buffer("blur_filter", blur_filter().to(device), persistent=False)
         mix_in(behaviour, module)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from explorer.data.dataset import Modality
+from explorer.engine.architectures import affine_sizes, is_transposed, leave_fast_paths
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.modules import replace_modules
 from explorer.engine.state import State
@@ -45,11 +46,14 @@ def saves(weight: Tensor, *, rank: int) -> bool:
     return rank * (outputs + inputs) < outputs * inputs
 
 
-def factorised_linear(layer: nn.Linear, *, rank: int) -> nn.Sequential:
-    """Return the layer as two: one to `rank` features, and one from these to the outputs."""
+def factorised_linear(layer: Any, *, rank: int) -> nn.Sequential:
+    """Return a linear layer, or one with a transposed weight, as two: one to `rank` features, and one from these to the
+    outputs."""
     place = {"device": layer.weight.device, "dtype": layer.weight.dtype}
-    down = _empty(nn.Linear, layer.in_features, rank, bias=False, **place)
-    up = _empty(nn.Linear, rank, layer.out_features, bias=layer.bias is not None, **place)
+    sizes = affine_sizes(layer)
+    assert sizes is not None
+    down = _empty(nn.Linear, sizes[0], rank, bias=False, **place)
+    up = _empty(nn.Linear, rank, sizes[1], bias=layer.bias is not None, **place)
     return _filled(layer, down, up, rank=rank)
 
 
@@ -81,12 +85,17 @@ def _empty(kind: type[nn.Module], *sizes: Any, **options: Any) -> nn.Module:
 @torch.no_grad()
 def _filled(layer: Any, down: Any, up: Any, *, rank: int) -> nn.Sequential:
     """Return the two layers, filled from the weight and the bias of the one they replace."""
-    left, right = factors(layer.weight.flatten(1), rank=rank)
+    left, right = factors(_matrix(layer), rank=rank)
     down.weight.copy_(right.view_as(down.weight))
     up.weight.copy_(left.view_as(up.weight))
     if layer.bias is not None:
         up.bias.copy_(layer.bias)
     return nn.Sequential(down, up)
+
+
+def _matrix(layer: Any) -> Tensor:
+    """Return the weight of a layer, outputs x inputs of a place."""
+    return layer.weight.T if is_transposed(layer) else layer.weight.flatten(1)
 
 
 def apply_factorize(
@@ -118,23 +127,27 @@ def apply_factorize(
             rank, large = max(1, round(convolution_rank * narrow)), narrow >= min_channels
             make: Factorise = factorised_convolution
         # Attention reads the weight of its output projection directly, so that layer has to keep its class.
-        elif isinstance(module, nn.Linear) and not isinstance(module, NonDynamicallyQuantizableLinear):
-            rank, large = linear_rank, min(module.in_features, module.out_features) >= min_features
+        elif (sizes := affine_sizes(module)) is not None and not isinstance(module, NonDynamicallyQuantizableLinear):
+            rank, large = linear_rank, min(sizes) >= min_features
             make = factorised_linear
         else:
             return None
         own = _is_plain(module) and uses[id(module.weight)] == 1
-        return make(module, rank=rank) if large and own and saves(module.weight, rank=rank) else None
+        return make(module, rank=rank) if large and own and saves(_matrix(module), rank=rank) else None
 
     target = (
         f"convolutions of {min_channels} or more channels or linear layers of {min_features} or more features, in and"
         " out, that take fewer multiply-adds as two"
     )
-    return replace_modules(model, replace, method=Factorize.name, target=target)
+    names = replace_modules(model, replace, method=Factorize.name, target=target)
+    leave_fast_paths(model)
+    return names
 
 
 def _is_plain(layer: nn.Module) -> bool:
     """Return whether a layer computes what its base class does."""
+    if is_transposed(layer):
+        return True
     kind = next(kind for kind in (*CONVOLUTIONS, nn.Linear) if isinstance(layer, kind))
     methods = ("forward", "_conv_forward") if kind in CONVOLUTIONS else ("forward",)
     return all(getattr(type(layer), method) is getattr(kind, method) for method in methods)

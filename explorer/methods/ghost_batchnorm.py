@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -43,31 +42,16 @@ class Ghost(nn.BatchNorm2d if TYPE_CHECKING else object):
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or len(input) <= self.size:
             return super().forward(input)
-        self._check_input_dim(input)
         parts = chunks(input, size=self.size)
-        return torch.cat([self._normalised(part, self._factor(len(parts))) for part in parts])
-
-    def _normalised(self, rows: Tensor, factor: float) -> Tensor:
-        """Return the rows normalised by their own statistics, which enter the running ones with weight `factor`."""
-        return F.batch_norm(
-            rows,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=True,
-            momentum=factor,
-            eps=self.eps,
-        )
-
-    def _factor(self, count: int) -> float:
-        """Count a chunk, one of `count` in its batch; return its weight in the running statistics."""
-        # All chunks of a batch together weigh about as much as the batch would have.
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-        if self.momentum is None:  # running statistics are the mean of all chunks so far
-            return 0.0 if self.num_batches_tracked is None else 1.0 / float(self.num_batches_tracked)
-        return self.momentum / count
+        momentum = self.momentum  # None: running statistics are the mean of all chunks so far
+        if momentum is not None:
+            # All chunks of a batch together weigh about as much as the batch would have.
+            self.momentum = momentum / len(parts)
+        try:
+            # By the layer's own forward: a subclass may go on with an activation.
+            return torch.cat([super(Ghost, self).forward(part) for part in parts])
+        finally:
+            self.momentum = momentum
 
 
 def apply_ghost_batchnorm(model: nn.Module, *, size: int = 32) -> list[str]:

@@ -41,10 +41,10 @@ class LowPrecisionLayerNorm(Method):
     source: ClassVar[str] = "no paper"
     formula: ClassVar[str] = "y = layer_norm(round(x), round(gain), round(shift)), rounded to the format of autocast"
     changes: ClassVar[str] = "the model, in training"
-    needs: ClassVar[str] = "layer normalisation, as in a GPT, and precision bf16; saves time only on GPUs"
+    needs: ClassVar[str] = "layer normalisation, as in transformers, and precision bf16; saves time only on GPUs"
     routing: ClassVar[str] = "Works: each row is normalised by itself."
     after: ClassVar[tuple[str, ...]] = ("factorize", "alibi", "gated_linear_units")
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"text"})  # only models of text have layer normalisation here
+    modalities: ClassVar[frozenset[Modality]] = frozenset({"text", "image"})
 
     def check(self, planned: Planned) -> None:
         check_precision(planned)

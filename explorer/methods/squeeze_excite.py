@@ -16,12 +16,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.architectures import Branch, affine_sizes, branches_of
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import change_modules, initialised, mix_in
 from explorer.engine.state import State
+from explorer.errors import RecipeError
 from explorer.models.residual import Gate, Way
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Classes of other packages that do this already: the branches that they are in stay as they are.
+EXCITED = frozenset({"SqueezeExcitation", "SqueezeExcite", "SEModule", "SELayer", "EffectiveSEModule"})
 
 
 def excite(x: Tensor, *, reduce_LC: Tensor, expand_CL: Tensor) -> Tensor:
@@ -55,7 +59,7 @@ class ExcitedBranch(Gate if TYPE_CHECKING else object):
 
 
 class Excited(nn.Conv2d if TYPE_CHECKING else object):
-    """Behaviour of a convolution whose output is excited."""
+    """Behaviour of a module whose output is excited: a convolution, or the last module of a residual branch."""
 
     excite: Excitation
 
@@ -72,10 +76,10 @@ def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels:
     """
     # The first parameter tells device and type: a model lies on one device before training.
     like = next(model.parameters())
-    residual = any(isinstance(module, Gate) for module in model.modules())
+    widths = _widths(model)
 
     def change(module: nn.Module, name: str) -> bool:
-        channels = _width(module, residual=residual)
+        channels = widths.get(module, 0)
         if channels < min_channels or isinstance(module, ExcitedBranch | Excited):
             return False
         added = initialised(
@@ -85,18 +89,44 @@ def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels:
             like=like,
         )
         module.add_module("excite", added.train(module.training))
-        mix_in(ExcitedBranch if residual else Excited, module)
+        mix_in(ExcitedBranch if isinstance(module, Gate) else Excited, module)
         return True
 
     target = f"residual blocks, or else convolutions, of {min_channels} or more channels"
     return change_modules(model, change, method=SqueezeExcite.name, target=target)
 
 
-def _width(module: nn.Module, *, residual: bool) -> int:
-    """Return the number of channels to excite in this module; 0 for other modules."""
-    if residual:
-        return module.width if isinstance(module, Gate) else 0
-    return module.out_channels if isinstance(module, CONVOLUTIONS) else 0
+def _widths(model: nn.Module) -> dict[nn.Module, int]:
+    """Return the modules to excite with their numbers of channels: gates, or ends of branches, or else convolutions.
+
+    Raises `RecipeError` for a model whose branches are all excited, or add to tokens, which have no channels in space.
+    """
+    gates = {module: module.width for module in model.modules() if isinstance(module, Gate)}
+    branches = branches_of(model)
+    plain = [branch for branch in branches if not branch.block.tokens and not _is_excited(branch)]
+    if branches and not (gates or plain):
+        why = "which adds to tokens" if branches[0].block.tokens else "which is excited already"
+        raise RecipeError(
+            f"{SqueezeExcite.name}: found {branches[0].name}, {why}: expected residual branches of convolutions"
+        )
+    if gates or branches:
+        return gates | {branch.modules[-1]: _channels(branch) for branch in plain}
+    return {module: module.out_channels for module in model.modules() if isinstance(module, CONVOLUTIONS)}
+
+
+def _is_excited(branch: Branch) -> bool:
+    return any(type(part).__name__ in EXCITED for module in branch.modules for part in module.modules())
+
+
+def _channels(branch: Branch) -> int:
+    """Return the channels of a branch's output: those of its last layer that tells them."""
+    layers = [layer for module in branch.modules for layer in module.modules()]
+    for layer in reversed(layers):
+        if isinstance(layer, CONVOLUTIONS):
+            return layer.out_channels
+        if (sizes := affine_sizes(layer)) is not None:
+            return sizes[1]
+    raise RecipeError(f"{SqueezeExcite.name}: found {branch.name} without a convolution: expected a branch of them")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +142,7 @@ class SqueezeExcite(Method):
         " 1; once in each residual block, before the addition; without residual blocks, after each convolution"
     )
     changes: ClassVar[str] = "the model"
-    needs: ClassVar[str] = "residual blocks that add through a gate, as the ResNets here do, or else convolutions"
+    needs: ClassVar[str] = "residual blocks of convolutions, as in ResNets, or else convolutions"
     routing: ClassVar[str] = "Works: its weights are layers of their own (`excite`), which a policy can name."
     after: ClassVar[tuple[str, ...]] = ("factorize",)
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})

@@ -18,21 +18,55 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.architectures import Added, Admission, branches_of, leave_fast_paths, make_omittable
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.models.residual import Gate
 
 
-def gates_of(model: nn.Module) -> list[Gate]:
-    """Return the gates of a model's residual branches, first to last. Raises `RecipeError` if there are none."""
-    gates = [module for module in model.modules() if isinstance(module, Gate)]
-    if not gates:
+def apply_stochastic_depth(
+    model: nn.Module, *, rate: float = 0.2, rule: Literal["linear", "uniform"] = "linear", by_row: bool = False
+) -> list[str]:
+    """Make the residual branches of a model omittable, in place; return the names of the gates, or of the modules whose
+    output is added.
+
+    Raises `RecipeError` if there are none. With `by_row`, so do branches whose first dimension is not rows.
+
+    Args:
+        model: the model to change.
+        rate: probability that the last branch is left out; 0 changes nothing.
+        rule: rates by depth.
+        by_row: whether each row is to have draws of its own.
+    """
+    branches = branches_of(model)
+    if by_row and (other := [branch for branch in branches if not branch.rows_first]):
+        raise RecipeError(
+            f"{StochasticDepth.name}: found {other[0].name}, whose first dimension is places: expected rows first"
+            " (batch_first=True), or mode `block`"
+        )
+    names = [name for name, module in model.named_modules() if isinstance(module, Gate)]
+    names += [branch.name for branch in branches]
+    if not names:
         raise RecipeError(
             f"{StochasticDepth.name}: found nothing to change in {type(model).__name__}: expected residual blocks that"
-            " add through a gate (explorer.models.residual.Gate)"
+            " add through a gate (explorer.models.residual.Gate) or fit a description (explorer.engine.architectures)"
         )
-    return gates
+    if rate and branches:
+        make_omittable(branches)
+        leave_fast_paths(model)
+    gates = gates_of(model)
+    set_rates(gates, drop_rates(len(gates), rate=rate, rule=rule))
+    return names
+
+
+def gates_of(model: nn.Module) -> list[Gate | Admission]:
+    """Return the gates of a model's residual branches, first to last, after `apply_stochastic_depth`."""
+    return [
+        module if isinstance(module, Gate) else module.admission
+        for module in model.modules()
+        if isinstance(module, Gate | Added)
+    ]
 
 
 def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:
@@ -44,13 +78,13 @@ def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -
     return [rate * (number / count if rule == "linear" else 1.0) for number in range(1, count + 1)]
 
 
-def set_rates(gates: Sequence[Gate], rates: Sequence[float]) -> None:
+def set_rates(gates: Sequence[Gate | Admission], rates: Sequence[float]) -> None:
     """Set the factor on each branch in evaluation: its probability to take part."""
     for gate, rate in zip(gates, rates, strict=True):
         gate.survival = 1.0 - rate
 
 
-def keep(gates: Sequence[Gate], kept: Sequence[bool | Tensor | None]) -> None:
+def keep(gates: Sequence[Gate | Admission], kept: Sequence[bool | Tensor | None]) -> None:
     """Set which branches take part in the coming training passes; see `Gate.kept`."""
     for gate, this in zip(gates, kept, strict=True):
         gate.kept = this
@@ -69,7 +103,7 @@ class StochasticDepth(Method):
         " branch l of L, growing from 0 during `warmup`; in evaluation y = x + (1 - p_l) f(x)"
     )
     changes: ClassVar[str] = "the forward pass"
-    needs: ClassVar[str] = "residual blocks that add through a gate, as the ResNets and GPTs here do"
+    needs: ClassVar[str] = "residual blocks, as in ResNets and transformers"
     routing: ClassVar[str] = "Works: draws belong to the step or to an example's slot, not to a class."
     after: ClassVar[tuple[str, ...]] = (
         "alibi",
@@ -98,8 +132,7 @@ class StochasticDepth(Method):
     ] = 0.0
 
     def change_model(self, state: State) -> None:
-        gates = gates_of(state.model)
-        set_rates(gates, drop_rates(len(gates), rate=self.rate, rule=self.rule))
+        apply_stochastic_depth(state.model, rate=self.rate, rule=self.rule, by_row=self.mode == "sample")
 
     def before_step(self, state: State) -> None:
         self._follow(state)

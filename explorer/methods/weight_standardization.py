@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method, Planned
-from explorer.engine.modules import change_modules, mix_in
+from explorer.engine.modules import change_modules, check_reaches, mix_in
 from explorer.engine.state import State
 
 EPSILON = 1e-10  # added to the variance
@@ -47,6 +47,8 @@ def apply_weight_standardization(model: nn.Module) -> list[str]:
         depthwise = module.groups > 1 and module.groups == module.in_channels
         if depthwise or module.weight[0].numel() == 1:
             return False
+        kind = next(kind for kind in CONVOLUTIONS if isinstance(module, kind))
+        check_reaches(module, kind, "_conv_forward", method=WeightStandardization.name, name=name)
         mix_in(Standardised, module)
         return True
 

@@ -30,9 +30,14 @@ class Gate(nn.Module):
         # Branch first: its layers then come first in the order of use, which is that of depth in the model.
         if self.training and self.kept is False:
             return around if isinstance(around, Tensor) else around()
-        inside = branch()
-        if not self.training and self.survival != 1:
-            inside = inside * self.survival
-        elif self.training and isinstance(self.kept, Tensor):
-            inside = inside * self.kept.to(inside).view(-1, *[1] * (inside.ndim - 1))
+        inside = weighed(branch(), self.kept, self.survival, training=self.training)
         return (around if isinstance(around, Tensor) else around()) + inside
+
+
+def weighed(inside: Tensor, kept: bool | Tensor | None, survival: float, *, training: bool) -> Tensor:
+    """Return a branch's output times `kept` in training, if that holds numbers, and times `survival` in evaluation."""
+    if not training and survival != 1:
+        return inside * survival
+    if training and isinstance(kept, Tensor):
+        return inside * kept.to(inside).view(-1, *[1] * (inside.ndim - 1))
+    return inside

@@ -52,31 +52,36 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class AlibiBias(nn.Module):
-    """The bias that ALiBi adds to the scores: -slope x distance, and -inf for later places. No parameters or buffers.
+    """The bias that ALiBi adds to the scores: -slope x distance. No parameters or buffers.
 
-    The bias for the longest row so far is kept; all layers of a model can share one.
+    A causal one has -inf for later places. The bias for the longest row so far is kept; all layers of a model can share
+    one.
     """
 
-    def __init__(self, heads: int) -> None:
+    def __init__(self, heads: int, *, causal: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self._kept = torch.empty(1, heads, 0, 0)  # not a buffer: it is not trained state, and its size changes
 
-    def forward(self, query_BHTd: Tensor) -> Tensor:
-        """Return the bias for these queries, 1 H T T of their type."""
-        places, kept = query_BHTd.shape[2], self._kept
+    def forward(self, query_BHTd: Tensor, keys: int | None = None) -> Tensor:
+        """Return the bias for these queries, 1 H T S of their type, for S keys, of which the queries are the last; by
+        default as many as queries."""
+        queries, kept = query_BHTd.shape[-2], self._kept
+        places = queries if keys is None else keys
         if kept.shape[-1] < places or (kept.dtype, kept.device) != (query_BHTd.dtype, query_BHTd.device):
-            self._kept = self._made(query_BHTd)
-        return self._kept[..., :places, :places]
+            self._kept = self._made(query_BHTd, places)
+        return self._kept[..., places - queries : places, :places]
 
     @torch.inference_mode(False)  # an inference tensor that is kept could not be used in training later
-    def _made(self, query_BHTd: Tensor) -> Tensor:
+    def _made(self, query_BHTd: Tensor, places: int) -> Tensor:
         # Computed in fp32 and rounded once: bfloat16 cannot represent all whole numbers beyond 256.
         exact = torch.promote_types(query_BHTd.dtype, torch.float32)
-        place = torch.arange(query_BHTd.shape[2], device=query_BHTd.device)
+        place = torch.arange(places, device=query_BHTd.device)
         distance_TT = place[:, None] - place
         slopes = alibi_slopes(self.heads).to(query_BHTd.device, exact)
-        bias_HTT = (slopes[:, None, None] * -distance_TT).masked_fill_(distance_TT < 0, -math.inf)
+        bias_HTT = slopes[:, None, None] * -distance_TT.abs()
+        if self.causal:
+            bias_HTT = bias_HTT.masked_fill_(distance_TT < 0, -math.inf)
         return bias_HTT[None].to(query_BHTd.dtype)
 
 

@@ -50,6 +50,7 @@ class Sample:
     train: dict[str, Any] = field(default_factory=dict)  # beside the usual settings
     neutral: bool = True  # whether there is a zero strength that is bit-identical to leaving it out
     changes: bool = True  # whether the bits differ from the plain run's, under these parameters
+    only: bool = False  # the models of the other tasks have nothing that it could change
 
 
 SAMPLES: dict[str, Sample] = {
@@ -64,14 +65,14 @@ SAMPLES: dict[str, Sample] = {
     "cutout": Sample(),
     "ema": Sample(parameters={"half_life": 0.2, "every": 2}),
     "factorize": Sample(parameters={"min_channels": 8, "linear_rank": 2, "min_features": 4}, neutral=False),
-    "gated_linear_units": Sample(task="text", neutral=False),
+    "gated_linear_units": Sample(task="text", neutral=False, only=True),
     "ghost_batchnorm": Sample(parameters={"size": 4}),
     "gradient_clipping": Sample(parameters={"threshold": 0.1}),
     "gyro_dropout": Sample(parameters={"masks": 4, "together": 2}),
     "label_smoothing": Sample(),
     "layer_freezing": Sample(parameters={"start": 0.2, "level": 0.9}),
     "low_precision_groupnorm": Sample(model=GROUPED, train={"precision": "bf16"}, neutral=False),
-    "low_precision_layernorm": Sample(task="text", train={"precision": "bf16"}, neutral=False),
+    "low_precision_layernorm": Sample(task="text", train={"precision": "bf16"}, neutral=False, only=True),
     "mixup": Sample(),
     "muon": Sample(neutral=False),
     "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
@@ -97,7 +98,8 @@ def task_of(*names: str) -> str | None:
     """The task on which these methods are tried together; None: there is no data that they all work on."""
     shared = frozenset.intersection(*(METHODS[name].modalities for name in names))
     wanted = [SAMPLES[name].task for name in names]
-    return next((task for task in (*wanted, *TASKS) if MODALITY[task] in shared), None)
+    fixed = {SAMPLES[name].task for name in names if SAMPLES[name].only}
+    return next((task for task in (*wanted, *TASKS) if MODALITY[task] in shared and fixed <= {task}), None)
 
 
 def sample_recipe(
