@@ -1,7 +1,7 @@
 """The reference pages, made from the code: `python docs/make.py` writes them, and a test compares them.
 
-commands.md is every verb with its options, methods.md the table of training methods, python.md what `import explorer`
-offers.
+commands.md is every verb with its options, methods.md the table of training methods, functional.md the methods as
+functions, python.md what `import explorer` offers.
 """
 
 import inspect
@@ -11,32 +11,38 @@ from dataclasses import is_dataclass
 from functools import cached_property
 from pathlib import Path
 from textwrap import dedent, indent
-from typing import Any
+from typing import Any, get_args
 
 import typer
 from typer.cli import get_docs_for_click
 
 import explorer
-from explorer import api
+from explorer import api, functional
 from explorer.cli.app import app
 from explorer.cli.verbs import GROUPS, VERBS
 from explorer.recipes import catalogue
+from explorer.recipes.settings import METHODS as KNOWN
 
 HERE = Path(__file__).parent
 METHODS = """# Training methods
 
 `explorer methods NAME` shows a method's formula, ranges and units, requirements, order and conflicts, behaviour under a
-policy, and cost. List methods in any order; all resume bit-identically after any step, and a recipe that cannot work is
-refused before training. *Step* is the time of a step with the method over that of a plain one, on resnet20 and then
-gpt-tiny, where it applies ([how it is measured](../benchmarks/method_cost.md)). Methods that act on signed documents
-need `governance:`.
+policy, cost, and its [function for a loop of your own](functional.md). List methods in any order; all resume
+bit-identically after any step, and a recipe that cannot work is refused before training. *Step* is the time of a step
+with the method over that of a plain one, on resnet20 and then gpt-tiny, where it applies ([how it is
+measured](../benchmarks/method_cost.md)). Methods that act on signed documents need `governance:`.
 
 """
 
 
 def pages() -> dict[str, str]:
     """Return the content of each page by its file name."""
-    return {"commands.md": commands(), "methods.md": METHODS + catalogue.markdown(), "python.md": python()}
+    return {
+        "commands.md": commands(),
+        "methods.md": METHODS + catalogue.markdown(),
+        "functional.md": functions(),
+        "python.md": python(),
+    }
 
 
 def commands() -> str:
@@ -61,8 +67,26 @@ def python() -> str:
     units = [f"| `{column}` | {unit} |" for column, unit in api.UNITS.items()]
     parts += ["## Units of the columns of `Runs.frame`", "\n".join(["| column | unit |", "|---|---|", *units])]
     for name in dir(explorer):
-        if name not in ("load", "__version__"):
+        # Modules have pages of their own.
+        if name not in ("load", "__version__") and not inspect.ismodule(getattr(explorer, name)):
             parts += _section(f"explorer.{name}", getattr(explorer, name))
+    return "\n\n".join(parts) + "\n"
+
+
+def functions() -> str:
+    """Return the reference of the methods as functions: each with its loop, then those that have none."""
+    parts = ["# Methods in your own loop", _prose(functional)]
+    described = [catalogue.describe(name) for name in sorted(KNOWN)]
+    rows = [f"| [`{m['name']}`](#{m['name']}) | {m['changes']} |" for m in described if "call" in m["functional"]]
+    parts.append("\n".join(["| function | changes |", "|---|---|", *rows]))
+    for method in described:
+        if (name := method["name"]) in functional.FORMS:
+            form = getattr(functional, name)
+            about, _, loop = (inspect.getdoc(form) or "").partition("\nIn a loop:\n\n")
+            parts += [f"## `{name}`", method["summary"], _signature(f"functional.{name}", form)]
+            parts += [_markdown(about.strip()), f"```python\n{_code(loop)}\n```"]
+    rows = [f"| `{m['name']}` | {m['functional']['absent']} |" for m in described if "absent" in m["functional"]]
+    parts += ["## Methods without a function", "\n".join(["| method | why |", "|---|---|", *rows])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -97,7 +121,8 @@ def _signature(name: str, function: Any, gives: str = "") -> str:
     if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
         given.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     returned = signature.return_annotation
-    gives = gives or (returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned)))
+    generic = isinstance(returned, str) or get_args(returned)
+    gives = gives or _written(str(returned) if generic else getattr(returned, "__name__", str(returned)))
     line = f"{name}({', '.join(given)}) -> {gives}"
     if len(line) > 100:
         line = f"{name}(\n    " + ",\n    ".join(given) + f",\n) -> {gives}"
@@ -106,14 +131,18 @@ def _signature(name: str, function: Any, gives: str = "") -> str:
 
 def _written(parameter: str) -> str:
     """Return a parameter without the modules that its type comes from, and without what checks it."""
-    plain = re.sub(r"(?:typing\.)?Annotated\[(\w+), .*\](?= = |$)", r"\1", parameter)
-    plain = re.sub(r"\b(?:[a-z]\w*\.)+(?=[A-Z])", "", plain)
+    plain = re.sub(r"(?:typing\.)?Annotated\[(\w+|(?:typing\.)?Literal\[[^\]]*\]), .*\](?= = |$)", r"\1", parameter)
+    plain = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z~])|~", "", plain)
     return re.sub(r"<function \S+ at 0x\w+>", "...", plain)
 
 
 def _prose(thing: Any) -> str:
     """Return a docstring as Markdown: arguments as a list, code as code."""
-    text, arguments, rest = (inspect.getdoc(thing) or "").partition("\nArgs:\n")
+    return _markdown(inspect.getdoc(thing) or "")
+
+
+def _markdown(text: str) -> str:
+    text, arguments, rest = text.partition("\nArgs:\n")
     text = re.sub(r"(?:^>>> .*\n.+\n?)+", lambda example: indent(example[0], " " * 4), text, flags=re.MULTILINE)
     text = re.sub(r"(?:\n {4}.*|\n(?=\n {4}))+", lambda code: f"\n\n```python\n{_code(code[0])}\n```", text)
     if not arguments:

@@ -6,11 +6,12 @@ Data flows one way through the package:
 
 The run directory is the seam. Left of it there is torch and never a database; right of it there is DuckDB and
 never torch, so results open on any laptop in a second. Import what you need from its own module
-(`from explorer.methods.mixup import mix`); importing only the package loads nothing heavy. `explorer.train` trains a
+(`from explorer.functional import mixup`); importing only the package loads nothing heavy. `explorer.train` trains a
 model of your own on a task of your own; `explorer.govern` puts a training loop of your own under a signed policy,
 with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` lists the layers that a policy for a model
 can name; `explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` returns
-the model of a recorded run, once its attestation is verified. `explorer.load` returns the results of a directory of
+the model of a recorded run, once its attestation is verified. `explorer.functional` has the methods as functions, for
+a loop of your own. `explorer.load` returns the results of a directory of
 runs or of an export, for anybody's notebook: tables, comparisons, charts, questions.
 """
 
@@ -34,6 +35,7 @@ _LAZY = {
     "train": "explorer.training.custom",
     "load_model": "explorer.training.model_files",
 }
+_MODULES = ("functional",)  # whole modules that belong to the public names
 
 
 moved.install()
@@ -44,9 +46,11 @@ def __getattr__(name: str) -> Any:
     """Return a public name. It is imported on first use, because it loads torch."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Return the public names, for completion; nothing is loaded."""
-    return sorted([*_LAZY, "__version__"])
+    return sorted([*_LAZY, *_MODULES, "__version__"])

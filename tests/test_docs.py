@@ -29,6 +29,7 @@ PAGES = (
     "docs/tradeoffs.md",
     "docs/numbers.md",
     "docs/methods.md",
+    "docs/functional.md",
     "docs/architecture.md",
 )
 GUIDES = {  # in the order of their reading, because some continue others: words that their commands print
@@ -73,7 +74,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 200
 
 
-@pytest.mark.parametrize("name", ["commands.md", "methods.md", "python.md"])
+@pytest.mark.parametrize("name", ["commands.md", "methods.md", "functional.md", "python.md"])
 def test_reference_pages_are_the_generated_ones(name: str) -> None:
     pages = runpy.run_path(str(ROOT / "docs" / "make.py"))["pages"]()
     assert (ROOT / "docs" / name).read_text() == pages[name], "run `python docs/make.py`"

@@ -185,6 +185,12 @@ def _method(method: dict[str, Any]) -> Iterator[Block | str]:
         yield f"conflicts  with {other}: {reason}"
     if method["origin"] != OURS:
         yield f"from       {method['origin']}"
+    form = method["functional"]
+    if "absent" in form:
+        yield f"function   none: {form['absent']}"
+    else:
+        yield f"function   {form['call']}"
+        yield form["import"]
 
 
 def replay(

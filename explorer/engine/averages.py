@@ -25,6 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from explorer.data.batches import Batches
 from explorer.data.streams import stream, torch_stream
+from explorer.errors import TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 
@@ -35,6 +36,21 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in model.state_dict(keep_vars=True).items():
         tensors.setdefault(id(tensor), (name, tensor.detach()))
     return dict(tensors.values())
+
+
+def paired(average: nn.Module, model: nn.Module, *, step: int, total_steps: int, form: str) -> dict[str, Tensor]:
+    """Return the tensors of a model of which `average` is a copy. Raises `TrainingError` for another model, the model
+    itself, and a step outside 0 to `total_steps` - 1."""
+    if not 0 <= step < total_steps:
+        raise TrainingError(f"{form}: found step {step} of {total_steps}: expected 0 to {total_steps - 1}")
+    mine, current = model_tensors(average), model_tensors(model)
+    shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (mine, current)]
+    if shapes[0] != shapes[1]:
+        wrong = next(name for name in (*current, *mine) if shapes[0].get(name) != shapes[1].get(name))
+        raise TrainingError(f"{form}: the average and the model differ in {wrong}: expected copy.deepcopy(model)")
+    if any(mine[name].data_ptr() == tensor.data_ptr() for name, tensor in current.items() if tensor.numel()):
+        raise TrainingError(f"{form}: the average shares its tensors with the model: expected copy.deepcopy(model)")
+    return current
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 
 from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
@@ -25,17 +25,29 @@ def undisturbed(state: State) -> Iterator[None]:
     Evaluation mode switches dropout off and keeps BatchNorm's statistics. Buffers that the model writes nevertheless
     are restored; `TrainingError` is raised for a parameter.
     """
-    model = state.model
-    device = next(tensor.device for tensor in state.resource(Guard).parameters.values())
+    model, batches = state.model, state.resource(Batches)
+    with (
+        _evaluating(model),
+        state.resource(Guard).passing("what looks at the model without training", NOTHING),
+        torch.no_grad(),
+        torch_stream(batches.device, batches.seed, "undisturbed"),
+    ):
+        yield
+
+
+@contextmanager
+def observed(model: nn.Module) -> Iterator[None]:
+    """Put a model outside of a run in evaluation mode without gradients for the block; restore modes and buffers."""
+    with _evaluating(model), Guard(model).keeping_buffers(), torch.no_grad():
+        yield
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
     training = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        with (
-            state.resource(Guard).passing("what looks at the model without training", NOTHING),
-            torch.no_grad(),
-            torch_stream(device, state.seed, "undisturbed"),
-        ):
-            yield
+        yield
     finally:
         for module, was in training.items():
             module.training = was

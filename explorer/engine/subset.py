@@ -55,6 +55,15 @@ def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) ->
     return numbers[earlier, slots]
 
 
+def draw_rows(draws: np.random.Generator, *, log_weights: Tensor, keep: float) -> Tensor:
+    """Return the rows of a whole batch that train: the share `keep` of them, ascending, drawn in proportion to weights
+    (N, float64, logarithms)."""
+    rows = len(log_weights)
+    slots = torch.arange(rows, device=log_weights.device)
+    numbers = numbers_of(draws, slots=slots, batch_size=rows)
+    return race(log_weights, numbers, count=kept(rows, keep=keep))
+
+
 def train_on(batch: Batch, rows: Tensor) -> Batch:
     """Return the batch with these rows only, weighted so that they represent all."""
     return replace(batch.rows(rows), weight=batch.weight * len(batch) / len(rows))

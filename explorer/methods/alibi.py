@@ -100,8 +100,16 @@ class Biased(nn.Module if TYPE_CHECKING else object):
 def apply_alibi(model: nn.Module) -> list[str]:
     """Give every attention a bias by distance and remove the positions from the embeddings, in place.
 
-    Returns the names of the changed attentions and embeddings. Raises `RecipeError` if no attention lacks a bias. An
-    attention of another package whose scores cannot be reached raises it in its first pass, with its name.
+    Returns the names of the changed attentions and embeddings. Raises `RecipeError` if no attention lacks a bias.
+
+    In a loop:
+
+        functional.alibi(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in text_batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+            optimizer.step()
     """
     own: dict[int, AlibiBias] = {}  # by number of heads: the bias has no state, so attentions share it
     biases: dict[tuple[int, bool], AlibiBias] = {}

@@ -7,7 +7,7 @@ Shapes: N images, C channels, H rows, W columns; images are N C H W, uint8.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from explorer.data.dataset import Modality
 from explorer.data.image_operations import SETS, Choice, Strengths, draw_levels, operate, refuse_unfit
 from explorer.data.streams import stream
+from explorer.engine.forms import check_levels, checked
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
 
@@ -68,6 +69,37 @@ def augment_and_mix(
     for chain, result in enumerate(changed.chunk(width)):
         mixed.addcmul_(result, weights[:, 1 + chain])
     return mixed.add_(0.5).to(torch.uint8)
+
+
+def augmix(
+    images: Tensor,
+    *,
+    draws: np.random.Generator,
+    severity: float = 3.0,
+    depth: int = DRAWN,
+    width: int = 3,
+    alpha: float = 1.0,
+    operations: Choice = "all",
+    strengths: Strengths = "paper",
+) -> Tensor:
+    """Return images N C H W as they were read (uint8, on the CPU), each mixed with versions of itself.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in raw_batches:
+            x = functional.augmix(x, draws=draws, severity=3.0)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x / 255), y).backward()
+            optimizer.step()
+    """
+    shape: dict[str, Any] = {"depth": depth, "width": width, "alpha": alpha, "severity": severity}
+    checked(AugMix, operations=operations, strengths=strengths, **shape)
+    check_levels(images, form=AugMix.name)
+    if depth == 0:
+        return images
+    chains = draw_chains(draws, count=len(images), operations=operations, **shape)
+    return augment_and_mix(images, chains, operations=operations, strengths=strengths)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

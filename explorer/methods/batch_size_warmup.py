@@ -6,14 +6,17 @@ Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", 2018, ar
 examples, not its steps. The stages are planned, so a resumed run knows its stage from its step.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
 from explorer.data.dataset import Modality
 from explorer.data.pace import Pace
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.errors import RecipeError
 
 Scaling = Literal["sqrt", "linear", "hold"]
 EXPONENT: dict[Scaling, float] = {"sqrt": 0.5, "linear": 1.0, "hold": 0.0}
@@ -50,6 +53,50 @@ def rate_ratio(size: int, *, full: int, scaling: Scaling) -> float:
     # Linear: equal progress for each example while noise does not matter. Square root: equal variance of an update,
     # which suits Adam (Malladi et al. 2022, arXiv:2205.10287).
     return (size / full) ** EXPONENT[scaling]
+
+
+class Sized(NamedTuple):
+    """A batch of the plan."""
+
+    rows: slice  # of the examples in the order of training
+    rate: float  # factor on the learning rate
+
+
+def batch_size_warmup(
+    examples: int,
+    *,
+    batch_size: int,
+    initial: float = 0.25,
+    stages: int = 3,
+    duration: float = 0.3,
+    scaling: Scaling = "sqrt",
+) -> Iterator[Sized]:
+    """Yield the batches of a training of so many examples, all epochs together: small ones first, then full ones.
+
+    In a loop:
+
+        order = torch.randperm(len(inputs))
+        for rows, rate in functional.batch_size_warmup(len(order), batch_size=16):
+            x, y = inputs[order[rows]], labels[order[rows]]
+            optimizer.param_groups[0]["lr"] = 0.1 * rate
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(BatchSizeWarmup, initial=initial, stages=stages, duration=duration, scaling=scaling)
+    if not 1 <= batch_size <= examples:
+        raise RecipeError(
+            f"batch_size_warmup: found batch_size {batch_size} for {examples} examples: expected 1 to {examples}"
+        )
+    pace = planned_stages(batch_size=batch_size, examples=examples, initial=initial, stages=stages, duration=duration)
+    return (
+        Sized(
+            slice(pace.position(step), pace.position(step + 1)),
+            rate_ratio(pace.size(step), full=pace.largest, scaling=scaling),
+        )
+        for step in range(pace.steps(examples))
+        if pace.position(step + 1) <= examples
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

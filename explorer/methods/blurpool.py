@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import change_modules, check_reaches, mix_in
 from explorer.engine.state import State
@@ -70,7 +71,17 @@ def apply_blurpool(
 
     Convolutions with fewer than `min_channels` input channels stay as they are. So do pools that return indices or
     round up, because a blur has no indices and rounds down.
+
+    In a loop:
+
+        functional.blurpool(model, min_channels=8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
     """
+    checked(BlurPool, convolutions=convolutions, pools=pools, min_channels=min_channels)
     device = next((parameter.device for parameter in model.parameters()), None)
 
     def change(module: nn.Module, name: str) -> bool:

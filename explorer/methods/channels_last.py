@@ -4,7 +4,7 @@ The mathematics is the same, but the order of additions, and so the last bits, m
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,30 @@ from torch import Tensor, nn
 from explorer.data.dataset import Modality
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
+from explorer.errors import TrainingError
+
+Ordered = TypeVar("Ordered", nn.Module, Tensor)
 
 
-def to_channels_last(model: nn.Module) -> nn.Module:
-    """Reorder the model's four-dimensional weights in place; return the model."""
-    return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+def channels_last(ordered: Ordered) -> Ordered:
+    """Return images B C H W reordered in memory, or a model with its four-dimensional weights reordered in place.
 
+    Reorder the model before the optimiser is built, and every batch.
 
-def batch_to_channels_last(images_BCHW: Tensor) -> Tensor:
-    """Return the same images, reordered in memory."""
-    return images_BCHW.contiguous(memory_format=torch.channels_last)
+    In a loop:
+
+        functional.channels_last(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(functional.channels_last(x)), y).backward()
+            optimizer.step()
+    """
+    if isinstance(ordered, nn.Module):
+        return ordered.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    if ordered.ndim != 4:
+        raise TrainingError(f"channels_last: found a tensor of shape {tuple(ordered.shape)}: expected images B C H W")
+    return ordered.contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +54,8 @@ class ChannelsLast(Method):
 
     # In `change_model`, before the optimisers are built: their fused kernels need states in the parameters' layout.
     def change_model(self, state: State) -> None:
-        to_channels_last(state.model)
+        channels_last(state.model)
 
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
-        state.batch = replace(state.batch, inputs=batch_to_channels_last(state.batch.inputs))
+        state.batch = replace(state.batch, inputs=channels_last(state.batch.inputs))

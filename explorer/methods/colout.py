@@ -15,6 +15,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.forms import by_place, check_places, check_rows, checked
 from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 
@@ -28,6 +29,44 @@ def draw_kept(draws: np.random.Generator, *, size: int, drop: float) -> Tensor:
 def keep_lines(values: Tensor, *, rows: Tensor, columns: Tensor, axis: int = -2) -> Tensor:
     """Return only these rows and columns of the values; `axis` is that of the rows, and the next one of the columns."""
     return values.index_select(axis, rows).index_select(axis + 1, columns)
+
+
+def colout(
+    inputs: Tensor, targets: Tensor, *, draws: np.random.Generator, p_row: float = 0.15, p_col: float = 0.15
+) -> tuple[Tensor, Tensor]:
+    """Return images B C H W, or volumes B C D H W, without some rows and columns, and their targets.
+
+    All images lose the same ones. Targets with a class for each place (B H W, or B H W K) lose them too; others stay.
+    Train on whole images for the last fifth, which are what the model meets at inference.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for step, (x, y) in enumerate(batches):
+            if step < 0.8 * len(batches):
+                x, y = functional.colout(x, y, draws=draws)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(ColOut, p_row=p_row, p_col=p_col)
+    check_places(inputs, form=ColOut.name)
+    check_rows(inputs, targets, form=ColOut.name)
+    return leave_out(inputs, targets, draws=draws, drops=(p_row, p_col), by_place=by_place(inputs, targets))
+
+
+def leave_out(
+    inputs: Tensor, targets: Tensor, *, draws: np.random.Generator, drops: tuple[float, float], by_place: bool
+) -> tuple[Tensor, Tensor]:
+    """Return images, and targets if they have one for each place, without the drawn shares of rows and columns."""
+    rows, columns = (
+        draw_kept(draws, size=size, drop=drop).to(inputs.device)
+        for size, drop in zip(inputs.shape[-2:], drops, strict=True)
+    )
+    if by_place:
+        axis = targets.ndim - 2 - targets.is_floating_point()  # distributions have the classes last
+        targets = keep_lines(targets, rows=rows, columns=columns, axis=axis)
+    return keep_lines(inputs, rows=rows, columns=columns, axis=inputs.ndim - 2), targets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,16 +112,13 @@ class ColOut(Method):
             return
         batch = state.batch
         # The stream depends on the step only, so all shares of a step lose the same lines.
-        draws = stream(state.seed, self.name, state.step)
-        rows, columns = (
-            draw_kept(draws, size=size, drop=drop).to(batch.inputs.device)
-            for size, drop in zip(batch.inputs.shape[-2:], (self.p_row, self.p_col), strict=True)
+        inputs, targets = leave_out(
+            batch.inputs,
+            batch.targets,
+            draws=stream(state.seed, self.name, state.step),
+            drops=(self.p_row, self.p_col),
+            by_place=batch.pixelwise,
         )
-        targets = batch.targets
-        if batch.pixelwise:
-            axis = targets.ndim - 2 - targets.is_floating_point()  # distributions have the classes last
-            targets = keep_lines(targets, rows=rows, columns=columns, axis=axis)
-        inputs = keep_lines(batch.inputs, rows=rows, columns=columns, axis=batch.inputs.ndim - 2)
         state.batch = replace(batch, inputs=inputs, targets=targets)
 
     def neutral(self) -> Self:

@@ -17,6 +17,7 @@ from torch import Tensor
 from explorer.data.batches import dense, draw_partners
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.forms import by_place, check_places, check_rows, checked, distributions, partners_of
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
 
@@ -47,6 +48,56 @@ def paste(values: Tensor, *, partners: Tensor, place: tuple[slice, ...]) -> Tens
     pasted = values.clone()
     pasted[place] = values[place][partners]
     return pasted
+
+
+def draw_cut(
+    draws: np.random.Generator, *, sizes: tuple[int, ...], alpha: float, length: float | None, uniform: bool
+) -> Box:
+    """Return a box of the drawn area, or with sides `length * sizes`."""
+    edge = length or (1 - draws.beta(alpha, alpha)) ** (1 / len(sizes))
+    return draw_box(draws, sizes=sizes, edge=edge, uniform=uniform)
+
+
+def cutmix(
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    draws: np.random.Generator,
+    alpha: float = 1.0,
+    length: float | None = None,
+    uniform_sampling: bool = False,
+    classes: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return images B C H W, or volumes B C D H W, with a box of a random partner in each, and their targets.
+
+    Targets B K are mixed by the area of the box; class numbers (B, integers) become distributions over `classes`
+    first. Targets with a class for each place (B H W, or B H W K) are pasted like the images.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in batches:
+            x, y = functional.cutmix(x, y, draws=draws, classes=10)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(CutMix, alpha=alpha, length=length, uniform_sampling=uniform_sampling)
+    check_places(inputs, form=CutMix.name)
+    check_rows(inputs, targets, form=CutMix.name)
+    pasted = by_place(inputs, targets)
+    whole = targets if pasted else distributions(targets, classes=classes, form=CutMix.name)
+    if alpha == 0:
+        return inputs, whole
+    sizes = tuple(inputs.shape[2:])
+    box = draw_cut(draws, sizes=sizes, alpha=alpha, length=length, uniform=uniform_sampling)
+    partners = partners_of(inputs, draws)
+    return (
+        paste(inputs, partners=partners, place=(slice(None), slice(None), *box)),
+        paste(whole, partners=partners, place=(slice(None), *box))
+        if pasted
+        else torch.lerp(whole[partners], whole, kept_share(box, sizes=sizes)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +137,7 @@ class CutMix(Method):
         # Weight and box, then partners: one stream for the step, the same in all of its shares.
         batch, sizes = state.batch, tuple(state.batch.inputs.shape[2:])
         draws = stream(state.seed, self.name, state.step)
-        edge = self.length or (1 - draws.beta(self.alpha, self.alpha)) ** (1 / len(sizes))
-        box = draw_box(draws, sizes=sizes, edge=edge, uniform=self.uniform_sampling)
+        box = draw_cut(draws, sizes=sizes, alpha=self.alpha, length=self.length, uniform=self.uniform_sampling)
         partners = draw_partners(draws, slots=batch.slots, codes=batch.codes, batch_size=state.batch_size)
         # The weight is that of the clipped box, not of the draw: the targets have to match what the image shows.
         if batch.pixelwise:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.forms import check_places, checked
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
 
@@ -33,6 +34,37 @@ def cut_out(images: Tensor, *, centres: Tensor, side: int) -> Tensor:
             *within.shape[:2], *(size if a == axis else 1 for a in range(images.ndim - 2))
         )
     return images.masked_fill(covered.any(1).unsqueeze(1), 0)
+
+
+def draw_holes(
+    draws: np.random.Generator, *, count: int, holes: int, length: float, sizes: tuple[int, ...]
+) -> tuple[Tensor, int]:
+    """Return the centres of the holes of `count` images (count, holes, a place on each axis), and the side of a
+    hole: `length` of the shortest side of an image."""
+    drawn = draws.integers(np.array(sizes), size=(count, holes, len(sizes)))
+    return torch.from_numpy(drawn), max(1, math.floor(length * min(sizes) + 0.5))
+
+
+def cutout(images: Tensor, *, draws: np.random.Generator, holes: int = 1, length: float = 0.5) -> Tensor:
+    """Return images B C H W, or volumes B C D H W, with holes of zeros, each image with holes of its own.
+
+    Zero should be the mean of the images: call it on normalised ones.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in batches:
+            x = functional.cutout(x, draws=draws, length=0.5)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(Cutout, holes=holes, length=length)
+    check_places(images, form=Cutout.name)
+    if length == 0:
+        return images
+    centres, side = draw_holes(draws, count=len(images), holes=holes, length=length, sizes=tuple(images.shape[2:]))
+    return cut_out(images, centres=centres.to(images.device), side=side)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,12 +94,15 @@ class Cutout(Method):
         if not self.length:
             return
         inputs = state.batch.inputs
-        sizes = inputs.shape[2:]
-        side = max(1, math.floor(self.length * min(sizes) + 0.5))
-        draws = stream(state.seed, self.name, state.step)
-        drawn = draws.integers(np.array(sizes), size=(state.batch_size, self.holes, len(sizes)))
-        centres = torch.from_numpy(drawn).to(inputs.device)[state.batch.slots]
-        state.batch = replace(state.batch, inputs=cut_out(inputs, centres=centres, side=side))
+        centres, side = draw_holes(
+            stream(state.seed, self.name, state.step),
+            count=state.batch_size,
+            holes=self.holes,
+            length=self.length,
+            sizes=tuple(inputs.shape[2:]),
+        )
+        mine = centres.to(inputs.device)[state.batch.slots]
+        state.batch = replace(state.batch, inputs=cut_out(inputs, centres=mine, side=side))
 
     def neutral(self) -> Self:
         return replace(self, length=0.0)

@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar, Self
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.averages import exchange, model_tensors
+from explorer.engine.averages import exchange, model_tensors, paired
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.entries.kinds import Traits
@@ -37,6 +38,33 @@ def update_average(average: dict[str, Tensor], current: dict[str, Tensor], *, ke
     )
     for name in average.keys() - floating:
         average[name].copy_(current[name])
+
+
+def ema(
+    average: nn.Module, model: nn.Module, *, step: int, total_steps: int, half_life: float = 0.02, every: int = 1
+) -> None:
+    """Update an average of a model's weights after step `step` of `total_steps` (the first is 0), in place.
+
+    `average` is a copy of the model, made before the first step. `half_life` is a share of all steps. Nothing else has
+    to be saved to resume.
+
+    In a loop:
+
+        average = copy.deepcopy(model)
+        for step, (x, y) in enumerate(batches):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            functional.ema(average, model, step=step, total_steps=len(batches))
+        average.eval()  # and evaluate it
+    """
+    checked(EMA, half_life=half_life, every=every)
+    current = paired(average, model, step=step, total_steps=total_steps, form=EMA.name)
+    # The last step always counts, so that the average holds all of training whatever `every` is.
+    if (step + 1) % every and step + 1 != total_steps:
+        return
+    keep = decay(half_life=half_life * total_steps / every, updates=step // every)
+    update_average(model_tensors(average), current, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

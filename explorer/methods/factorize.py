@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from explorer.data.dataset import Modality
-from explorer.engine.architectures import affine_sizes, is_transposed, leave_fast_paths
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.modules import replace_modules
 from explorer.engine.state import State
@@ -117,7 +117,23 @@ def apply_factorize(
         min_channels: least channels, in and out, of a convolution that is factorised.
         linear_rank: rank of a linear layer's factors.
         min_features: least features, in and out, of a linear layer that is factorised.
+
+    In a loop:
+
+        functional.factorize(model, min_channels=16, min_features=16, linear_rank=2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
     """
+    checked(
+        Factorize,
+        convolution_rank=convolution_rank,
+        min_channels=min_channels,
+        linear_rank=linear_rank,
+        min_features=min_features,
+    )
     # A shared weight would become two different ones, one in each of its layers.
     uses = Counter(id(weight) for module in model.modules() for weight in module.parameters(recurse=False))
 

@@ -92,6 +92,15 @@ def apply_gated_linear_units(model: nn.Module, *, seed: int = 0) -> list[str]:
     """Gate every feed-forward of a transformer, in place; return their names.
 
     Raises `RecipeError` if there is none.
+
+    In a loop:
+
+        functional.gated_linear_units(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in text_batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+            optimizer.step()
     """
     others = feed_forwards_of(model)
     known = any(isinstance(module, Perceptron) for module in model.modules())

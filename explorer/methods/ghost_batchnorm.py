@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
@@ -58,7 +59,17 @@ def apply_ghost_batchnorm(model: nn.Module, *, size: int = 32) -> list[str]:
     """Make every batch normalisation normalise chunks of `size` rows, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
+
+    In a loop:
+
+        functional.ghost_batchnorm(model, size=8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
     """
+    checked(GhostBatchNorm, size=size)
 
     def change(module: nn.Module, name: str) -> bool:
         if not isinstance(module, BATCH_NORMS) or isinstance(module, Ghost):

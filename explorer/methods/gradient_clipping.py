@@ -17,7 +17,7 @@ other two look at one tensor at a time, whose numbers the same classes may chang
 Shapes: a weight is U x ..., U output units. A tensor of one dimension (biases, gains) is one unit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -26,6 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked
 from explorer.engine.leaves import Leaf
 from explorer.engine.method import EVERYTHING, Kind, Method
 from explorer.engine.state import State
@@ -34,6 +35,7 @@ EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 SMALLEST_UNIT = 1e-3  # least norm assumed for a unit's weights, so that units that start at zero can leave it
 USUAL = {"norm": 1.0, "value": 1.0, "adaptive": 0.01}  # thresholds
 
+Clipping = Literal["norm", "value", "adaptive", "off"]
 Group = dict[str, tuple[nn.Parameter, Tensor]]  # parameter and gradient, by name
 
 
@@ -71,6 +73,42 @@ def classifier(layers: Sequence[Leaf]) -> frozenset[str]:
     return frozenset(name for leaf in heads for name in leaf.parameters)
 
 
+@torch.no_grad()
+def gradient_clipping(
+    parameters: Iterable[nn.Parameter], *, clipping: Clipping = "norm", threshold: float | None = None
+) -> None:
+    """Shorten the gradients of these parameters in place, where they are longer than the threshold.
+
+    Without a threshold it is 1 for "norm" and "value", and 0.01 for "adaptive", which usually leaves out the parameters
+    of the classifier.
+
+    In a loop:
+
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            functional.gradient_clipping(model.parameters(), threshold=1.0)
+            optimizer.step()
+    """
+    checked(GradientClipping, clipping=clipping, threshold=threshold)
+    reached = {str(place): (p, p.grad) for place, p in enumerate(parameters) if p.grad is not None}
+    if clipping == "off" or not reached:
+        return
+    limit = USUAL[clipping] if threshold is None else threshold
+    for name, factor in factors(reached, clipping=clipping, threshold=limit).items():
+        gradient = reached[name][1]
+        gradient.copy_(clip_values(gradient, max_value=limit) if clipping == "value" else gradient * factor)
+
+
+def factors(group: Group, *, clipping: Clipping, threshold: float) -> dict[str, Tensor]:
+    """Return the factor on each gradient of the group."""
+    if clipping == "norm":
+        return dict.fromkeys(group, clip_factor([gradient for _, gradient in group.values()], max_norm=threshold))
+    if clipping == "value":
+        return {name: value_factor(gradient, max_value=threshold) for name, (_, gradient) in group.items()}
+    return {name: adaptive_factor(weight, gradient, max_ratio=threshold) for name, (weight, gradient) in group.items()}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientClipping(Method):
     """Acts once a step, after all shares and microbatches are summed and before the optimiser sees the gradients."""
@@ -92,7 +130,7 @@ class GradientClipping(Method):
     modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     clipping: Annotated[
-        Literal["norm", "value", "adaptive", "off"],
+        Clipping,
         Field(
             description="limit the norm of all gradients, the size of each number, or each unit's ratio to its weights"
         ),
@@ -123,18 +161,9 @@ class GradientClipping(Method):
 
     def _factors(self, group: Group, layers: Sequence[Leaf]) -> dict[str, Tensor]:
         """Return the factor on each gradient of the group that is clipped."""
-        threshold = self._threshold
-        if self.clipping == "norm":
-            factor = clip_factor([gradient for _, gradient in group.values()], max_norm=threshold)
-            return dict.fromkeys(group, factor)
-        if self.clipping == "value":
-            return {name: value_factor(gradient, max_value=threshold) for name, (_, gradient) in group.items()}
-        spared = classifier(layers)
-        return {
-            name: adaptive_factor(parameter, gradient, max_ratio=threshold)
-            for name, (parameter, gradient) in group.items()
-            if name not in spared
-        }
+        spared = classifier(layers) if self.clipping == "adaptive" else frozenset()
+        clipped = {name: pair for name, pair in group.items() if name not in spared}
+        return factors(clipped, clipping=self.clipping, threshold=self._threshold)
 
 
 def groups(state: State) -> Iterator[Group]:

@@ -10,7 +10,7 @@ Shapes: B examples, C features, M masks.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.forms import checked
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import mix_in, replace_modules
 from explorer.engine.state import State
@@ -81,7 +82,7 @@ class Dropping(nn.Linear if TYPE_CHECKING else object):
 def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256, seed: int = 0) -> list[str]:
     """Replace every dropout by gyro dropout, or add it before the last linear layer if there is none; in place.
 
-    Returns the names of the changed layers. A custom loop sets `mask_of_rows` of every `MaskDropout` before each pass.
+    Returns the names of the changed layers. `mask_of_rows` of every `MaskDropout` is set before each pass.
     Raises `RecipeError` for a model with neither dropout nor a linear layer.
     """
 
@@ -105,6 +106,52 @@ def apply_gyro_dropout(model: nn.Module, *, rate: float = 0.5, masks: int = 256,
     last.add_module("dropout", new(name).train(last.training))
     mix_in(Dropping, last)
     return [name]
+
+
+class _Choosing:
+    """Hook on a model that chooses the masks of each training pass, which it counts as a step."""
+
+    def __init__(self, method: "GyroDropout", *, total_steps: int, seed: int, step: int) -> None:
+        self.method, self.total_steps, self.seed, self.step = method, total_steps, seed, step
+
+    def __call__(self, model: nn.Module, args: tuple[Any, ...]) -> None:
+        if not model.training:
+            return
+        rows = next(value for value in args if isinstance(value, Tensor))
+        chosen = self.method.masks_at(self.step, total_steps=self.total_steps, batch_size=len(rows), seed=self.seed)
+        _tell(model, torch.from_numpy(chosen).to(rows.device))
+        self.step += 1
+
+
+def gyro_dropout(
+    model: nn.Module,
+    *,
+    total_steps: int,
+    rate: float = 0.5,
+    masks: int = 256,
+    together: int = 16,
+    seed: int = 0,
+    step: int = 0,
+) -> list[str]:
+    """Replace every dropout by gyro dropout, or add it before the last linear layer; return the changed layers' names.
+
+    The model chooses its masks itself, by the number of its passes in training mode: a pass is a step. Masks and
+    choices follow from `seed`; to resume, give the `step` to go on from.
+
+    In a loop:
+
+        functional.gyro_dropout(model, total_steps=len(batches), masks=8, together=4)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    method = checked(GyroDropout, rate=rate, masks=masks, together=together)
+    if not 0 <= step < total_steps:
+        raise RecipeError(f"gyro_dropout: found step {step} of {total_steps}: expected 0 to {total_steps - 1}")
+    names = apply_gyro_dropout(model, rate=rate, masks=masks, seed=seed)
+    model.register_forward_pre_hook(_Choosing(method, total_steps=total_steps, seed=seed, step=step))
+    return names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,11 +194,17 @@ class GyroDropout(Method):
     def before_forward(self, state: State) -> None:
         assert state.rows is not None
         # Set for this pass only: probes and scores within a step run the model without masks.
-        period = period_of(state.step, total_steps=state.total_steps, masks=self.masks, together=self.together)
-        draws = stream(state.seed, self.name, "choice", period)
-        of_slots = masks_of_slots(draws, masks=self.masks, together=self.together, batch_size=state.batch_size)
+        of_slots = self.masks_at(
+            state.step, total_steps=state.total_steps, batch_size=state.batch_size, seed=state.seed
+        )
         slots = state.rows.slots
         _tell(state.model, torch.from_numpy(of_slots).to(slots.device)[slots])
+
+    def masks_at(self, step: int, *, total_steps: int, batch_size: int, seed: int) -> np.ndarray:
+        """Return the mask of each slot in a step, B int64."""
+        period = period_of(step, total_steps=total_steps, masks=self.masks, together=self.together)
+        draws = stream(seed, self.name, "choice", period)
+        return masks_of_slots(draws, masks=self.masks, together=self.together, batch_size=batch_size)
 
     def after_forward(self, state: State) -> None:
         _tell(state.model, None)

@@ -11,14 +11,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.batches import dense
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked, distributions
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.state import State
-from explorer.errors import TrainingError
 
 
-def smooth_labels(targets: Tensor, *, smoothing: float, classes: int | None = None) -> Tensor:
+def smooth_labels(targets: Tensor, *, smoothing: float = 0.1, classes: int | None = None) -> Tensor:
     """Return `(1 - smoothing) * targets + smoothing / K`, for targets ... K. Zero returns the targets.
 
     Every row keeps its sum: one, or zero for a label that the loss ignores. Class numbers (integers) become
@@ -27,14 +26,17 @@ def smooth_labels(targets: Tensor, *, smoothing: float, classes: int | None = No
     >>> smooth_labels(torch.tensor([0, 3]), smoothing=0.2, classes=4)
     tensor([[0.8500, 0.0500, 0.0500, 0.0500],
             [0.0500, 0.0500, 0.0500, 0.8500]])
+
+    In a loop:
+
+        for x, y in batches:
+            soft = functional.label_smoothing(y, smoothing=0.1, classes=10)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), soft).backward()
+            optimizer.step()
     """
-    if not targets.is_floating_point():
-        if classes is None:
-            raise TrainingError(
-                f"smooth_labels: found targets of type {targets.dtype}: expected distributions ... K (float), such as"
-                " F.one_hot(labels, K).float(), or class numbers together with classes=K"
-            )
-        targets = dense(targets, classes=classes)
+    checked(LabelSmoothing, smoothing=smoothing)
+    targets = distributions(targets, classes=classes, form=LabelSmoothing.name)
     if smoothing == 0:
         return targets
     # The uniform part is scaled by the row's sum, so that a row of zeros, which the loss ignores, stays one.

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
+from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.leaves import Leaf
+from explorer.engine.forms import check_progress, checked
+from explorer.engine.leaves import Leaf, leaves
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State, deny
 
@@ -38,6 +40,53 @@ def frozen_prefix(layers: Sequence[Leaf], *, share: float) -> list[Leaf]:
             break
         prefix.append(leaf)
     return prefix
+
+
+class Freezing:
+    """The layers of a model in the order of execution, of which `freeze` stops a growing prefix."""
+
+    def __init__(self, model: nn.Module, layers: Sequence[Leaf], method: "LayerFreezing") -> None:
+        self._layers, self._method = layers, method
+        self._parameters = dict(model.named_parameters())
+        self._trainable = frozenset(name for name, p in self._parameters.items() if p.requires_grad)
+
+    def freeze(self, progress: float) -> list[str]:
+        """Freeze the layers of this moment; return their names. `progress` is the share of training that is done.
+
+        A frozen parameter has no gradient, so the optimiser leaves it, and autograd skips its layer; a frozen
+        normalisation keeps its statistics. Call it in every step, before the pass and after `model.train()`.
+        """
+        check_progress(progress, form=LayerFreezing.name)
+        share = frozen_share(progress, start=self._method.start, level=self._method.level)
+        frozen = frozen_prefix(self._layers, share=share) if share else []
+        stopped = {name for leaf in frozen for name in leaf.parameters}
+        for name in self._trainable:
+            parameter = self._parameters[name]
+            parameter.requires_grad_(name not in stopped)
+            if name in stopped:
+                parameter.grad = None
+        for leaf in frozen:
+            if leaf.buffers:
+                leaf.module.eval()
+        return [leaf.name for leaf in frozen]
+
+
+def layer_freezing(model: nn.Module, inputs: Tensor, *, start: float = 0.5, level: float = 1.0) -> Freezing:
+    """Return the layers of a model in the order in which it uses them on `inputs` (two examples or more), to freeze.
+
+    The model runs once and is left as it was.
+
+    In a loop:
+
+        freezing = functional.layer_freezing(model, batches[0][0])
+        for step, (x, y) in enumerate(batches):
+            model.train()
+            freezing.freeze(step / len(batches))
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    return Freezing(model, leaves(model, inputs), checked(LayerFreezing, start=start, level=level))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,6 +26,16 @@ def apply_low_precision_groupnorm(model: nn.Module) -> list[str]:
     """Run every group normalisation in the format of autocast, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
+
+    In a loop:
+
+        functional.low_precision_groupnorm(model)
+        for x, y in batches:
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):  # or "cuda": it acts only here
+                loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
     """
     by, method = LowPrecisionGroupNormLayer, LowPrecisionGroupNorm.name
     return lower(model, nn.GroupNorm, by, method=method, target="group normalisation")

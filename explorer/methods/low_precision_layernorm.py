@@ -26,6 +26,16 @@ def apply_low_precision_layernorm(model: nn.Module) -> list[str]:
     """Run every layer normalisation in the format of autocast, in place; return the names of the changed layers.
 
     Raises `RecipeError` if there is none.
+
+    In a loop:
+
+        functional.low_precision_layernorm(model)
+        for x, y in text_batches:
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):  # or "cuda": it acts only here
+                loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+            loss.backward()
+            optimizer.step()
     """
     by, method = LowPrecisionLayerNormLayer, LowPrecisionLayerNorm.name
     return lower(model, nn.LayerNorm, by, method=method, target="layer normalisation")

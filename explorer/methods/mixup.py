@@ -15,6 +15,7 @@ from torch import Tensor
 from explorer.data.batches import dense, draw_partners
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.forms import check_rows, checked, distributions, partners_of
 from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 from explorer.errors import TrainingError
@@ -39,6 +40,33 @@ def draw_weight(draws: np.random.Generator, *, alpha: float) -> float:
     # pairs are distributed as in the paper.
     drawn = float(draws.beta(alpha, alpha))
     return max(drawn, 1 - drawn)
+
+
+def mixup(
+    inputs: Tensor, targets: Tensor, *, draws: np.random.Generator, alpha: float = 0.2, classes: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return inputs B ... and targets B ... K, each row mixed with that of a random partner.
+
+    Class numbers (B ..., integers) become distributions over `classes` first. The loss has to take distributions, as
+    `F.cross_entropy` does.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in batches:
+            x, y = functional.mixup(x, y, draws=draws, classes=10)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(MixUp, alpha=alpha)
+    check_rows(inputs, targets, form=MixUp.name)
+    whole = distributions(targets, classes=classes, form=MixUp.name)
+    if alpha == 0:
+        return inputs, whole
+    weight = draw_weight(draws, alpha=alpha)
+    partners = partners_of(inputs, draws)
+    return mix(inputs, partners=partners, weight=weight), mix(whole, partners=partners, weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.state import State
@@ -221,11 +222,7 @@ def matrices_in(tensor: Tensor, layout: Layout) -> Iterator[Tensor]:
 class MuonOptimizer(Optimizer):
     """The Muon update rule for all of its parameters. `layout` in a parameter group says which matrices they hold.
 
-    Raises `RecipeError` for a parameter of fewer than two dimensions. In a custom loop, with another optimiser for the
-    other parameters:
-
-        hidden = hidden_matrices(model, head={"head.weight"})
-        muon = MuonOptimizer(matrix_groups(model, hidden))
+    Raises `RecipeError` for a parameter of fewer than two dimensions. `muon` builds it for a model.
     """
 
     def __init__(
@@ -270,6 +267,50 @@ class MuonOptimizer(Optimizer):
         if not state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         return state["momentum_buffer"]
+
+
+class Stepped(NamedTuple):
+    """Muon for the matrices of a model, and the parameters that another optimiser has to step."""
+
+    optimizer: MuonOptimizer
+    rest: list[nn.Parameter]
+
+
+def muon(
+    model: nn.Module,
+    *,
+    head: nn.Module,
+    lr: float = 0.02,
+    momentum: float = 0.95,
+    nesterov: bool = True,
+    weight_decay: float = 0.1,
+    scale: Scale = "original",
+) -> Stepped:
+    """Return Muon for the matrices and filters inside a model, and the other parameters: embeddings, biases, gains and
+    those of `head`, its last layer.
+
+    In a loop:
+
+        matrices, rest = functional.muon(model, head=model.head, lr=0.02)
+        others = torch.optim.AdamW(rest, lr=0.001)
+        for x, y in batches:
+            matrices.zero_grad(), others.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            matrices.step(), others.step()
+    """
+    parameters: dict[str, Any] = {
+        "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay, "scale": scale
+    }  # fmt: skip
+    checked(Muon, **parameters)
+    last = {id(parameter) for parameter in head.parameters()}
+    names = {name for name, parameter in model.named_parameters() if id(parameter) in last}
+    if not names:
+        raise RecipeError(f"muon: head: found no parameter of {type(model).__name__} in it: expected its last layer")
+    hidden = hidden_matrices(model, head=names)
+    if not hidden:
+        raise RecipeError(f"muon: found nothing to step in {type(model).__name__}: expected {Muon.needs}")
+    rest = [parameter for name, parameter in model.named_parameters() if name not in set(hidden)]
+    return Stepped(MuonOptimizer(matrix_groups(model, hidden), **parameters), rest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

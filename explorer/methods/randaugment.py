@@ -15,6 +15,7 @@ from torch import Tensor
 from explorer.data.dataset import Modality
 from explorer.data.image_operations import SETS, Choice, Strengths, draw_levels, operate, refuse_unfit
 from explorer.data.streams import stream
+from explorer.engine.forms import check_levels, checked
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
 
@@ -41,6 +42,40 @@ def augment(
         drawn = {"choices": choices[:, place], "levels": levels[:, place]}
         images = operate(images, SETS[operations], **drawn, strengths=strengths)
     return images
+
+
+def randaugment(
+    images: Tensor,
+    *,
+    draws: np.random.Generator,
+    severity: float = 9.0,
+    depth: int = 2,
+    operations: Choice = "all",
+    strengths: Strengths = "paper",
+) -> Tensor:
+    """Return images N C H W as they were read (uint8, on the CPU), each after `depth` random operations.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in raw_batches:
+            x = functional.randaugment(x, draws=draws, depth=2)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x / 255), y).backward()
+            optimizer.step()
+    """
+    checked(RandAugment, severity=severity, depth=depth, operations=operations, strengths=strengths)
+    check_levels(images, form=RandAugment.name)
+    drawn = draw_operations(draws, count=len(images), severity=severity, depth=depth, operations=operations)
+    return augment(images, **drawn, operations=operations, strengths=strengths)
+
+
+def draw_operations(
+    draws: np.random.Generator, *, count: int, severity: float, depth: int, operations: Choice
+) -> dict[str, np.ndarray]:
+    """Return the `choices` and `levels` of `count` images, count x depth: operations and levels are uniform."""
+    choices = draws.integers(len(SETS[operations]), size=(count, depth))
+    return {"choices": choices, "levels": draw_levels(draws, severity=severity, shape=choices.shape)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,10 +109,14 @@ class RandAugment(Method):
     def change_examples(self, state: State) -> None:
         assert state.raw is not None and state.share is not None
         # Drawn for every slot of the nominal batch, then picked by slot: leaving a class out changes no other image.
-        draws = stream(state.seed, self.name, state.step)
-        choices = draws.integers(len(SETS[self.operations]), size=(state.batch_size, self.depth))
-        levels = draw_levels(draws, severity=self.severity, shape=choices.shape)
-        mine = {"choices": choices[state.share.slots], "levels": levels[state.share.slots]}
+        drawn = draw_operations(
+            stream(state.seed, self.name, state.step),
+            count=state.batch_size,
+            severity=self.severity,
+            depth=self.depth,
+            operations=self.operations,
+        )
+        mine = {name: values[state.share.slots] for name, values in drawn.items()}
         state.raw = augment(state.raw, **mine, operations=self.operations, strengths=self.strengths)
 
     def neutral(self) -> Self:

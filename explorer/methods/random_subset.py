@@ -8,13 +8,38 @@ No Gain", 2023, arXiv:2307.06440, found none.
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import check_rows, checked
 from explorer.engine.method import EVERYTHING
 from explorer.engine.state import State
-from explorer.engine.subset import CHOSEN, Subset
+from explorer.engine.subset import CHOSEN, Subset, draw_rows
+
+
+def random_subset(
+    inputs: Tensor, targets: Tensor, *, draws: np.random.Generator, keep: float = 0.5
+) -> tuple[Tensor, Tensor]:
+    """Return the share `keep` of the inputs B ... and their targets B ..., rounded down and at least one, at random.
+
+    The control for `selective_backprop`: as many examples, chosen without looking at them.
+
+    In a loop:
+
+        draws = np.random.default_rng(0)
+        for x, y in batches:
+            x, y = functional.random_subset(x, y, draws=draws, keep=0.5)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(RandomSubset, keep=keep)
+    check_rows(inputs, targets, form=RandomSubset.name)
+    alike = torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
+    rows = draw_rows(draws, log_weights=alike, keep=keep)
+    return inputs[rows], targets[rows]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generaliza
 share of the step in one region, so that classes and regions do not affect each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
@@ -14,8 +14,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked
+from explorer.engine.guard import Guard
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State
+from explorer.errors import TrainingError
 
 EPSILON = 1e-12  # for a gradient of zeros, which perturbs nothing
 
@@ -35,6 +38,48 @@ def restore(parameters: Sequence[nn.Parameter], before: Sequence[Tensor]) -> Non
     """Copy the old values back, bit for bit: subtracting the perturbation would round."""
     for parameter, old in zip(parameters, before, strict=True):
         parameter.copy_(old)
+
+
+def sam(model: nn.Module, loss: Callable[[], Tensor], *, rho: float = 0.05) -> Tensor:
+    """Write the gradients at the point nearby where the loss is highest into the parameters; return the detached loss.
+
+    `loss` computes a loss of the model without side effects of its own. It is called twice, with the same draws of
+    torch's generator, and the second call leaves no trace in buffers. Gradients that were there before are dropped.
+
+    In a loop:
+
+        for x, y in batches:
+            functional.sam(model, lambda: F.cross_entropy(model(x), y), rho=0.05)
+            optimizer.step()
+    """
+    checked(SAM, rho=rho)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    devices = {parameter.device for parameter in parameters if parameter.device.type == "cuda"}
+    with torch.random.fork_rng(devices=[device.index or 0 for device in devices]):
+        first = _gradients(loss, parameters)
+    reached = [parameter for parameter in parameters if parameter.grad is not None]
+    before = perturb(reached, [parameter.grad for parameter in reached if parameter.grad is not None], rho=rho)
+    try:
+        # The generators were put back after the first call, so that both see the same dropout, and advance by one call.
+        with Guard(model).keeping_buffers():
+            _gradients(loss, parameters)
+    finally:
+        restore(reached, before)
+    return first
+
+
+def _gradients(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Write the gradients of a loss in place of those that were there; return the detached loss."""
+    for parameter in parameters:
+        parameter.grad = None
+    value = loss()
+    if value.ndim or not value.requires_grad:
+        raise TrainingError(
+            f"sam: found a loss of shape {tuple(value.shape)}{'' if value.requires_grad else ' without a gradient'}:"
+            " expected a number that depends on the model's parameters"
+        )
+    value.backward()
+    return value.detach()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,9 +15,10 @@ SGD, 1 to 10 times with AdamW. So the method has its own, and the recipe's is no
 
 # pyright: reportPrivateImportUsage=false
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -27,11 +28,12 @@ from torch.optim import Optimizer
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
 from explorer.engine.averages import Held, refresh_on_training_data
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Planned, Unit
 from explorer.engine.optimizer import AdamWSpec, Constant, OptimizerSpec, SGDSpec, decay_groups
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
-from explorer.errors import RecipeError
+from explorer.errors import RecipeError, unknown
 
 COUNTS = 3  # steps, sum of weights, largest learning rate
 RATES = {"sgd": 1.0, "adamw": 0.0025}  # the advice of the paper's authors
@@ -41,8 +43,7 @@ OPTIMIZERS = "sgd with a momentum above 0 and without nesterov, or adamw with a 
 class ScheduleFreeSGD(Optimizer):
     """The rule for SGD. Parameters hold y between steps; `evaluation_point` turns them into x.
 
-    The weight decay of a group is its key `decoupled`. In a custom loop, copy the parameters before an evaluation and
-    restore them afterwards.
+    The weight decay of a group is its key `decoupled`.
     """
 
     def __init__(self, groups: Iterable[Any], *, lr: float, beta: float = 0.9, **more: float) -> None:
@@ -69,6 +70,18 @@ class ScheduleFreeSGD(Optimizer):
             moved = [parameter for parameter in group["params"] if parameter in self.state]
             if moved:
                 torch._foreach_lerp_(moved, [self.state[p]["z"] for p in moved], 1 - 1 / group["beta"])
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the parameters hold x for the block; restore them bit for bit."""
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        before = [parameter.detach().clone() for parameter in parameters]
+        self.evaluation_point()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(parameters, before)
 
     def directions(self, parameters: list[Tensor], group: dict[str, Any], *, steps: int) -> list[Tensor]:
         """Return d for each of these parameters, all of which have gradients, in their step number `steps`."""
@@ -124,6 +137,43 @@ class ScheduleFreeAdamW(ScheduleFreeSGD):
         torch._foreach_sqrt_(lengths)
         torch._foreach_add_(lengths, group["eps"])
         return list(torch._foreach_div(gradients, lengths))
+
+
+def schedule_free(
+    parameters: Iterable[nn.Parameter],
+    *,
+    rule: Literal["sgd", "adamw"] = "adamw",
+    lr: float | None = None,
+    beta: float = 0.9,
+    beta2: float = 0.999,
+    weight_decay: float = 0.0,
+) -> ScheduleFreeSGD:
+    """Return an optimiser whose average needs no schedule; without `lr` its rate is 1 for sgd, 0.0025 for adamw.
+
+    `averaged()` puts the average in place of the weights for an evaluation, `evaluation_point()` for good. A model with
+    batch normalisation then needs new statistics: `explorer.engine.averages.refresh_statistics`.
+
+    In a loop:
+
+        optimizer = functional.schedule_free(model.parameters(), rule="sgd", lr=0.5)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        with optimizer.averaged():
+            model.eval()  # and evaluate it
+    """
+    checked(ScheduleFree, lr=lr)
+    if rule not in RATES:
+        raise RecipeError(unknown("schedule_free rule", str(rule), RATES))
+    for name, value, low, high in (("beta", beta, 0, 1), ("beta2", beta2, 0, 1), ("weight_decay", weight_decay, 0, 10)):
+        if not (low < value < high or (name == "weight_decay" and value == low)):
+            raise RecipeError(f"schedule_free: {name}: found {value!r:.40}: expected a number between {low} and {high}")
+    groups = [{"params": list(parameters), "decoupled": weight_decay}]
+    rate = RATES[rule] if lr is None else lr
+    if rule == "sgd":
+        return ScheduleFreeSGD(groups, lr=rate, beta=beta)
+    return ScheduleFreeAdamW(groups, lr=rate, beta=beta, beta2=beta2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,23 +10,25 @@ The gradient is biased towards hard examples, and so towards mislabelled ones. `
 Shapes: N examples of a share.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.data.batches import UNTYPED, Batches
 from explorer.data.dataset import Modality
 from explorer.data.images import resize
+from explorer.engine.forms import check_places, check_rows, checked
 from explorer.engine.method import EVERYTHING, Planned, Unit
-from explorer.engine.probing import undisturbed
+from explorer.engine.probing import observed, undisturbed
 from explorer.engine.state import State
-from explorer.engine.subset import CHOSEN, Subset
+from explorer.engine.subset import CHOSEN, Subset, draw_rows
 from explorer.engine.task import Task
-from explorer.errors import RecipeError
+from explorer.errors import RecipeError, TrainingError
 from explorer.methods.random_subset import RandomSubset
 
 ROUTED = "its choices are not recorded: governed_selective_backprop chooses within each class and records its choices"
@@ -43,6 +45,48 @@ def shrunk(images_BCHW: Tensor, *, scale: float) -> Tensor:
     """Return the images at that share of their sides, to the nearest pixel."""
     rows, columns = (max(1, int(side * scale + 0.5)) for side in images_BCHW.shape[-2:])
     return resize(images_BCHW, size=(rows, columns))
+
+
+def selective_backprop(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    draws: np.random.Generator,
+    keep: float = 0.5,
+    scale: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the share `keep` of the inputs B ... and their targets B ..., the hardest with the highest probability.
+
+    The model scores them in evaluation mode without gradients, and is left as it was. `loss(outputs, targets)` returns
+    a number for each example. With `scale` below 1, images B C H W are scored at that share of their sides.
+
+    In a loop:
+
+        def loss(outputs, targets):
+            return F.cross_entropy(outputs, targets, reduction="none")
+
+        draws = np.random.default_rng(0)
+        for x, y in batches:
+            x, y = functional.selective_backprop(model, x, y, loss=loss, draws=draws)
+            optimizer.zero_grad()
+            loss(model(x), y).mean().backward()
+            optimizer.step()
+    """
+    checked(SelectiveBackprop, keep=keep, scale=scale)
+    check_rows(inputs, targets, form=SelectiveBackprop.name)
+    if scale != 1:
+        check_places(inputs, form=SelectiveBackprop.name, axes=(2,))
+    with observed(model):
+        losses = loss(model(shrunk(inputs, scale=scale) if scale != 1 else inputs).float(), targets)
+    if losses.shape != (len(inputs),):
+        raise TrainingError(
+            f"selective_backprop: found a loss of shape {tuple(losses.shape)} for {len(inputs)} examples: expected a"
+            ' number for each, as with reduction="none"'
+        )
+    rows = draw_rows(draws, log_weights=log_weights(losses, keep=keep), keep=keep)
+    return inputs[rows], targets[rows]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

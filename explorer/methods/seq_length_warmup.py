@@ -6,16 +6,20 @@ Shapes: rows are B T, for B sequences of T tokens.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
+from torch import Tensor
 
 from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Modality
-from explorer.data.sequences import cut_rows
+from explorer.data.sequences import cut_pieces, cut_rows
+from explorer.engine.forms import check_progress, check_rows, checked
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
-from explorer.errors import RecipeError
+from explorer.errors import RecipeError, TrainingError
+
+Mode = Literal["truncate", "reshape"]
 
 
 def length_at(progress: float, *, shortest: int, longest: int, increment: int, duration: float) -> int:
@@ -35,6 +39,49 @@ def truncate_rows(batch: Batch, *, length: int) -> Batch:
         targets=batch.targets[:, :length],
         labels=batch.labels[:, :length],
     )
+
+
+def seq_length_warmup(
+    tokens: Tensor,
+    targets: Tensor,
+    *,
+    progress: float,
+    duration: float = 0.3,
+    min_length: int = 8,
+    max_length: int | None = None,
+    increment: int = 8,
+    mode: Mode = "truncate",
+) -> tuple[Tensor, Tensor]:
+    """Return sequences B T and their targets B T ... at the length of this moment.
+
+    `progress` is the share of training that is done: step / steps. "truncate" keeps the first tokens of a sequence;
+    "reshape" cuts it into as many as fit, so that there are more rows.
+
+    In a loop:
+
+        for step, (x, y) in enumerate(text_batches):
+            x, y = functional.seq_length_warmup(x, y, progress=step / len(text_batches))
+            optimizer.zero_grad()
+            F.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+            optimizer.step()
+    """
+    parameters: dict[str, Any] = {"duration": duration, "min_length": min_length, "increment": increment}
+    method = checked(SeqLengthWarmup, max_length=max_length, mode=mode, **parameters)
+    check_rows(tokens, targets, form=method.name)
+    check_progress(progress, form=method.name)
+    if tokens.ndim < 2 or targets.shape[1:2] != tokens.shape[1:2]:
+        raise TrainingError(
+            f"{method.name}: found tokens of shape {tuple(tokens.shape)} and targets of shape {tuple(targets.shape)}:"
+            " expected sequences B T and a target for each token"
+        )
+    context = tokens.shape[1]
+    method.check_lengths(context)
+    length = method.length_of(progress, context=context)
+    if length >= context:
+        return tokens, targets
+    if mode == "truncate":
+        return tokens[:, :length], targets[:, :length]
+    return cut_pieces(tokens, length=length), cut_pieces(targets, length=length)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,12 +112,14 @@ class SeqLengthWarmup(Method):
         Unit("tokens"),
     ] = None
     increment: Annotated[int, Field(ge=1, le=2**20, description="growth at a time"), Unit("tokens")] = 8
-    mode: Annotated[
-        Literal["truncate", "reshape"], Field(description="drop the rest of a sequence, or split it into several")
-    ] = "truncate"
+    mode: Annotated[Mode, Field(description="drop the rest of a sequence, or split it into several")] = "truncate"
 
     def check(self, planned: Planned) -> None:
         (context,) = planned.example_shape
+        self.check_lengths(context)
+
+    def check_lengths(self, context: int) -> None:
+        """Check the lengths for sequences of `context` tokens. Raises `RecipeError`."""
         longest = context if self.max_length is None else self.max_length
         if not self.min_length <= longest <= context:
             raise RecipeError(
@@ -81,8 +130,12 @@ class SeqLengthWarmup(Method):
     def length(self, moment: Moment) -> int:
         """Return the length of the sequences at that moment."""
         (context,) = moment.example_shape
+        return self.length_of(moment.progress, context=context)
+
+    def length_of(self, progress: float, *, context: int) -> int:
+        """Return the length of sequences of `context` tokens, once that share of training is done."""
         return length_at(
-            moment.progress,
+            progress,
             shortest=self.min_length,
             longest=self.max_length or context,
             increment=self.increment,

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.architectures import Branch, affine_sizes, branches_of
+from explorer.engine.forms import checked
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import change_modules, initialised, mix_in
 from explorer.engine.state import State
@@ -73,7 +73,17 @@ def apply_squeeze_excite(model: nn.Module, *, reduction: int = 16, min_channels:
     Changes the model in place; returns the names of the changed gates or convolutions, which have at least
     `min_channels` channels. New weights are called `excite` and drawn by (seed, name). Raises `RecipeError` if none
     qualify.
+
+    In a loop:
+
+        functional.squeeze_excite(model, min_channels=8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
     """
+    checked(SqueezeExcite, reduction=reduction, min_channels=min_channels)
     # The first parameter tells device and type: a model lies on one device before training.
     like = next(model.parameters())
     widths = _widths(model)

@@ -9,7 +9,7 @@ own, by slot, and everything is computed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -18,11 +18,14 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
-from explorer.engine.architectures import Added, Admission, branches_of, leave_fast_paths, make_omittable
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.models.residual import Gate
+
+Mode = Literal["block", "sample"]
+Rule = Literal["linear", "uniform"]
 
 
 def apply_stochastic_depth(
@@ -69,7 +72,7 @@ def gates_of(model: nn.Module) -> list[Gate | Admission]:
     ]
 
 
-def drop_rates(count: int, *, rate: float, rule: Literal["linear", "uniform"]) -> list[float]:
+def drop_rates(count: int, *, rate: float, rule: Rule) -> list[float]:
     """Return the probability p_l that branch l = 1..count is left out: `rate` x l / count, or `rate` for all.
 
     >>> drop_rates(4, rate=0.5, rule="linear")
@@ -88,6 +91,53 @@ def keep(gates: Sequence[Gate | Admission], kept: Sequence[bool | Tensor | None]
     """Set which branches take part in the coming training passes; see `Gate.kept`."""
     for gate, this in zip(gates, kept, strict=True):
         gate.kept = this
+
+
+class _Omitting:
+    """Hook on a model that draws which branches take part in each of its training passes."""
+
+    def __init__(self, mode: Mode, draws: np.random.Generator) -> None:
+        self.mode: Mode = mode
+        self.draws = draws
+
+    def __call__(self, model: nn.Module, args: tuple[Any, ...]) -> None:
+        if not model.training:
+            return
+        # The gates of the model that is called, which may be a copy of the one that was changed.
+        gates, rows = gates_of(model), next(value for value in args if isinstance(value, Tensor))
+        kept = draw_kept(self.draws, gates, mode=self.mode, count=len(rows))
+        keep(gates, kept.tolist() if self.mode == "block" else list(torch.from_numpy(kept).to(rows.device)))
+
+
+def draw_kept(draws: np.random.Generator, gates: Sequence[Gate], *, mode: Mode, count: int) -> np.ndarray:
+    """Return which branches take part: a bool for each gate, or, in `sample` mode, for each gate and example."""
+    dropped = np.array([1.0 - gate.survival for gate in gates])
+    if mode == "block":
+        return draws.random(len(gates)) >= dropped
+    return draws.random((len(gates), count)) >= dropped[:, None]
+
+
+def stochastic_depth(
+    model: nn.Module, *, draws: np.random.Generator, rate: float = 0.2, mode: Mode = "block", rule: Rule = "linear"
+) -> list[str]:
+    """Leave residual branches out of the training passes of a model at random; return the names of their gates.
+
+    The model draws by itself, from `draws`, in every pass in training mode; evaluation multiplies each branch by its
+    probability to take part.
+
+    In a loop:
+
+        functional.stochastic_depth(model, draws=np.random.default_rng(0), rate=0.2)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """
+    checked(StochasticDepth, rate=rate, mode=mode, rule=rule)
+    gates = gates_of(model)
+    set_rates(gates, drop_rates(len(gates), rate=rate, rule=rule))
+    model.register_forward_pre_hook(_Omitting(mode, draws))
+    return [name for name, module in model.named_modules() if module in gates]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,12 +171,8 @@ class StochasticDepth(Method):
     rate: Annotated[
         float, Field(ge=0, lt=1, description="chance that the last branch is left out"), Unit("probability")
     ] = 0.2
-    mode: Annotated[Literal["block", "sample"], Field(description="one draw for the step, or one for each example")] = (
-        "block"
-    )
-    rule: Annotated[
-        Literal["linear", "uniform"], Field(description="rate by depth: from near 0 to `rate`, or equal")
-    ] = "linear"
+    mode: Annotated[Mode, Field(description="one draw for the step, or one for each example")] = "block"
+    rule: Annotated[Rule, Field(description="rate by depth: from near 0 to `rate`, or equal")] = "linear"
     warmup: Annotated[
         float, Field(ge=0, le=1, description="time in which rates grow from 0"), Unit("share of training")
     ] = 0.0
@@ -145,11 +191,10 @@ class StochasticDepth(Method):
         # A new stream in every pass, so that all passes of the step draw the same numbers. `survival` in evaluation and
         # the draws here use the same rates.
         draws = stream(state.seed, self.name, state.step)
-        dropped = np.array([1.0 - gate.survival for gate in gates])
+        kept = draw_kept(draws, gates, mode=self.mode, count=state.batch_size)
         if self.mode == "block":
-            keep(gates, (draws.random(len(gates)) >= dropped).tolist())
+            keep(gates, kept.tolist())
         else:
-            kept = draws.random((len(gates), state.batch_size)) >= dropped[:, None]
             slots = state.rows.slots
             keep(gates, list(torch.from_numpy(kept).to(slots.device)[:, slots]))
 

@@ -6,16 +6,18 @@ every run has a mean. Training never sees it. At the end the mean becomes the mo
 with fresh statistics of batch normalisation, computed on training data outside of any step (engine/averages.py).
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
-from explorer.engine.averages import Held, model_tensors, refresh_on_training_data
+from explorer.engine.averages import Held, model_tensors, paired, refresh_on_training_data
+from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
@@ -40,6 +42,46 @@ def add_to_mean(mean: dict[str, Tensor], current: dict[str, Tensor], *, taken: i
     )
     for name in mean.keys() - floating:
         mean[name].copy_(current[name])
+
+
+def swa(
+    mean: nn.Module,
+    model: nn.Module,
+    *,
+    step: int,
+    total_steps: int,
+    start: float = 0.7,
+    end: float = 0.97,
+    interval: float = 0.01,
+) -> None:
+    """Add a model's weights to their mean after step `step` of `total_steps` (the first is 0), in place, where they
+    are due.
+
+    `mean` is a copy of the model. `start`, `end` and `interval` are shares of training. Nothing else has to be saved to
+    resume. At the end `refresh_statistics` gives the mean its own statistics of batch normalisation.
+
+    In a loop:
+
+        mean = copy.deepcopy(model)
+        for step, (x, y) in enumerate(batches):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            functional.swa(mean, model, step=step, total_steps=len(batches), start=0.5)
+        refresh_statistics(mean, (x for x, _ in batches))  # from explorer.engine.averages
+    """
+    checked(SWA, start=start, end=end, interval=interval)
+    current = paired(mean, model, step=step, total_steps=total_steps, form=SWA.name)
+
+    def sets(at: int) -> int:
+        return due(at / total_steps, start=start, end=end, interval=interval)
+
+    if sets(step + 1) == sets(step):
+        return
+    # Where `interval` is shorter than a step, every step adds one set, and `due` counts more than there are.
+    first = bisect_left(range(total_steps), True, key=lambda at: sets(at + 1) > 0)
+    taken = sets(step) if interval * total_steps >= 1 else step - first
+    add_to_mean(model_tensors(mean), current, taken=taken)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,6 +39,15 @@ def apply_weight_standardization(model: nn.Module) -> list[str]:
 
     Filters of one element, which have no variance, and those of depthwise convolutions, which are too small for it,
     stay as they are. Raises `RecipeError` if no others are found.
+
+    In a loop:
+
+        functional.weight_standardization(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
     """
 
     def change(module: nn.Module, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cache
 from importlib import resources
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
+from explorer import functional
 from explorer.engine.method import Method, Unit, used_hooks
 from explorer.models.specification import ModelSpec
 from explorer.models.table import MODELS
@@ -55,6 +57,7 @@ def _described(method: type[Method]) -> dict[str, Any]:
         "before": list(method.before),
         "conflicts": dict(method.conflicts_with),
         "origin": origin_of(method, kind="method"),
+        "functional": _functional(method),
     }
 
 
@@ -130,6 +133,29 @@ def _parameters(method: type[Method] | type[ModelSpec]) -> list[dict[str, Any]]:
         }
         for field in fields(method)
     ]
+
+
+def _functional(method: type[Method]) -> dict[str, str]:
+    """Return the line that imports a method as a function and its call, or the reason why there is none."""
+    name = method.name
+    if method is not METHODS.get(name):
+        return {"absent": "its package declares none"}
+    if name in functional.FORMS:
+        form = getattr(functional, name)
+        return {"import": "from explorer import functional", "call": f"functional.{name}{_call(form)}"}
+    governed = "it acts on signed documents: explorer.govern puts a loop of your own under a policy"
+    return {"absent": governed if name in GOVERNED else functional.ABSENT[name]}
+
+
+def _call(form: Callable[..., Any]) -> str:
+    """Return the parameters of a function as in its definition, without types."""
+    given: list[str] = []
+    for parameter in inspect.signature(form).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in given:
+            given.append("*")
+        shown = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        given.append(parameter.name + shown)
+    return f"({', '.join(given)})"
 
 
 def _type_name(hint: Any) -> str:

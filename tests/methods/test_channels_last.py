@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from explorer.engine import gradients as engine
-from explorer.methods.channels_last import ChannelsLast, batch_to_channels_last, to_channels_last
+from explorer.methods.channels_last import ChannelsLast, channels_last
 from tests.loop_for_tests import noise_loop, small_net
 
 
@@ -16,11 +16,11 @@ def is_nhwc(tensor: torch.Tensor) -> bool:
 
 def test_values_stay() -> None:
     images = torch.randn(2, 3, 5, 4)
-    found = batch_to_channels_last(images)
+    found = channels_last(images)
     assert torch.equal(found, images) and is_nhwc(found) and not is_nhwc(images)
     model = small_net()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    assert to_channels_last(model) is model
+    assert channels_last(model) is model
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert is_nhwc(model.get_parameter("0.weight"))
 
