@@ -64,9 +64,7 @@ def selective_backprop(
 
     In a loop:
 
-        def loss(outputs, targets):
-            return F.cross_entropy(outputs, targets, reduction="none")
-
+        loss = torch.nn.CrossEntropyLoss(reduction="none")
         draws = np.random.default_rng(0)
         for x, y in batches:
             x, y = functional.selective_backprop(model, x, y, loss=loss, draws=draws)
