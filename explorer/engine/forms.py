@@ -1,4 +1,4 @@
-"""What the functional forms of methods check: ranges as the methods declare them, and one clear error for each fault.
+"""Checks of the functional forms of methods: ranges as the methods declare them, and one clear error for each fault.
 
 A functional form is the method as a function, for a training loop of one's own (`explorer.functional`). Its parameters
 have the names, ranges and defaults of the method's fields.
