@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from explorer.data.batches import Batches
 from explorer.data.streams import torch_stream
@@ -25,12 +25,12 @@ def undisturbed(state: State) -> Iterator[None]:
     Evaluation mode switches dropout off and keeps BatchNorm's statistics. Buffers that the model writes nevertheless
     are restored; `TrainingError` is raised for a parameter.
     """
-    model, batches = state.model, state.resource(Batches)
+    device = next(tensor.device for tensor in state.resource(Guard).parameters.values())
     with (
-        _evaluating(model),
+        _evaluating(state.model),
         state.resource(Guard).passing("what looks at the model without training", NOTHING),
         torch.no_grad(),
-        torch_stream(batches.device, batches.seed, "undisturbed"),
+        torch_stream(device, state.seed, "undisturbed"),
     ):
         yield
 

@@ -144,7 +144,7 @@ def _functional(method: type[Method]) -> dict[str, str]:
         form = getattr(functional, name)
         return {"import": "from explorer import functional", "call": f"functional.{name}{_call(form)}"}
     governed = "it acts on signed documents: explorer.govern puts a loop of your own under a policy"
-    return {"absent": governed if name in GOVERNED else functional.ABSENT[name]}
+    return {"absent": governed if name in GOVERNED else functional.ABSENT.get(name, "not written yet")}
 
 
 def _call(form: Callable[..., Any]) -> str:
