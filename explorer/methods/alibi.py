@@ -100,7 +100,8 @@ class Biased(nn.Module if TYPE_CHECKING else object):
 def apply_alibi(model: nn.Module) -> list[str]:
     """Give every attention a bias by distance and remove the positions from the embeddings, in place.
 
-    Returns the names of the changed attentions and embeddings. Raises `RecipeError` if no attention lacks a bias.
+    Returns the names of the changed attentions and embeddings. Raises `RecipeError` if no attention lacks a bias. An
+    attention of another package whose scores cannot be reached raises it in its first pass, with its name.
 
     In a loop:
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from explorer.data.dataset import Modality
+from explorer.engine.architectures import affine_sizes, is_transposed, leave_fast_paths
 from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.modules import replace_modules

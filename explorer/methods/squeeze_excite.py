@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
+from explorer.engine.architectures import Branch, affine_sizes, branches_of
 from explorer.engine.forms import checked
 from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import change_modules, initialised, mix_in

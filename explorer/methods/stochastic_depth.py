@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
 from explorer.data.streams import stream
+from explorer.engine.architectures import Added, Admission, branches_of, leave_fast_paths, make_omittable
 from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Unit
 from explorer.engine.state import State
@@ -29,7 +30,7 @@ Rule = Literal["linear", "uniform"]
 
 
 def apply_stochastic_depth(
-    model: nn.Module, *, rate: float = 0.2, rule: Literal["linear", "uniform"] = "linear", by_row: bool = False
+    model: nn.Module, *, rate: float = 0.2, rule: Rule = "linear", by_row: bool = False
 ) -> list[str]:
     """Make the residual branches of a model omittable, in place; return the names of the gates, or of the modules whose
     output is added.
@@ -109,7 +110,7 @@ class _Omitting:
         keep(gates, kept.tolist() if self.mode == "block" else list(torch.from_numpy(kept).to(rows.device)))
 
 
-def draw_kept(draws: np.random.Generator, gates: Sequence[Gate], *, mode: Mode, count: int) -> np.ndarray:
+def draw_kept(draws: np.random.Generator, gates: Sequence[Gate | Admission], *, mode: Mode, count: int) -> np.ndarray:
     """Return which branches take part: a bool for each gate, or, in `sample` mode, for each gate and example."""
     dropped = np.array([1.0 - gate.survival for gate in gates])
     if mode == "block":
@@ -134,10 +135,9 @@ def stochastic_depth(
             optimizer.step()
     """
     checked(StochasticDepth, rate=rate, mode=mode, rule=rule)
-    gates = gates_of(model)
-    set_rates(gates, drop_rates(len(gates), rate=rate, rule=rule))
+    names = apply_stochastic_depth(model, rate=rate, rule=rule, by_row=mode == "sample")
     model.register_forward_pre_hook(_Omitting(mode, draws))
-    return [name for name, module in model.named_modules() if module in gates]
+    return names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
