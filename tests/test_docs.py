@@ -27,6 +27,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "GLOSSARY.md",
     "docs/tradeoffs.md",
+    "docs/anything.md",
     "docs/numbers.md",
     "docs/methods.md",
     "docs/functional.md",

@@ -165,7 +165,7 @@ def _pass(
 
 def _rows_first(name: str, output: Tensor, rows: int, longer: torch.Size) -> Tensor:
     """Return a layer's outputs for this many examples with a row for each. `longer` is the shape of its outputs for one
-    example more, which tells where the examples are: no shape alone does, where there are as many tokens as examples.
+    example more, which tells where the examples are: one shape does not, where there are as many tokens as examples.
 
     Examples may be in any dimension, and first with their tokens, as after `flatten(0, 1)`. Outputs that do not depend
     on the number of examples, such as those of positions, are the same row for each. Raises `TrainingError` for others.

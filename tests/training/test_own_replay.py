@@ -212,6 +212,22 @@ def test_a_loop_with_everything_is_replayed_deleted_and_conforms(tmp_path: Path)
         assert conform(RunLedger(run), trust=desk.TRUST, now=NOW).conforms
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_structure_is_profiled_replayed_and_deleted_from(name: str, tmp_path: Path) -> None:
+    """As the table of docs/anything.md says. A layer that sees a choice of tokens cannot be profiled, and says so."""
+    profiles = [Entropy(probes=4, profiles=2, permutations=9)]
+    if name == "mixture of experts":
+        with pytest.raises(TrainingError, match=r"layer .*experts\..*: found outputs of shape .* a choice of tokens"):
+            trained(tmp_path / "refused", OPEN, BY_NAME[name], methods=profiles)
+        profiles = []
+    old, train = trained(tmp_path, OPEN, BY_NAME[name], methods=profiles)
+    assert explorer.replay(old, train).equal
+    new = deleted(old, Target(classes=(NEWS,)), loop=train)
+    found = certified(old, new)
+    assert found.deleted and compared(found, new, train).equal
+
+
 def rate_by_the_loss(govern: Any, train: Train) -> None:
     """The caller's own schedule carries what a sealed class loses into the steps of all others."""
 
