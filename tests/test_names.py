@@ -36,6 +36,7 @@ WORDS = {  # names that are also words: a string with one of them says nothing a
 }
 ALLOWED = {
     ("explorer/cli/run.py", "routing"): "a line of what `explorer methods NAME` prints",
+    ("explorer/engine/architectures.py", "stochastic_depth"): "the name of a module in blocks of torchvision",
     ("explorer/entries/entry_schemas.py", "accuracy"): "an example in the published specification",
     **{
         ("explorer/imports/mapping.py", name): "what columns of other tools are called"

@@ -47,7 +47,10 @@ class Scores(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             kwargs |= dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False))
             query, causal = kwargs["query"], kwargs.pop("is_causal", False)
-            bias = self._bias(query, query.shape[-3], keys=kwargs["key"].shape[-2], causal=causal)
+            keys = kwargs["key"].shape[-2]
+            if causal and keys != query.shape[-2]:  # torch then aligns the first places, a cache the last ones
+                raise self._refused(f"causal attention of {query.shape[-2]} places to {keys}")
+            bias = self._bias(query, query.shape[-3], keys=keys, causal=causal)
             args, kwargs["attn_mask"] = (), _masked(bias, kwargs.get("attn_mask"))
         elif func is F.multi_head_attention_forward:
             query, heads = args[0], args[4]
@@ -68,9 +71,9 @@ class Scores(TorchFunctionMode):
         bias = self._biases.setdefault((heads, causal), AlibiBias(heads, causal=causal))
         return bias(queries, keys)
 
-    def _refused(self, found: str) -> RecipeError:
+    def _refused(self, what: str) -> RecipeError:
         return RecipeError(
-            f"{Alibi.name}: found {found} in {self.name}: expected self-attention by scaled_dot_product_attention or a"
+            f"{Alibi.name}: found {what} in {self.name}: expected self-attention by scaled_dot_product_attention or a"
             " softmax of scores, of one row's places to each other"
         )
 

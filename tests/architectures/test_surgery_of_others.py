@@ -317,6 +317,22 @@ def test_scores_that_cannot_be_reached_are_refused_by_name() -> None:
         model(torch.randn(1, 3, 4))
 
 
+def test_causal_attention_to_more_keys_is_refused() -> None:
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.proj = nn.Linear(4, 12), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x)[:, None].chunk(3, -1)
+            return F.scaled_dot_product_attention(q[:, :, 1:], k, v, is_causal=True)
+
+    model = nn.Sequential(Growing())
+    apply_alibi(model)
+    with pytest.raises(RecipeError, match=r"alibi: found causal attention of 2 places to 3 in 0"):
+        model(torch.randn(1, 3, 4))
+
+
 @pytest.mark.parametrize("build", [models.NanoGPT, models.Encoder])
 def test_alibi_takes_longer_rows_and_no_later_places(build: Callable[[], nn.Module]) -> None:
     model = build().eval()
