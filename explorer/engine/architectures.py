@@ -2,7 +2,7 @@
 
 Surgery never rewrites the forward pass of such a model. A description tells by the names of a module's children where a
 residual branch ends, and behaviours are mixed into these children (`engine/modules.py`). Packages are not imported:
-the same names are the same structure, whoever wrote it.
+the same names are the same structure in all of them.
 
 A description is strict: children are defined in the order of `parts`, and a child or a parameter that it does not name
 rules a block out. An unknown variant is refused instead of changed in the wrong place. For an architecture of your own,
@@ -166,7 +166,7 @@ BLOCKS: list[Block] = [
 
 
 class Admission:
-    """Whether a branch takes part in a pass: as `kept` and `survival` of `models.residual.Gate`."""
+    """State of a branch in a pass: `kept` and `survival` as in `models.residual.Gate`."""
 
     def __init__(self) -> None:
         self.survival = 1.0
