@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,9 @@ from explorer.recipes.catalogue import cost
 from explorer.recipes.choice import OURS
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import keep
+from explorer.sweep.commands.command_record import recorded_recipe
+from explorer.sweep.commands.command_task import is_command
+from explorer.sweep.work import perform_command
 from explorer.training.govern import load_loop
 from explorer.training.govern import replay as replay_loop
 from explorer.training.ledgered import is_recorded
@@ -81,6 +84,8 @@ def run(
     threads (1), governance (a directory of signed documents) and start (a model with its attestation, and the classes
     to admit from it).
     """
+    if recipe.suffix == ".json" and is_command(record_task(recipe)):
+        return _command(recipe, out or runs / "single")
     planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id
@@ -102,8 +107,40 @@ def run(
     )
 
 
+def record_task(path: Path) -> Mapping[str, Any]:
+    """Return the part of a record that says what trains; empty where it does not say."""
+    content = rundir.read_json(path)
+    identity = content.get("identity") if isinstance(content, dict) else None
+    recipe = identity.get("recipe") if isinstance(identity, dict) else None
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def _command(path: Path, out: Path) -> Answer:
+    """Run the command or notebook of a recorded run again, in a directory of its own, and compare the results."""
+    record = run_files.read(RunRecord, path)
+    directory = out / record.run_id
+    if directory.resolve() == path.parent.resolve():
+        raise RecipeError(f"{path}: the run would be trained into its own directory; name another one with --out")
+    setting = recorded_recipe(path.parent, record)
+    if not (directory / rundir.RUN).exists():
+        run_files.write(directory / rundir.RUN, replace(record, steps=0, phases={}))
+    done = perform_command(directory, setting, threads=record.hardware.threads)
+    before = path.parent / rundir.RESULT
+    recorded = run_files.read(ResultRecord, before).metrics if before.exists() else {}
+    return Answer(
+        page=lambda: [*_run_lines(record, done, directory, None), *_recorded_lines(record, recorded)],
+        record=lambda: run_files.to_json(done) | {"directory": directory, "recorded": recorded},
+    )
+
+
+def _recorded_lines(record: RunRecord, recorded: Mapping[str, float]) -> Iterator[str]:
+    for name, value in recorded.items():
+        kind = record.metric(name)
+        yield f"  {name} in the record  {kind.show(value) if kind else value}; a command's bits are not promised"
+
+
 def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: bool | None) -> Iterator[str]:
-    yield f"{record.run_id}: {record.steps} steps in {directory}"
+    yield f"{record.run_id}: {result.steps} steps in {directory}"
     for metric, value in result.metrics.items():
         kind = record.metric(metric)
         yield f"  {metric}  {kind.show(value) if kind else value}"

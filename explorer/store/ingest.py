@@ -380,7 +380,7 @@ def _run_columns(run: Examined) -> Row:
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
         *(record.control, "+".join(record.control_of) or None, record.effective_digest),
-        *(result.peak_memory if result else None, None, None),
+        *(result.peak_memory if result else None, None, None, result.clock if result else None),
     )
 
 
@@ -441,7 +441,7 @@ def _imported_columns(run: ImportedRun, about: About) -> Row:
         *(run.run_id, run.recipe, about.baseline, None, recipe, identity, about.dataset, about.model, ""),
         *(run.ssr, run.seed, run.steps, None, None, "unknown", run.hardware, 1, 1, about.metric.name, {}),
         *(run.examples, None, None, None, None, about.made_at, None, None, None, None, None, recipe),
-        *(None, about.words, run.seconds),
+        *(None, about.words, run.seconds, None),
     )
 
 

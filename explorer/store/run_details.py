@@ -16,7 +16,7 @@ from explorer.store.published import opened
 
 # By sweep: the tables are in the order of sweeps, so that DuckDB reads only the part of one that holds it.
 _RUNS = """
-SELECT run_id, directory, device, hardware, threads, world_size, phases, imported
+SELECT run_id, directory, device, hardware, threads, world_size, phases, imported, clock
 FROM runs WHERE sweep = ? AND list_contains(?, directory)
 """
 _FINALS = """
@@ -80,6 +80,7 @@ class RunDetails:
     timings: Mapping[str, float]  # seconds of wall time by part: keys of `run_files.Timings`
     profiles: Mapping[Machine, Profile]
     imported: str | None = None  # where an imported run comes from, in words
+    clock: str | None = None  # how a run that a command trained was timed, see `run_files.ResultRecord`
 
 
 def run_details(database: Path, directories: Sequence[str]) -> dict[str, RunDetails]:
@@ -112,8 +113,9 @@ def _of_sweep(connection: duckdb.DuckDBPyConnection, sweep: str, directories: li
             timings={part: seconds for of, part, seconds in timings if of == name},
             profiles=_profiles(steps, phases[name]),
             imported=imported,
+            clock=clock,
         )
-        for name, directory, device, hardware, threads, world_size, steps, imported in runs
+        for name, directory, device, hardware, threads, world_size, steps, imported, clock in runs
     }
 
 

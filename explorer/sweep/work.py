@@ -98,6 +98,14 @@ def perform(job: Job) -> Outcome:
     return Outcome()
 
 
+def perform_command(directory: Path, setting: CommandRecipe, *, threads: int) -> ResultRecord:
+    """Execute one run of a command outside a sweep, and return its result. Raises `NotebookError` for its faults."""
+    engine = CommandEngine(threads=threads)
+    with _signals_for(engine):
+        engine.run(directory, setting, contended=False)
+    return check_result(directory)
+
+
 def check_result(directory: Path) -> ResultRecord:
     """Return the result of a successful run. Raises `RunError` if it is missing, damaged or that of another run."""
     result = run_files.read(ResultRecord, directory / rundir.RESULT)

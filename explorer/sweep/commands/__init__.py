@@ -1,0 +1,1 @@
+"""Sweeps over commands and notebooks of the user's: their grammar, identity, process and reports."""

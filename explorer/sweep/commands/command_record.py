@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import nbformat
 import papermill
 
+from explorer import rundir
 from explorer.canonical import digest
 from explorer.errors import RunError, SpecError
 from explorer.recipes import machine
@@ -64,7 +65,7 @@ BASICS = (
 
 
 class Surroundings(NamedTuple):
-    """What a task meets on this machine, looked up once for all of its runs."""
+    """Surroundings of a task on this machine, looked up once for all of its runs."""
 
     program: str  # the path of the program, or of Explorer's own interpreter for a notebook
     files: dict[str, str]  # path, relative to the task's directory: SHA-256
@@ -148,6 +149,37 @@ def command_record(
         phases={},
         declared=tuple(metric for metric in task.metrics if metric.name not in METRICS),
     )
+
+
+def recorded_recipe(run: Path, record: RunRecord) -> CommandRecipe:
+    """Return the recipe of a recorded run, to execute it again where its code is. Raises `RunError` for damage.
+
+    The command is that of the identity, to which the name of the run holds it.
+    """
+    if not record.run_id.endswith(digest(record.identity)[:8]):
+        raise RunError(f"run {record.run_id}: damaged: its identity has the digest {digest(record.identity)[:8]}")
+    path = run / rundir.ENVIRONMENT
+    content = rundir.read_json(path)
+    try:
+        recipe, rest = record.identity["recipe"], content["task"]
+        decides = record.metric(record.quality)
+        if decides is None:
+            raise ValueError(f"the metric {record.quality!r} is not declared")
+        task = CommandTask(
+            command=tuple(map(str, recipe["task"].get("command", ()))),
+            notebook=recipe["task"].get("notebook"),
+            metrics=(decides, *record.declared),
+            files=tuple(map(str, rest["files"])),
+            env=tuple(map(str, rest["env"])),
+            dataset=record.dataset,
+            model=record.model,
+            timeout=rest["timeout"],
+            directory=Path(content["directory"]),
+        )
+        values = {"values": dict(recipe["set"]), "scale": dict(recipe["scale"])}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{path}: does not say how the run was started: {error}") from error
+    return CommandRecipe(name=record.recipe, task=task, changes=record.methods, **values)
 
 
 def check_unchanged(record: RunRecord, recipe: CommandRecipe, around: Surroundings) -> None:

@@ -1,4 +1,4 @@
-"""What a training program reported (`explorer.track`): reading its records, over all attempts of a run.
+"""Reports of a training program (`explorer.track`): reading its records, over all attempts of a run.
 
 A run directory has them in `tracked.jsonl`, in order. An attempt begins with a record of ours, `start`. An attempt that
 resumes has what was reported up to the last checkpoint; what came after it is trained, and reported, once more.

@@ -13,7 +13,6 @@ from explorer import track
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.01)
-parser.add_argument("--average", choices=("true", "false"), default="false")
 parser.add_argument("--epochs", type=int, default=20)
 parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
@@ -24,7 +23,6 @@ model = SGDClassifier(
     loss="log_loss",
     learning_rate="constant",
     eta0=options.lr,
-    average=options.average == "true",
     random_state=options.seed,
 )
 draw = np.random.default_rng(options.seed)

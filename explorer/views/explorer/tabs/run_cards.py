@@ -370,14 +370,30 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
     if isinstance(run["control"], str):
         yield "Control of", named(str(run["control_of"]))
     yield from _governed(run)
+    if known is not None and known.clock is not None:
+        yield "Trained by", COMMAND
+        yield "Timed by", CLOCKS.get(known.clock, known.clock)
+        return
     yield "Model digest", _digest(run["state_digest"])
+
+
+COMMAND = (
+    "a command or notebook of the user's, which reported these numbers: another run may give other bits; there is no"
+    " step profile, no replay and no governance"
+)
+CLOCKS = {
+    "reported": "the seconds of training that it reported",
+    "wall": "the clock from its start to its end, with imports, data and evaluation",
+}
 
 
 def _training(run: pd.Series) -> str:
     """Return steps, batch size and precision, as far as they are known: an imported run may lack all of them."""
     parts = []
     if not amounts.missing(run["steps"]):
-        batch = "" if amounts.missing(run["batch_size"]) else f" of {int(run['batch_size']):,} examples"
+        # The batches of a command are its own business, and recorded as 0.
+        known = not amounts.missing(run["batch_size"]) and run["batch_size"] > 0
+        batch = f" of {int(run['batch_size']):,} examples" if known else ""
         parts.append(f"{int(run['steps']):,} steps{batch}")
     if isinstance(run["precision"], str):
         parts.append(isolated(run["precision"]))
