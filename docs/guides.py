@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-ORDER = ("own_data", "own_model", "any_command", "governance", "deletion", "audit")  # the last two continue "governance"
+ORDER = ("own_data", "own_model", "any_command", "governance", "deletion", "audit")  # two continue a third
 TIMEOUT = 1800  # seconds for a cell
 
 
