@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-ORDER = ("own_data", "own_model", "any_command", "governance", "deletion", "audit")  # two continue a third
+ORDER = ("own_data", "own_model", "own_package", "governance", "deletion", "audit")  # the last two continue the third
 TIMEOUT = 1800  # seconds for a cell
 
 

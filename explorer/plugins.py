@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -184,7 +184,7 @@ def _files(root: Path) -> Iterator[Path]:
 def describe(top: str) -> dict[str, str]:
     """Return what the environment record says about code: digest, version, and the distribution that installed it."""
     source = source_of(top)
-    names = packages_distributions().get(top, []) if _is_installed(source) else []
+    names = packages_distributions().get(top, [])
     versions = {}
     for name in sorted(set(names)):
         try:
@@ -193,10 +193,6 @@ def describe(top: str) -> dict[str, str]:
             continue
     shown = ", ".join(f"{name} {number}" for name, number in versions.items())
     return {"source": source.digest, "package": shown or "in the project"}
-
-
-def _is_installed(source: Source) -> bool:
-    return not Path(source.origin).resolve().is_relative_to(Path.cwd().resolve()) or "site-packages" in source.origin
 
 
 # --- importing ---
@@ -266,13 +262,13 @@ def _check_allowed(top: str, code: Mapping[str, str]) -> None:
         )
 
 
-def code_of(values: Any) -> dict[str, str]:
-    """Return the source digests of the code that these values and their base classes are from, by top-level name."""
+def code_of(classes: Iterable[type[Any]]) -> dict[str, str]:
+    """Return the source digests of the code that these classes and their bases are from, by top-level name."""
     tops = {
         top_of(base.__module__)
-        for value in values
-        if path_of(type(value)) is not None
-        for base in type(value).__mro__
+        for kind in classes
+        if path_of(kind) is not None
+        for base in kind.__mro__
         if top_of(base.__module__) != OURS and top_of(base.__module__) not in sys.stdlib_module_names
     }
     return {top: checked(top) for top in sorted(tops)}

@@ -71,12 +71,119 @@ class Changing:
 '''
 
 
+DATASET = '''\
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from explorer.data.dataset import DataSource, Fitted, Modality, Split
+from explorer.data.images import Images
+from explorer.engine.task import Task
+from explorer.models.specification import ModelSpec
+from explorer.run_files import Metric
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Brightness(Task):
+    """The mean of an image, as a number."""
+
+    declares: ClassVar[tuple[Metric, ...]] = (Metric(name="mean_error", unit="1", higher_is_better=False),)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.squeeze(1) - targets / 255).square()
+
+    @torch.no_grad()
+    def evaluate(self, model, batches) -> dict[str, float]:
+        model.eval()
+        test = batches.dataset.test
+        outputs = model(batches.prepare(test.inputs)).squeeze(1)
+        return {"mean_error": float((outputs - test.labels / 255).abs().mean())}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lamps(DataSource):
+    """Images of one grey."""
+
+    name: ClassVar[str] = "lamps"
+    summary: ClassVar[str] = "images of one grey"
+    source: ClassVar[str] = "computed"
+    licence: ClassVar[str] = "CC0-1.0"
+    modality: ClassVar[Modality] = "image"
+    task: ClassVar[str] = "brightness"
+    fitted: ClassVar[Fitted] = {}
+    metrics: ClassVar[tuple[str, ...]] = ("mean_error",)
+    own_task: ClassVar[type[Task]] = Brightness
+
+    def load(self, data: Path | None) -> Images:
+        labels = torch.arange(64) * 4
+        side = Split(inputs=labels.to(torch.uint8).reshape(-1, 1, 1, 1).repeat(1, 1, 8, 8), labels=labels)
+        return Images(train=side, test=side, classes=1, mean=(0.5,), std=(0.3,))
+
+    def digest(self, data: Path | None) -> str:
+        return hashlib.sha256(b"lamps").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Undeclared(Lamps):
+    """A metric that nobody declares."""
+
+    name: ClassVar[str] = "undeclared"
+    metrics: ClassVar[tuple[str, ...]] = ("mean_eror",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flat(ModelSpec):
+    """A linear layer."""
+
+    name: ClassVar[str] = "flat"
+    takes: ClassVar[Modality] = "image"
+    task: ClassVar[str] = "brightness"
+
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+'''
+
+SECTION = '''\
+from typing import ClassVar
+
+from explorer.page.document import Heading, Paragraph
+from explorer.report.section import Section
+from explorer.schema import record
+
+
+@record
+class Power:
+    """The power that a sweep drew."""
+
+    watts: float
+
+
+class PowerSection(Section):
+    """A section about power."""
+
+    record = Power
+    report: ClassVar[str] = "sweep"
+
+    def gather(self, subject):
+        return Power(watts=123.0)
+
+    def blocks(self, record, subject):
+        return [Heading(2, "Power", "power"), Paragraph(f"The machine drew {record.watts:g} watts.")]
+'''
+
+
 def write_package(place: Path, name: str) -> Path:
     """Write the package below `place` and return its directory."""
     package = place / name
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "methods.py").write_text(METHOD)
+    (package / "lamps.py").write_text(DATASET)
+    (package / "power.py").write_text(SECTION)
     return package
 
 

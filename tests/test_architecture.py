@@ -138,7 +138,9 @@ def test_a_file_for_every_dataset_and_a_line_for_every_file() -> None:
 
 def test_every_named_model_is_in_the_table() -> None:
     def named(base: type[ModelSpec]) -> set[str]:
-        below = [name for child in base.__subclasses__() for name in named(child)]
+        # Tests and plug-ins have models of their own.
+        ours = [child for child in base.__subclasses__() if child.__module__.startswith("explorer.")]
+        below = [name for child in ours for name in named(child)]
         return {*below, vars(base)["name"]} if "name" in vars(base) else set(below)
 
     assert named(ModelSpec) == set(MODELS)

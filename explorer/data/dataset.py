@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -121,6 +121,7 @@ class DataSource(ABC):
     task: ClassVar[TaskName]
     fitted: ClassVar[Fitted]  # parts of the preparation that were computed from all training examples
     metrics: ClassVar[tuple[str, ...]]  # names in `run_files.METRICS`; the first is the quality of a run
+    own_task: ClassVar[type[Any] | None] = None  # an `engine.task.Task` of another package, in place of that of `task`
 
     @abstractmethod
     def load(self, data: Path | None) -> Dataset:

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches
-from explorer.data.dataset import TaskName
-from explorer.errors import RecipeError
+from explorer.data.dataset import DataSource, TaskName
+from explorer.errors import RecipeError, unknown
+from explorer.run_files import METRICS, Metric
 
 EVALUATION_BATCH = 512  # images
 EVALUATION_TOKENS = 16_384  # of sequences
@@ -28,6 +29,7 @@ class Task(ABC):
     classes: int
 
     axis: ClassVar[int | None] = None  # the class axis of the outputs; None: the outputs are not logits
+    declares: ClassVar[tuple[Metric, ...]] = ()  # metrics of a task of another package, which are not in METRICS
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the entropy of the prediction for each example in nats, mean over places or tokens, B.
@@ -146,3 +148,27 @@ TASKS: dict[TaskName, type[Task]] = {
     "language": LanguageModelling,
     "segmentation": Segmentation,
 }
+
+
+def task_class(source: DataSource) -> type[Task]:
+    """Return the task of a dataset: one of ours, or that of its own package.
+
+    Raises `RecipeError` for a class that is no task, and for metrics that are undeclared or mean something else.
+    """
+    own = source.own_task
+    if own is None:
+        return TASKS[source.task]
+    if not (isinstance(own, type) and issubclass(own, Task)):
+        raise RecipeError(
+            f"dataset {source.name!r}: own_task: found {own!r:.80}, expected a subclass of engine.task.Task"
+        )
+    for metric in own.declares:
+        if metric != METRICS.get(metric.name, metric):
+            raise RecipeError(
+                f"dataset {source.name!r}: metric {metric.name!r} is one of Explorer's: expected another name"
+            )
+    known = {*METRICS, *(metric.name for metric in own.declares)}
+    for name in source.metrics:
+        if name not in known:
+            raise RecipeError(f"dataset {source.name!r}: {unknown('metric', name, known)}: expected it in `declares`")
+    return own

@@ -39,7 +39,9 @@ class Recipe(Training):
     @property
     def code(self) -> dict[str, str]:
         """Return the source digests of the code of other packages, by top-level name; empty if all is ours."""
-        return code_of((self.dataset, self.model, self.optimizer, self.schedule, *self.methods))
+        values = (self.dataset, self.model, self.optimizer, self.schedule, *self.methods)
+        own_task = self.dataset.own_task
+        return code_of((*map(type, values), *(() if own_task is None else (own_task,))))
 
     @classmethod
     def from_mapping(cls, name: str, value: Any, *, where: str, code: Code = NO_CODE) -> Self:

@@ -38,7 +38,7 @@ from explorer.report.run.run_croissant import as_croissant
 from explorer.report.run.shares_section import SharesSection
 from explorer.report.run.taxonomy_section import TaxonomySection
 from explorer.report.run.vouchers_section import VouchersSection
-from explorer.report.section import Section, document_json, document_type
+from explorer.report.section import Section, document_json, document_type, offered_sections
 from explorer.runlog.run_ledger import RunLedger
 from explorer.views.ledger.open_run import open_run
 
@@ -70,8 +70,8 @@ def report_type() -> type[Any]:
     return document_type("RunReport", "The whole report.", _framed(), ORDER)
 
 
-def _framed() -> tuple[Section[ReportedRun, Any], ...]:
-    return (HeadSection(), *SECTIONS, LimitsSection(), EntriesSection())
+def _framed(others: tuple[Section[ReportedRun, Any], ...] = ()) -> tuple[Section[ReportedRun, Any], ...]:
+    return (HeadSection(), *SECTIONS, *others, LimitsSection(), EntriesSection())
 
 
 def read_run(run_directory: Path, *, trust: Path | None, now: int) -> ReportedRun:
@@ -87,7 +87,13 @@ def read_run(run_directory: Path, *, trust: Path | None, now: int) -> ReportedRu
         why = kept if run.begins else "no step is on record yet, so there is nothing to report"
         raise RunError(f"{run_directory}: {why}")
     commands = commands_of(run_directory, range(run.begins, run.steps))
-    return ReportedRun(sections=_framed(), cited=SECTIONS, opened=opened, directory=run_directory, commands=commands)
+    return ReportedRun(
+        sections=_framed(offered_sections("run")),
+        cited=SECTIONS,
+        opened=opened,
+        directory=run_directory,
+        commands=commands,
+    )
 
 
 def run_page(run: ReportedRun) -> Page:

@@ -5,14 +5,21 @@ HTML, Markdown and PDF are made from. The published schema of the document is co
 """
 
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
+from explorer import plugins
+from explorer.errors import RecipeError
 from explorer.page.document import Block
 from explorer.schema import record, to_json
+
+OFFERED = "report section"
+
+log = logging.getLogger(__name__)
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -22,6 +29,7 @@ class Section(ABC, Generic[S, R]):
     """A part of a report on an S, with a record R."""
 
     record: ClassVar[type[Any]]  # R
+    report: ClassVar[str] = ""  # of a section of another package: "run" or "sweep"
 
     @abstractmethod
     def gather(self, subject: S, /) -> R:
@@ -30,6 +38,22 @@ class Section(ABC, Generic[S, R]):
     @abstractmethod
     def blocks(self, record: R, subject: S, /) -> list[Block]:
         """Return the blocks that show the record, the heading first."""
+
+
+def offered_sections(report: str) -> tuple[Section[Any, Any], ...]:
+    """Return the sections that installed packages offer for a report, "run" or "sweep"; one that cannot be used gives a
+    warning in its place. They are shown on pages; the JSON document is as published."""
+    sections: list[Section[Any, Any]] = []
+    for offer in plugins.offers(OFFERED):
+        try:
+            kind = plugins.load(offer.path, code=None)
+            if not (isinstance(kind, type) and issubclass(kind, Section) and kind.report in ("run", "sweep")):
+                raise RecipeError(f"{offer.path}: expected a subclass of {Section.__module__}.Section with `report`")
+            if kind.report == report:
+                sections.append(kind())
+        except (RecipeError, TypeError) as error:  # `TypeError`: a method of the section is missing
+            log.warning("report section %r of %s cannot be used: %s", offer.name, offer.package, error)
+    return tuple(sections)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +100,7 @@ def document_json(subject: Subject, kind: type[Any]) -> str:
     values = {
         key.name: getattr(subject.of(type(section)), key.name)
         for section in subject.sections
+        if plugins.path_of(type(section)) is None
         for key in fields(section.record)
     }
     return json.dumps(to_json(kind(**values)), indent=1, allow_nan=False, ensure_ascii=False) + "\n"

@@ -25,7 +25,7 @@ from explorer.page.html import render_html
 from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
 from explorer.provenance.spellings import Time, format_time
-from explorer.report.section import Section, document_json, document_type
+from explorer.report.section import Section, document_json, document_type, offered_sections
 from explorer.report.sweep.composed_section import ComposedSection
 from explorer.report.sweep.learning_section import LearningSection
 from explorer.report.sweep.live_pictures import offline_page
@@ -131,7 +131,7 @@ def read_sweep(runs: Path, sweep: str) -> ReportedSweep:
     """Read a sweep for its report from a database that is up to date. Raises `StoreError` if the sweep is unknown."""
     snapshot = read_snapshot(runs)
     return ReportedSweep(
-        sections=SECTIONS,
+        sections=(*SECTIONS, *offered_sections("sweep")),
         runs=runs,
         name=sweep,
         made=int(time.time()),

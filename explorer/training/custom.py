@@ -327,7 +327,7 @@ def _record(
         "model": {"frozen": frozen, "modules": digest(ADDRESSES.sub("", repr(model)))},
         **surroundings(threads=threads),
     }
-    if code := code_of((training.optimizer, training.schedule, *training.methods)):
+    if code := code_of(map(type, (training.optimizer, training.schedule, *training.methods))):
         common["code"] = code
     weights = {f"model/{name}": tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
     name = type(model).__name__.lower()

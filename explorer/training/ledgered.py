@@ -202,10 +202,10 @@ def keep_environment(run: Path, *, recorded: bool, code: Iterable[str] = ()) -> 
     path, now = run / rundir.ENVIRONMENT, machine.environment(code)
     if recorded and (run / rundir.LEDGER).exists():
         began = rundir.read_json(path)
-        code = began.get("training_code") if isinstance(began, dict) else None
-        if code != now["training_code"]:
+        old = began.get("training_code") if isinstance(began, dict) else None
+        if old != now["training_code"]:
             raise RunError(
-                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says {code}:"
+                f"run {run.name}: its ledger was begun by other code; found {now['training_code']}, {path} says {old}:"
                 " continue with that code, or delete the directory and start over"
             )
         return

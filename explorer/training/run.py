@@ -31,7 +31,7 @@ from explorer.engine.loop import Loop
 from explorer.engine.method import Method, used_hooks
 from explorer.engine.precision import native_bf16
 from explorer.engine.state import State
-from explorer.engine.task import TASKS
+from explorer.engine.task import task_class
 from explorer.errors import DivergedError, RecipeError, RunError
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
@@ -96,7 +96,7 @@ def build_loop(
     setting = setting_of(
         recipe,
         model=model,
-        task=TASKS[dataset.task](classes=dataset.classes),
+        task=task_class(recipe.dataset)(classes=dataset.classes),
         batches=Batches(
             dataset,
             batch_size=record.batch_size,

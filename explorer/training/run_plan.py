@@ -34,7 +34,7 @@ from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Method, Moment, Planned, used_hooks
 from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
-from explorer.engine.task import TASKS, Task
+from explorer.engine.task import Task, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.shared_state import Session
 from explorer.recipes import machine
@@ -206,6 +206,7 @@ def plan_run(
         dataset=source,
         model=model,
         quality=recipe.dataset.metrics[0],
+        declared=task_class(recipe.dataset).declares,
     )
 
 
@@ -379,7 +380,7 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
     device = machine.device()
     setting = Setting(
         model=model,
-        task=TASKS[dataset.task](classes=dataset.classes),
+        task=task_class(recipe.dataset)(classes=dataset.classes),
         batches=Batches(
             dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=device, pace=_few_rows(pace)
         ),

@@ -193,3 +193,19 @@ def test_a_single_module_is_digested(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with clean_imports("methods"):
         assert read("methods:Damped").name == "damped"
         assert plugins.source_of("methods").files == (("methods.py", tmp_path / "damping" / "methods.py"),)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_task_of_ones_own_trains_and_declares_its_metrics() -> None:
+    task, train = {"dataset": "damping.lamps:Lamps", "model": "damping.lamps:Flat"}, {**TRAIN, "epochs": 1}
+    lamps = build_recipe("lamps", task=task, train=train, methods=[], where="r")
+    record = plan_run(lamps, sweep="s", baseline="lamps", tuning=None, ssr=1.0, seed=0, threads=1, data=None)
+    assert record.quality == "mean_error" and [metric.name for metric in record.declared] == ["mean_error"]
+    loop = build_loop(record, data=None)
+    loop.step()
+    assert set(loop.setting.task.evaluate(loop.state.model, loop.setting.batches)) == {"mean_error"}
+    undeclared = build_recipe(
+        "u", task={**task, "dataset": "damping.lamps:Undeclared"}, train=train, methods=[], where="r"
+    )
+    with pytest.raises(RecipeError, match="unknown metric 'mean_eror'; did you mean 'mean_error'"):
+        plan_run(undeclared, sweep="s", baseline="u", tuning=None, ssr=1.0, seed=0, threads=1, data=None)

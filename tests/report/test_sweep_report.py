@@ -16,6 +16,7 @@ from explorer.schema import record
 from explorer.store import frames
 from explorer.store.published import database
 from tests.composed_sample import write_composed
+from tests.plugin_for_tests import clean_imports, install, write_package
 from tests.sample import write_sample
 
 
@@ -182,3 +183,18 @@ def test_a_section_is_added_by_one_file_and_one_line(runs: Path, monkeypatch: py
     after, text = json.loads(made(runs, "json")), made(runs, "md")
     assert after == before | {"made": after["made"], "weather": "fine in 2 metrics"}
     assert "## Weather" in text and "It was fine in 2 metrics." in text
+
+
+def test_a_section_of_another_package_is_on_the_page(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The JSON document is as published; an offer that is broken is one line of warning."""
+    before = json.loads(made(runs, "json"))
+    write_package(tmp_path, "damping")
+    points = "power = damping.power:PowerSection\nlost = damping.power:Lost\n"
+    install(tmp_path, "damping", f"[explorer.report_sections]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path)
+    with clean_imports("damping"):
+        assert "The machine drew 123 watts." in made(runs, "md")
+        assert before.keys() == json.loads(made(runs, "json")).keys()
+    assert "report section 'lost' of damping 1.2.3 cannot be used: damping.power:Lost" in caplog.text

@@ -1,0 +1,1 @@
+"""A method, a dataset and a model for Explorer."""
