@@ -13,7 +13,14 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-ORDER = ("own_data", "own_model", "own_package", "governance", "deletion", "audit")  # the last two continue the third
+ORDER = (
+    "own_data",
+    "own_model",
+    "own_loop_methods",
+    "governance",
+    "deletion",
+    "audit",
+)  # the last two continue the third
 TIMEOUT = 1800  # seconds for a cell
 
 

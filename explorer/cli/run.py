@@ -213,6 +213,8 @@ def _method(method: dict[str, Any]) -> Iterator[Block | str]:
     if method["after"] or method["before"]:
         order = [f"after {name}" for name in method["after"]] + [f"before {name}" for name in method["before"]]
         yield f"order      {', '.join(order)}"
+    if method["turns"]:
+        yield f"turns      with {', '.join(method['turns'])}: one of them, drawn for the step, acts in it"
     yield f"routing    {method['routing']}"
     yield f"step time  {cost(method)}"
     neutral = method["neutral"]

@@ -50,7 +50,7 @@ from explorer.engine.clock import Clock
 from explorer.engine.gradients import Gradients, diverged
 from explorer.engine.guard import Guard
 from explorer.engine.leaves import leaves
-from explorer.engine.method import HOOKS, Kind, Method, Moment, acting
+from explorer.engine.method import HOOKS, Kind, Method, Moment, acting, resting, turn_takers
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.precision import Precision, autocast
@@ -94,6 +94,8 @@ class Loop:
     trace: Trace | None = None
     state: State = field(init=False)
     _hooks: dict[str, list[Method]] = field(init=False)
+    _takers: list[tuple[str, list[str]]] = field(init=False)  # names of methods that take turns
+    _resting: frozenset[str] = frozenset()  # names of those that sit out this step
     _trainable: frozenset[str] = field(init=False)
     _gradients: Gradients = field(init=False)
     _modes: AbstractContextManager[object] = field(init=False)
@@ -103,6 +105,7 @@ class Loop:
     def __post_init__(self) -> None:
         setting = self.setting
         self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
+        self._takers = turn_takers(self.methods)
         self._modes = autocast(setting.batches.device, setting.precision)
         # Weights are drawn before surgery, so that surgery does not change the draws of modules that were there before.
         if setting.draw:
@@ -167,6 +170,8 @@ class Loop:
     def call(self, hook: str) -> None:
         """Run one hook of every method that defines it."""
         for method in self._hooks[hook]:
+            if method.name in self._resting and hook not in OUTSIDE_STEPS:
+                continue
             if self.trace:
                 self.trace(hook, method.name)
             observed = method.kind is Kind.RECORD and hook not in OUTSIDE_STEPS
@@ -196,6 +201,7 @@ class Loop:
             self.setting.model.train()
         self._set_learning_rate()
         state, names = self.state, self.setting.batches.typing.names
+        self._resting = resting(self._takers, seed=self.setting.seed, step=state.step)
         state.batch_size = self.setting.batches.pace.size(state.step)
         state.examples = self.setting.batches.indices(state.step)
         self.call("before_step")

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 
 from explorer.data.dataset import Modality, TaskName
 from explorer.data.pace import Pace
+from explorer.data.streams import stream
 from explorer.engine.optimizer import OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
 from explorer.engine.state import State, progress
@@ -111,6 +112,7 @@ class Method(ABC):
     before: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come later
     after: ClassVar[tuple[str, ...]] = ()  # methods of the same kind that come earlier
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: reason why they cannot be combined
+    turns: ClassVar[str] = ""  # methods with the same word take turns: one of them, drawn for the step, acts in it
     mixes: ClassVar[bool] = False  # a row of its output may hold content of other rows of its class
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "tabular"})  # what it works on
 
@@ -245,6 +247,25 @@ def acting(hook: str, methods: Iterable[Method]) -> list[Method]:
     # `after_*` hooks unwind in reverse, like nested blocks; observers stay last, to see what the others have left.
     observers = [method for method in users if method.kind is Kind.RECORD]
     return [method for method in reversed(users) if method.kind is not Kind.RECORD] + observers
+
+
+def turn_takers(methods: Iterable[Method]) -> list[tuple[str, list[str]]]:
+    """Return the names of methods that take turns, by their word."""
+    takers: dict[str, list[str]] = {}
+    for method in methods:
+        # At strength zero a method takes no turn: it is bit-identical to leaving it out.
+        if method.turns and method.neutral() != method:
+            takers.setdefault(method.turns, []).append(method.name)
+    return [(word, sorted(names)) for word, names in takers.items() if len(names) > 1]
+
+
+def resting(takers: list[tuple[str, list[str]]], *, seed: int, step: int) -> frozenset[str]:
+    """Return the names of the methods that sit out a step: all but one of those that take turns, each as likely."""
+    sitting: set[str] = set()
+    for word, names in takers:
+        acts = int(stream(seed, "turns", word, step).integers(len(names)))
+        sitting |= {*names} - {names[acts]}
+    return frozenset(sitting)
 
 
 def _refuse_conflict(one: Method, other: Method) -> None:

@@ -108,6 +108,7 @@ class CutMix(Method):
     name: ClassVar[str] = "cutmix"
     kind: ClassVar[Kind] = Kind.MIX
     mixes: ClassVar[bool] = True
+    turns: ClassVar[str] = "mix"
     summary: ClassVar[str] = "Pastes a box of another example into each image and mixes the targets by its area."
     source: ClassVar[str] = "Yun et al. 2019, arXiv:1905.04899"
     formula: ClassVar[str] = (
@@ -118,7 +119,6 @@ class CutMix(Method):
     changes: ClassVar[str] = "images and targets"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Works: partners have the same class, and leaving a class out changes no other pair."
-    conflicts_with: ClassVar[dict[str, str]] = {"mixup": "both mix every example with another one; choose one of them"}
     makes_dense: ClassVar[bool] = True
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 

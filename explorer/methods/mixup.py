@@ -76,6 +76,7 @@ class MixUp(Method):
     name: ClassVar[str] = "mixup"
     kind: ClassVar[Kind] = Kind.MIX
     mixes: ClassVar[bool] = True
+    turns: ClassVar[str] = "mix"
     summary: ClassVar[str] = "Trains on weighted averages of two examples and of their targets."
     source: ClassVar[str] = "Zhang et al. 2018, arXiv:1710.09412"
     formula: ClassVar[str] = (

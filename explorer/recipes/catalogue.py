@@ -56,6 +56,9 @@ def _described(method: type[Method]) -> dict[str, Any]:
         "after": list(method.after),
         "before": list(method.before),
         "conflicts": dict(method.conflicts_with),
+        "turns": [
+            key for key, other in METHODS.items() if key != name and method.turns and other.turns == method.turns
+        ],
         "origin": origin_of(method, kind="method"),
         "functional": _functional(method),
     }

@@ -10,6 +10,7 @@ import torch
 
 from explorer.data.streams import stream
 from explorer.methods.cutmix import CutMix, draw_box, kept_share, paste
+from explorer.methods.mixup import MixUp
 from tests.data_for_tests import noise
 from tests.loop_for_tests import noise_loop
 from tests.scenes_for_tests import classes_of, read, scene_loop
@@ -136,3 +137,28 @@ def test_classes_of_pixels_are_pasted_with_their_pixels(shape: tuple[int, ...]) 
         changed += int((mixed.targets != raw.targets).sum())
     assert changed
     loop.step()
+
+
+def test_cutmix_and_mixup_take_turns() -> None:
+    """Every step is that of one method, to the bit, by a draw that depends on seed and step alone; both get turns."""
+    both, plain = noise_loop([CutMix(), MixUp(alpha=1.0)]), noise_loop()
+    single = {"cutmix": noise_loop([CutMix()]), "mixup": noise_loop([MixUp(alpha=1.0)])}
+    acted = []
+    for step in range(24):
+        batch, raw = read(both, step=step), read(plain, step=step)
+        batches = {name: read(loop, step=step) for name, loop in single.items()}
+        same = [name for name, other in batches.items() if torch.equal(batch.inputs, other.inputs)]
+        assert len(same) == 1 or torch.equal(raw.inputs, batch.inputs)
+        acted += same if len(same) == 1 else []
+        assert all(torch.equal(batch.targets, batches[name].targets) for name in same)
+    assert {6 <= acted.count(name) <= 18 for name in single} == {True}
+    later = noise_loop([MixUp(alpha=1.0), CutMix()])
+    assert torch.equal(read(later, step=17).inputs, read(both, step=17).inputs)
+
+
+def test_a_method_at_strength_zero_takes_no_turn() -> None:
+    for step in range(6):
+        with_it, without = (
+            read(noise_loop(methods), step=step) for methods in ([CutMix(), MixUp(alpha=0.0)], [CutMix()])
+        )
+        assert torch.equal(with_it.inputs, without.inputs) and torch.equal(with_it.targets, without.targets)

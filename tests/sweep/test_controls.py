@@ -284,7 +284,7 @@ def test_without_profiles_the_sweep_says_that_controls_are_not_done(tmp_path):
 
 
 def test_the_command_line_tells_controls_apart(tmp_path):
-    content = rescaled(compose={"pairs_of": ["mixup", "cutmix"]}, budgets=[1.0], controls="all")
+    content = rescaled(compose={"pairs_of": ["swa", "ema"]}, budgets=[1.0], controls="all")
     content["recipes"] = {"baseline": [], "picky": [PICKY]}
     (tmp_path / "tiny.yaml").write_text(json.dumps(content))
     arguments = [str(tmp_path / "tiny.yaml"), "--runs", str(tmp_path)]
@@ -296,7 +296,7 @@ def test_the_command_line_tells_controls_apart(tmp_path):
 
     fresh = said("plan")
     assert "up to 1 more control runs, whose budgets follow from the profile" in fresh
-    assert "not run: mixup-cutmix: methods 'cutmix' and 'mixup' cannot be combined: " in fresh
+    assert "not run: swa-ema: methods 'ema' and 'swa' cannot be combined: " in fresh
     assert "picky-random (control: random subset)" in fresh
     planned = plan(tmp_path, content)
     write_profiles(planned, baseline=0.01, picky=0.007)
@@ -304,7 +304,7 @@ def test_the_command_line_tells_controls_apart(tmp_path):
     rundir.write_json(tmp_path / "tiny" / rundir.SWEEP, known.to_json())
     for command in ("plan", "status"):
         assert "baseline (control: rescaled baseline)" in said(command)
-        assert "not run: mixup-cutmix: methods" in said(command)
+        assert "not run: swa-ema: methods" in said(command)
         assert "more control runs" not in said(command)
 
 
