@@ -9,7 +9,8 @@ import difflib
 import json
 import math
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
@@ -41,6 +42,17 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 @cache
 def _schema(kind: type[Any]) -> dict[str, Any]:
     return _adapter(kind).json_schema(mode="validation")  # tens of milliseconds for a nested record
+
+
+LATER: Mapping[str, bool] = {"later": True}
+"""Metadata of a field that a value got later: it is written only where it differs from its default, so that the digests
+of older values stay as they are."""
+
+
+def given(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, without later ones that have their defaults."""
+    later = {field.name: field.default for field in fields(value) if field.metadata.get("later")}
+    return {name: content for name, content in asdict(value).items() if name not in later or content != later[name]}
 
 
 def to_json(value: Any) -> dict[str, Any]:

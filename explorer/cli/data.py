@@ -143,6 +143,9 @@ def _card(card: Card) -> Iterator[Block | str]:
     if card.tokens is not None:
         train, test = card.tokens
         rows.append(("tokens", f"{train:,} train, {test:,} test, of {card.vocabulary} kinds"))
+    if card.target is not None:
+        mean, deviation = card.target
+        rows.append(("target", f"mean {mean:g}, standard deviation {deviation:g} on the training side"))
     rows += [("source", card.source), ("licence", card.licence), ("digest", card.digest)]
     if not card.provenance:
         rows.append(("provenance", "none: the sources of the examples are unknown"))

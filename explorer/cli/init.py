@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 import yaml
@@ -15,12 +15,17 @@ from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.sources import EMBEDDED, load, of_path
-from explorer.data.tabular import Tabular
+from explorer.data.targets import Predict
 from explorer.errors import DataError, RecipeError
 from explorer.page.terminal import Answer, from_here
 from explorer.training.governed_project import GovernedProject, begin_governed
 from explorer.yaml_document import parse_document
 
+PREDICTED = {
+    "classification": ", {classes} labels",
+    "multilabel": ", any of {classes} labels each",
+    "regression": ", a number each",
+}
 STEPS = 300  # of a run at full budget, so that a sweep takes minutes on two cores
 MAX_EPOCHS = 20
 IGNORED = """\
@@ -110,9 +115,13 @@ def _name(place: str) -> str:
 
 def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
     """Yield what was found at the path; `card` is the command that shows all of it."""
-    labels = f", {dataset.classes} labels" if dataset.task == "classification" else ""
-    labels += f" in column {source.target!r}" if isinstance(source, Tabular) else ""
+    labels = PREDICTED.get(dataset.task, "").format(classes=dataset.classes)
+    column = getattr(source, "target", None)
+    labels += f" in column {column!r}" if column is not None else ""
     yield f"found {len(dataset.train):,} examples to train with and {len(dataset.test):,} for the test{labels}"
+    if (predict := getattr(source, "predict", None)) is not None:
+        others = ", ".join(other for other in get_args(Predict) if other != predict)
+        yield f"predict: {predict} is a guess by the values of that column ({others}: other tasks)"
     if dataset.skipped:
         what = "; ".join(f"{skipped.count:,}: {skipped.reason}" for skipped in dataset.skipped)
         yield f"left out {what} ({card})"
@@ -121,9 +130,10 @@ def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
 def specification(source: DataSource, name: str, data: Path | None) -> str:
     """Return the text of a specification for a dataset, from the example of its kind, with as many epochs as take a
     few minutes."""
-    template = notebook_directory() / "projects" / f"{source.modality}.yaml"
-    if not template.exists():
-        raise DataError(f"dataset {source.name!r}: no example of a specification for {source.modality}")
+    names = (f"{source.modality}-{source.aim}.yaml", f"{source.modality}.yaml")
+    template = next((place for name in names if (place := notebook_directory() / "projects" / name).exists()), None)
+    if template is None:
+        raise DataError(f"dataset {source.name!r}: no example of a specification for {source.modality}, {source.aim}")
     examples = len(load(source, data).train)
     text = template.read_text()
     batch = parse_document(text, where=str(template)).value["train"]["batch_size"]

@@ -87,8 +87,8 @@ class Batch:
     """Examples of a step. Methods replace `inputs` and `targets`; `labels` stay as they were read."""
 
     inputs: Tensor  # B x the shape of an example, as the model takes it
-    targets: Tensor  # for the loss: indices (int64), or distributions (float32) once a method has made them dense
-    labels: Tensor  # for metrics: int64
+    targets: Tensor  # for the loss: indices (int64), or float32: numbers, or distributions that a method has made
+    labels: Tensor  # for metrics: int64, or float32 where numbers or several labels are predicted
     slots: Tensor  # B, int64: the place of each example in the nominal batch; keyed draws are indexed by it
     codes: Tensor  # B, int64: provenance class of each example; 0 where the data is untyped
     weight: float = 1.0  # of each row in the loss: a method that drops rows raises it, for the mean over the rest
@@ -197,7 +197,8 @@ class Batches:
 
     def transfer(self, inputs: Tensor, labels: Tensor, *, slots: np.ndarray, code: int) -> Batch:
         """Return the batch on the training device, with prepared inputs. Its tensors are never modified."""
-        labels = labels.to(self.device, non_blocking=True).to(torch.int64)
+        kind = torch.float32 if labels.is_floating_point() else torch.int64
+        labels = labels.to(self.device, non_blocking=True).to(kind)
         return Batch(
             inputs=self.prepare(inputs),
             targets=labels,

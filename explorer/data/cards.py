@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from explorer.data.dataset import DataFile, Dataset, DataSource, Provenance, Skipped, Split
 from explorer.data.sources import load
 from explorer.provenance.description import Column, File, Records, croissant
+from explorer.schema import given
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,7 @@ class Card:
     provenance: tuple[Branch, ...]
     simulated: bool  # the provenance is simulated
     skipped: tuple[Skipped, ...]
+    target: tuple[float, float] | None = None  # mean and standard deviation of a number on the training side
 
 
 def card(source: DataSource, data: Path | None) -> Card:
@@ -71,9 +73,9 @@ def card(source: DataSource, data: Path | None) -> Card:
         source=source.source,
         licence=source.licence,
         modality=source.modality,
-        task=source.task,
-        metrics=source.metrics,
-        parameters=asdict(source),
+        task=source.aim,
+        metrics=source.measures,
+        parameters=given(source),
         digest=source.digest(data),
         train=len(dataset.train),
         test=len(dataset.test),
@@ -82,10 +84,11 @@ def card(source: DataSource, data: Path | None) -> Card:
         tokens=(dataset.train.labels.numel(), dataset.test.labels.numel()) if text else None,
         vocabulary=dataset.classes if text else None,
         counted=None if text else _counted(dataset),
-        classes=() if text else _classes(dataset),
+        classes=() if text or dataset.task == "regression" else _classes(dataset),
         provenance=_branches(dataset.provenance),
         simulated=dataset.provenance is not None and dataset.provenance.simulated,
         skipped=dataset.skipped,
+        target=(dataset.centre, dataset.scale) if dataset.task == "regression" else None,
     )
 
 
@@ -124,7 +127,7 @@ def _bytes(split: Split) -> int:
 
 
 def _counted(dataset: Dataset) -> str:
-    if dataset.task == "classification":
+    if dataset.task != "segmentation":
         return "examples"
     return "voxels" if dataset.modality == "volume" else "pixels"
 
@@ -132,7 +135,9 @@ def _counted(dataset: Dataset) -> str:
 def _classes(dataset: Dataset) -> tuple[Class, ...]:
     names = dataset.names or tuple(map(str, range(dataset.classes)))
     train, test = (
-        torch.bincount(split.labels.flatten(), minlength=dataset.classes).tolist()
+        split.labels.sum(0).int().tolist()
+        if dataset.task == "multilabel"
+        else torch.bincount(split.labels.flatten(), minlength=dataset.classes).tolist()
         for split in (dataset.train, dataset.test)
     )
     return tuple(Class(name=name, train=a, test=b) for name, a, b in zip(names, train, test, strict=True))

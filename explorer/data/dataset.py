@@ -16,9 +16,16 @@ from torch import Tensor, device
 from explorer.errors import DataError
 
 Modality = Literal["image", "text", "volume", "tabular"]
-TaskName = Literal["classification", "language", "segmentation"]
+TaskName = Literal["classification", "language", "segmentation", "regression", "multilabel"]
 Fitted = Mapping[Literal["normalisation", "tokeniser"], str]
 """Parts of a preparation that were computed from the training examples, in words: a deletion does not reach them."""
+
+
+MEASURES: Mapping[TaskName, tuple[str, ...]] = {
+    "regression": ("rmse", "mae", "r2"),
+    "multilabel": ("mean_average_precision", "micro_f1", "nll"),
+}
+"""Metrics of what a parameter can ask for in place of classes; the first is the quality of a run."""
 
 
 NO_BYTES = (torch.bfloat16,)  # types that numpy lacks
@@ -29,7 +36,9 @@ class Split:
     """Examples of one side of the split."""
 
     inputs: Tensor  # N x the shape of an example, uint8
-    labels: Tensor  # N, int64; of text N T, uint8: the byte after each; of segmentation N H W, uint8
+    labels: Tensor
+    """N, int64. Of text N T, uint8: the byte after each. Of segmentation N H W, uint8. Of regression N, float32: in
+    units of `Dataset.scale`. Of several labels N K, float32: 1 for a label that an example has."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -80,10 +89,12 @@ class Dataset(ABC):
 
     train: Split
     test: Split
-    classes: int  # labels, or the vocabulary
+    classes: int  # labels, or the vocabulary; 1 for a number: how many outputs a model has
     provenance: Provenance | None = None
     names: tuple[str, ...] = ()  # of the classes, where labels have names
     skipped: tuple[Skipped, ...] = ()
+    centre: float = 0.0  # of a number that is predicted: labels are (number - centre) / scale
+    scale: float = 1.0
 
     @property
     def example_shape(self) -> tuple[int, ...]:
@@ -122,6 +133,16 @@ class DataSource(ABC):
     fitted: ClassVar[Fitted]  # parts of the preparation that were computed from all training examples
     metrics: ClassVar[tuple[str, ...]]  # names in `run_files.METRICS`; the first is the quality of a run
     own_task: ClassVar[type[Any] | None] = None  # an `engine.task.Task` of another package, in place of that of `task`
+
+    @property
+    def aim(self) -> TaskName:
+        """What is predicted with these parameters."""
+        return self.task
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Metrics of a run with these parameters; the first is its quality."""
+        return self.metrics if self.aim == self.task else MEASURES[self.aim]
 
     @abstractmethod
     def load(self, data: Path | None) -> Dataset:

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import importlib.util
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -22,7 +22,9 @@ from pydantic import Field
 
 from explorer.data.dataset import FEW, MAX_CLASSES, DataSource, Fitted, Modality, Split, TaskName, simulated
 from explorer.data.images import Images
+from explorer.data.local import first_of_each
 from explorer.errors import DataError
+from explorer.schema import LATER
 
 TRAIN = 899  # of 1,797
 
@@ -42,6 +44,9 @@ class Digits(DataSource):
 
     size: Literal[8, 16, 32] = 8
     simulated_classes: Annotated[int, Field(ge=0, le=MAX_CLASSES)] = 0  # of provenance, which the digits do not have
+    examples: Annotated[
+        int | None, Field(ge=10, le=TRAIN, description="training images to use, the first of each digit; null: all")
+    ] = field(default=None, metadata=LATER)
 
     def load(self, data: Path | None) -> Images:
         table = np.loadtxt(io.BytesIO(gzip.decompress(_content())), delimiter=",")  # 64 pixels from 0 to 16, the label
@@ -51,14 +56,15 @@ class Digits(DataSource):
         images = images.round().to(torch.uint8)
         labels = torch.from_numpy(table[:, -1].astype(np.int64))
         train = images[:TRAIN].double() / 255
+        chosen = torch.from_numpy(first_of_each(labels[:TRAIN].numpy(), self.examples, dataset=self.name))
         return Images(
-            train=Split(inputs=images[:TRAIN], labels=labels[:TRAIN]),
+            train=Split(inputs=images[chosen], labels=labels[chosen]),
             test=Split(inputs=images[TRAIN:], labels=labels[TRAIN:]),
             classes=10,
             names=tuple("0123456789"),
             mean=(round(train.mean().item(), 4),),
             std=(round(train.std().item(), 4),),
-            provenance=simulated(labels[:TRAIN], classes=self.simulated_classes, name=self.name),
+            provenance=simulated(labels[chosen], classes=self.simulated_classes, name=self.name),
         )
 
     def with_classes(self, data: Path | None) -> Self:

@@ -4,11 +4,14 @@
     photos/train/dog/2.jpg    photos/dog/2.jpg
     photos/test/cat/3.jpg     with `test: 0.1`: a tenth of each class is the test side
 
+Without a directory `test`, the first of `validation`, `valid`, `val` and `dev` is the test side.
+
 PNG, JPEG and WebP, at any depth below the directory of their class. Unreadable files are skipped and listed in the
 dataset's card; a class without a readable image is an error. `provenance` names a table of provenance classes, or is
 `folders` (local.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -18,7 +21,7 @@ from pydantic import Field
 from explorer import canonical
 from explorer.data.dataset import DataFile
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Side, decoded, labelled
+from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import (
     FOLDERS,
     Fault,
@@ -31,11 +34,11 @@ from explorer.data.local import (
     read_class_table,
     shown,
 )
+from explorer.data.progress_line import watched
 from explorer.errors import DataError
 
 TEST = "share of each class for the test side; null: train and test have directories of their own"
 EXAMPLES = "training images to use, the first of each class; null: all"
-SIDES: tuple[Side, Side] = ("train", "test")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")  # of the files by which a directory of images is recognised
 SHARE = 0.2  # for the test side of images that are not divided
 
@@ -66,7 +69,8 @@ class ImageFolder(LabelledImages):
     def load(self, data: Path | None) -> Images:
         root, table = self._root(data), self._table(data)
         files = [file for file in listed(root) if file.path != table]
-        placed = {file.name: place for file in files if (place := self._place(file.name))}
+        sides = _sides(root)
+        placed = {file.name: place for file in files if (place := self._place(file.name, sides))}
         images = [file for file in files if file.name in placed]
         tags: list[str] | list[None] = [None] * len(images)
         if table is not None:
@@ -90,7 +94,7 @@ class ImageFolder(LabelledImages):
             entries,
             pixels,
             faults,
-            labels=self._labels(root),
+            labels=self._labels(root, sides),
             misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
             test=self.test,
             augment=self.augment,
@@ -99,7 +103,7 @@ class ImageFolder(LabelledImages):
 
     @classmethod
     def of_path(cls, place: Path) -> Self | None:
-        divided = all((place / side).is_dir() for side in SIDES)
+        divided = bool(_sides(place))
         levels = "*/*/*" if divided else "*/*"
         if not place.is_dir() or not any(path.suffix.lower() in SUFFIXES for path in place.glob(levels)):
             return None
@@ -114,7 +118,8 @@ class ImageFolder(LabelledImages):
         return canonical.digest([_contents(listed(self._root(data))), [list(row) for row in rows]])
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
-        files = [file for file in listed(self._root(data)) if self._place(file.name)]
+        root = self._root(data)
+        files = [file for file in listed(root) if self._place(file.name, _sides(root))]
         return data_files(self.path, files, media=None, max_bytes=MAX_ENCODED_BYTES)
 
     def _root(self, data: Path | None) -> Path:
@@ -122,30 +127,31 @@ class ImageFolder(LabelledImages):
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
-        divided = all((root / side).is_dir() for side in SIDES)
+        divided = _sides(root)
         if self.test is None and not divided:
             raise DataError(
-                f"dataset {self.name!r}: {root} has no directories 'train' and 'test': expected both, or a share of the"
-                " images for the test side, such as test: 0.1"
+                f"dataset {self.name!r}: {root} has no directories 'train' and 'test' (or 'validation'): expected both,"
+                " or a share of the images for the test side, such as test: 0.1"
             )
         if self.test is not None and divided:
-            raise DataError(f"dataset {self.name!r}: {root} is divided into 'train' and 'test': leave 'test' out")
+            names = " and ".join(map(repr, divided))
+            raise DataError(f"dataset {self.name!r}: {root} is divided into {names}: leave 'test' out")
         return root
 
     def _table(self, data: Path | None) -> Path | None:
         return None if self.provenance in (None, FOLDERS) else below(data, self.provenance, dataset=self.name)
 
-    def _place(self, name: str) -> tuple[Side | None, str] | None:
+    def _place(self, name: str, sides: Mapping[str, Side]) -> tuple[Side | None, str] | None:
         """Return the side and class of a file; None outside the classes' directories."""
         parts = name.split("/")
         if self.test is not None:
             return (None, parts[0]) if len(parts) > 1 else None
-        return next(((side, parts[1]) for side in SIDES if len(parts) > 2 and parts[0] == side), None)
+        return (sides[parts[0]], parts[1]) if len(parts) > 2 and parts[0] in sides else None
 
-    def _labels(self, root: Path) -> list[str]:
+    def _labels(self, root: Path, sides: Mapping[str, Side]) -> list[str]:
         """Return the names of the classes' directories, of either side, empty ones too."""
         # Empty ones too: a class without an image has to be reported, not to vanish from the model's outputs.
-        above = [root] if self.test is not None else [root / side for side in SIDES]
+        above = [root] if self.test is not None else [root / side for side in sides]
         try:
             entries = [path for parent in above for path in parent.iterdir()]
             directories = [path for path in entries if path.is_dir() and not path.is_symlink()]
@@ -154,6 +160,13 @@ class ImageFolder(LabelledImages):
         return sorted({shown(path.name) for path in directories})
 
 
+def _sides(root: Path) -> dict[str, Side]:
+    """Return the side of each directory that is one; none if the images are not divided."""
+    tests = [name for name in TESTS if (root / name).is_dir()]
+    return {"train": "train", tests[0]: "test"} if tests and (root / "train").is_dir() else {}
+
+
 def _contents(files: list[LocalFile]) -> list[list[str]]:
     """Return the names of files and the digests of their contents."""
-    return [[file.name, file.digest(max_bytes=MAX_ENCODED_BYTES)] for file in files]
+    hashed = watched(files, "hashing files", total=len(files))
+    return [[file.name, file.digest(max_bytes=MAX_ENCODED_BYTES)] for file in hashed]

@@ -8,13 +8,12 @@ pixels. Images that are added later move few others, and equal images are always
 Shapes: N images, C channels, S rows and columns.
 """
 
-import hashlib
 import io
 import warnings
 from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,11 +24,14 @@ from explorer.data.cache import cached
 from explorer.data.dataset import SIMULATED, DataSource, Fitted, Modality, Provenance, Split, TaskName
 from explorer.data.images import Images
 from explorer.data.local import Fault, first_of_each, skipped
+from explorer.data.progress_line import watched
+from explorer.data.targets import Side, divided
 from explorer.errors import DataError
 
 MAX_CLASSES = 10_000
 
-Side = Literal["train", "test"]
+TESTS = ("test", "validation", "valid", "val", "dev")
+"""What the test side is called, in the order in which one is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,17 +114,6 @@ def labelled(
         provenance=provenance_of([kept[place] for place in training.tolist()]),
         skipped=skipped(passed),
     )
-
-
-def divided(labels: Sequence[str], contents: Iterable[bytes], *, share: float) -> list[Side]:
-    """Return the side of each example: test for the share of its class, at least one, with the smallest hashes."""
-    keys = [hashlib.sha256(content).digest() for content in contents]
-    classes: dict[str, list[bytes]] = {}
-    for label, key in zip(labels, keys, strict=True):
-        classes.setdefault(label, []).append(key)
-    # By a limit on the hash, not by position, so that equal images fall on the same side.
-    last = {label: sorted(hashes)[max(1, round(share * len(hashes))) - 1] for label, hashes in classes.items()}
-    return ["test" if key <= last[label] else "train" for label, key in zip(labels, keys, strict=True)]
 
 
 def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
@@ -212,7 +203,7 @@ def decoded(
         images = np.empty((count, channels, size, size), np.uint8)
         codes = np.zeros(count, np.uint8)  # 0, or 1 + the fault's place among all
         kept = 0
-        for index, content in enumerate(contents):
+        for index, content in enumerate(watched(contents, "decoding images", total=count)):
             outcome = content if isinstance(content, Fault) else decode(content, size=size, channels=channels)
             if isinstance(outcome, Fault):
                 codes[index] = 1 + FAULTS.index(outcome)

@@ -1,8 +1,10 @@
 """`parquet`: the user's own images in Parquet files, laid out as on the Hugging Face hub.
 
-    photos/train-00000-of-00002.parquet    train*.parquet and test*.parquet (or validation*.parquet), or
-    photos/train-00001-of-00002.parquet    any *.parquet with `test: 0.1`: a tenth of each class is the test side
-    photos/test.parquet
+    photos/data/train-00000-of-00002.parquet    train*.parquet and test*.parquet, or files in `train` and `test`, or
+    photos/data/train-00001-of-00002.parquet    any *.parquet with `test: 0.1`: a tenth of each class is the test side
+    photos/data/test-00000-of-00001.parquet
+
+Without files for `test`, those for `validation`, `valid`, `val` or `dev` are the test side.
 
 A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text.
 Names of classes come from the files' header, if the hub has written them. If all files are in one directory below
@@ -13,6 +15,7 @@ column of the labels: then labels that are no such paths become made-up classes,
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -25,7 +28,7 @@ from pydantic import Field
 from explorer import canonical
 from explorer.data.dataset import SIMULATED, DataFile
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_CLASSES, Entry, LabelledImages, Side, decoded, labelled
+from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import (
     Fault,
     LocalFile,
@@ -40,10 +43,10 @@ from explorer.data.local import (
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
 
-TEST = "share of each class for the test side; null: train and test have files of their own"
+TEST = "share of each class for the test side, such as 0.1; null: files called train* and test* are the sides"
 EXAMPLES = "training images to use, the first of each class; null: all"
-SIDES: tuple[Side, Side] = ("train", "test")
 SUFFIX = ".parquet"
+BEGINNING = r"train|test|validation|(?:valid|val|dev)(?![a-z])"  # of a name; not of values.parquet
 MAX_FILE_BYTES = 2**36
 MAX_ROWS = 10**6
 MAX_HEADER_BYTES = 2**22
@@ -106,14 +109,11 @@ class Parquet(LabelledImages):
 
     @classmethod
     def of_path(cls, place: Path) -> Self | None:
-        names = [path.name for path in place.glob(f"*{SUFFIX}")] if place.is_dir() else []
-        if not names:
+        files = [file for file in listed(place) if file.name.endswith(SUFFIX)] if place.is_dir() else []
+        if not files:
             return None
-        divided = any(name.startswith("train") for name in names) and any(
-            name.startswith(("test", "validation")) for name in names
-        )
-        source = cls(path=place.name, test=None if divided else SHARE)
-        schema = source._schema(place / sorted(names)[0])
+        source = cls(path=place.name, test=None if _divided(files) else SHARE)
+        schema = source._schema(files[0].path)
         images = [field.name for field in schema if _holds_images(field.type)]
         labels = [field.name for field in schema if _holds_labels(field.type)]
         # The usual names first; else the only column that can be it.
@@ -143,15 +143,9 @@ class Parquet(LabelledImages):
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
-        # The hub's names: validation*.parquet is the test side only if there is no test*.parquet.
         files = [file for file in listed(root) if file.name.endswith(SUFFIX)]
-        starts: dict[Side, str] = {"train": "train", "test": "test"}
-        if not any(Path(file.name).name.startswith("test") for file in files):
-            starts["test"] = "validation"
-        sides: list[tuple[Side | None, LocalFile]] = [
-            (side, file) for side in SIDES for file in files if Path(file.name).name.startswith(starts[side])
-        ]
-        divided = {side for side, _ in sides} == set(SIDES)
+        sides = _divided(files)
+        divided = bool(sides)
         if self.test is not None and divided:
             raise DataError(f"dataset {self.name!r}: {root} has train and test files: leave 'test' out")
         undivided: list[tuple[Side | None, LocalFile]] = [(None, file) for file in files]
@@ -239,6 +233,27 @@ class Parquet(LabelledImages):
         if metadata.num_rows > MAX_ROWS:
             raise DataError(f"{file.path}: {metadata.num_rows} rows, expected {MAX_ROWS} or fewer")
         return opened
+
+
+def _divided(files: Sequence[LocalFile]) -> list[tuple[Side | None, LocalFile]]:
+    """Return the files of the training side and then those of the test side; none if one has no file."""
+    # The hub's names. Those of `validation` are the test side only if there are none of `test`.
+    names = {file: _side_name(file) for file in files}
+    test = next((name for name in TESTS if name in names.values()), None)
+    chosen: dict[str | None, Side] = {"train": "train", test: "test"}
+    sides: list[tuple[Side | None, LocalFile]] = [
+        (side, file) for name, side in chosen.items() for file in files if name is not None and names[file] == name
+    ]
+    return sides if {side for side, _ in sides} == {"train", "test"} else []
+
+
+def _side_name(file: LocalFile) -> str | None:
+    """Return what a file's side is called, by the beginning of its name, or else by the directory that it is in."""
+    place = PurePosixPath(file.name)
+    beginning = re.match(BEGINNING, place.name)
+    if beginning:
+        return beginning[0]
+    return place.parent.name if place.parent.name in ("train", *TESTS) else None
 
 
 def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:

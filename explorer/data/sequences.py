@@ -15,6 +15,7 @@ from explorer.data.batches import Batch
 from explorer.data.dataset import Dataset, Modality, Provenance, Skipped, Split, TaskName
 
 BYTES = 256  # the vocabulary
+WHOLE_ROWS = "expected whole rows, for a part of a text need not have the label of the whole"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

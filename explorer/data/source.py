@@ -21,7 +21,7 @@ and each file is checked against it when it is read.
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -34,8 +34,10 @@ from torch import Tensor
 from explorer import canonical
 from explorer.data.dataset import Dataset, DataSource, Fitted, Modality, Provenance, TaskName
 from explorer.data.distributions import POOLED, Distribution, PythonFile, installed, read
+from explorer.data.local import first_of_each
 from explorer.data.sequences import Text, cut_blocks
 from explorer.errors import DataError
+from explorer.schema import LATER
 
 # --- the classes that an environment holds ---------------------------------------------------------------------------
 
@@ -154,6 +156,9 @@ class Source(DataSource):
     context: Annotated[int, Field(ge=8, le=4096)] = 128
     bytes_per_class: Annotated[int, Field(ge=1000, le=10**9)] = 1_000_000
     least_bytes: Annotated[int, Field(ge=1000, le=10**9)] = 100_000
+    examples: Annotated[
+        int | None, Field(ge=2, description="training examples to use, the first of each class; null: all")
+    ] = field(default=None, metadata=LATER)
 
     def families(self) -> tuple[Family, ...]:
         """Return the classes in the environment, sorted. Raises `DataError` if there are fewer than two."""
@@ -175,12 +180,13 @@ class Source(DataSource):
                 f"dataset 'source': {self.bytes_per_class} bytes a class do not give every class an example of "
                 f"{self.context + 1} bytes: expected a shorter context or a larger bytes_per_class"
             )
+        chosen = first_of_each(np.asarray(codes, dtype=np.int64), self.examples, dataset=self.name)
         provenance = Provenance(
             classes=tuple(family.path for family in families_here),
-            codes=np.asarray(codes, dtype=np.int64),
-            sources=tuple(sources),
+            codes=np.asarray(codes, dtype=np.int64)[chosen],
+            sources=tuple(sources[place] for place in chosen),
         )
-        return Text.of(torch.cat(train), torch.cat(test), provenance=provenance)
+        return Text.of(torch.cat(train)[torch.from_numpy(chosen)], torch.cat(test), provenance=provenance)
 
     def digest(self, data: Path | None) -> str:
         return _digest(self.families())

@@ -9,6 +9,7 @@ from explorer.data.clutter3d import Clutter3d
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder
+from explorer.data.labelled_text import LabelledText
 from explorer.data.parquet import Parquet
 from explorer.data.source import Source
 from explorer.data.tabular import Tabular
@@ -17,7 +18,7 @@ from explorer.errors import DataError
 
 DATASETS: dict[str, type[DataSource]] = {
     source.name: source
-    for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, Tabular, LocalText)
+    for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText)
 }
 
 EMBEDDED = Digits(size=16)  # for a project without data of its own

@@ -34,6 +34,7 @@ from explorer.data.local import (
     shown,
     skipped,
 )
+from explorer.data.progress_line import watched
 from explorer.data.sequences import Text, cut_blocks
 from explorer.data.source import SEPARATOR
 from explorer.errors import DataError
@@ -105,7 +106,9 @@ class LocalText(DataSource):
         root = below(data, self.path, dataset=self.name)
         rows = sorted(self._table(data).items())
         if root.is_dir():
-            named = [[file.name, file.digest(max_bytes=MAX_BYTES)] for file in listed(root)]
+            files = listed(root)
+            hashed = watched(files, "hashing files", total=len(files))
+            named = [[file.name, file.digest(max_bytes=MAX_BYTES)] for file in hashed]
             return canonical.digest([named, [list(row) for row in rows]])
         content = hashlib.sha256(_whole(root)).hexdigest()
         return canonical.digest([content, [list(row) for row in rows]]) if rows else content
@@ -126,7 +129,8 @@ class LocalText(DataSource):
         contents: dict[str, bytes] = {}
         faults: list[tuple[str, Fault]] = []
         left = MAX_BYTES
-        for file in listed(root):
+        files = listed(root)
+        for file in watched(files, "reading texts", total=len(files)):
             if file.path == table:
                 continue
             content = _text(file, max_bytes=MAX_BYTES)

@@ -143,10 +143,95 @@ class Segmentation(Task):
         }
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Regression(Task):
+    """A number for each example: squared error; RMSE, MAE and the coefficient of determination R2.
+
+    The loss is in squared standard deviations of the training numbers, the metrics are in the number's own unit. R2 is
+    1 minus the squared error over that of the test numbers' mean: 1 is perfect, 0 is no better than a constant.
+    """
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss for outputs B 1 and targets B."""
+        return (outputs.squeeze(1) - targets).square()
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        dataset = batches.dataset
+        predicted, truth = predictions(model, batches).squeeze(1), dataset.test.labels.to(torch.float64)
+        error = predicted - truth
+        squares = float(error.square().mean())
+        spread = float((truth - truth.mean()).square().mean())
+        return {
+            "rmse": math.sqrt(squares) * dataset.scale,
+            "mae": float(error.abs().mean()) * dataset.scale,
+            "r2": 1 - squares / spread,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multilabel(Task):
+    """Any number of labels for each example: binary cross-entropy; mean average precision, micro F1 and the loss.
+
+    Mean average precision is the mean over the labels that a test example has (Everingham et al., "The PASCAL Visual
+    Object Classes (VOC) Challenge", 2010, with the area of every step, not of eleven). Micro F1 counts all pairs of
+    example and label together, with a label predicted from a probability of one half on.
+    """
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss for outputs B K and targets B K, from 0 to 1: mean over the labels."""
+        return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(1)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the entropy of the prediction for each example in nats, mean over the labels, B."""
+        return -(F.logsigmoid(outputs) * outputs.sigmoid() + F.logsigmoid(-outputs) * (-outputs).sigmoid()).mean(1)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
+        logits, truth = predictions(model, batches), batches.dataset.test.labels.to(torch.float64)
+        chosen, there = logits >= 0, truth > 0
+        right = int((chosen & there).sum())
+        present = there.any(0)
+        return {
+            "mean_average_precision": float(average_precision(logits[:, present], there[:, present]).mean()),
+            "micro_f1": 2 * right / max(1, int(chosen.sum()) + int(there.sum())),
+            "nll": float(F.binary_cross_entropy_with_logits(logits, truth)),
+        }
+
+
+@torch.no_grad()
+def predictions(model: nn.Module, batches: Batches) -> Tensor:
+    """Return the outputs for the test side, N K in float64 on the CPU, with the model in evaluation mode."""
+    model.eval()
+    inputs = batches.dataset.test.inputs
+    parts = [model(batches.prepare(rows)).to("cpu", torch.float64) for rows in inputs.split(EVALUATION_BATCH)]
+    return torch.cat(parts)
+
+
+def average_precision(scores: Tensor, truth: Tensor) -> Tensor:
+    """Return the average precision of each label, K, for scores N K and truth N K; every label occurs in a row.
+
+    It is the sum over thresholds of the precision times the growth of the recall. Examples of equal score are above a
+    threshold together, so their order does not matter.
+    """
+    averages = []
+    for score, there in zip(scores.T, truth.T, strict=True):
+        order = score.argsort(descending=True, stable=True)
+        ranked, hits = score[order], there[order].to(torch.float64).cumsum(0)
+        # The last of equal scores: only there does a threshold lie.
+        last = torch.cat((ranked[1:] != ranked[:-1], torch.ones(1, dtype=torch.bool)))
+        above = torch.arange(1, len(ranked) + 1, dtype=torch.float64)[last]
+        grown = torch.diff(hits[last], prepend=torch.zeros(1, dtype=torch.float64))
+        averages.append((grown * hits[last] / above).sum() / hits[-1])
+    return torch.stack(averages)
+
+
 TASKS: dict[TaskName, type[Task]] = {
     "classification": Classification,
     "language": LanguageModelling,
     "segmentation": Segmentation,
+    "regression": Regression,
+    "multilabel": Multilabel,
 }
 
 

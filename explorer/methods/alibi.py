@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from explorer.data.dataset import Modality
-from explorer.data.sequences import cut_rows
-from explorer.engine.architectures import attentions_of, leave_fast_paths, silence_positions
+from explorer.data.sequences import WHOLE_ROWS, cut_rows
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
@@ -181,6 +180,8 @@ class Alibi(Method):
 
     def check(self, planned: Planned) -> None:
         (tokens,) = planned.example_shape
+        if self.pieces > 1 and planned.task != "language":
+            raise RecipeError(f"train_length: found {self.train_length:g} for {planned.task}: {WHOLE_ROWS}")
         if tokens % self.pieces:
             raise RecipeError(f"found rows of {tokens} tokens to be cut into {self.pieces} equal ones")
 

@@ -12,9 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import Modality
-from explorer.engine.forms import checked, distributions
-from explorer.engine.method import EVERYTHING, Kind, Method, Unit
+from explorer.engine.method import EVERYTHING, Kind, Method, Planned, Unit
 from explorer.engine.state import State
+from explorer.engine.task import Multilabel, Task
+from explorer.errors import RecipeError, TrainingError
 
 
 def smooth_labels(targets: Tensor, *, smoothing: float = 0.1, classes: int | None = None) -> Tensor:
@@ -52,7 +53,8 @@ class LabelSmoothing(Method):
     summary: ClassVar[str] = "Mixes every loss target with the uniform distribution."
     source: ClassVar[str] = "Szegedy et al. 2016, arXiv:1512.00567"
     formula: ClassVar[str] = (
-        "t' = (1 - smoothing) t + smoothing / K, K classes; t = 0 for a label that the loss ignores (-100)"
+        "t' = (1 - smoothing) t + smoothing / K, K classes; t = 0 for a label that the loss ignores (-100)\n"
+        "several labels an example: t' = (1 - smoothing) t + smoothing / 2, for each label by itself"
     )
     changes: ClassVar[str] = "the targets of the loss; metrics keep the true labels"
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
@@ -64,9 +66,20 @@ class LabelSmoothing(Method):
         float, Field(ge=0, lt=1, description="weight of the uniform distribution; 0 is off"), Unit("share of a target")
     ] = 0.1
 
+    def check(self, planned: Planned) -> None:
+        if planned.task == "regression":
+            raise RecipeError(
+                "found a number as the target: expected classes, for a number has no uniform distribution to move to"
+            )
+
     def before_loss(self, state: State) -> None:
         assert state.loss_targets is not None
-        if self.smoothing:
+        if self.smoothing and isinstance(state.resources.get(Task), Multilabel):
+            # Each label is a question of its own, with two answers: uniform is one half.
+            state.loss_targets = torch.lerp(
+                state.loss_targets, torch.full_like(state.loss_targets, 0.5), self.smoothing
+            )
+        elif self.smoothing:
             state.loss_targets = smooth_labels(state.loss_targets, smoothing=self.smoothing, classes=state.classes)
 
     def neutral(self) -> Self:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Modality
-from explorer.data.sequences import cut_pieces, cut_rows
-from explorer.engine.forms import check_progress, check_rows, checked
+from explorer.data.sequences import WHOLE_ROWS, cut_rows
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError, TrainingError
@@ -115,6 +114,8 @@ class SeqLengthWarmup(Method):
     mode: Annotated[Mode, Field(description="drop the rest of a sequence, or split it into several")] = "truncate"
 
     def check(self, planned: Planned) -> None:
+        if planned.task != "language":
+            raise RecipeError(f"found examples for {planned.task}: {WHOLE_ROWS}")
         (context,) = planned.example_shape
         self.check_lengths(context)
 

@@ -8,6 +8,8 @@ from torch import nn
 
 Modality = Literal["image", "text", "volume", "tabular"]
 TaskName = Literal["classification", "language", "segmentation"]
+VECTORS = ("classification", "regression", "multilabel")
+"""Tasks that a model for classification serves, whatever its outputs mean: K numbers for an example."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

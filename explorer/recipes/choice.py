@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin, get_type_hints
 
@@ -20,8 +20,7 @@ from explorer.data.dataset import DataSource
 from explorer.engine.method import Method
 from explorer.engine.optimizer import OptimizerSpec, Schedule
 from explorer.errors import RecipeError, unknown
-from explorer.models.specification import ModelSpec
-from explorer.plugins import NO_CODE, Code
+from explorer.schema import given
 
 Value = TypeVar("Value")
 
@@ -166,9 +165,8 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
 
 
 def written(value: Any) -> dict[str, Any]:
-    """Return the mapping that `choose` reads back: `{name: {every parameter}}`, with `import` for other packages."""
-    path = plugins.path_of(type(value))
-    return {value.name: ({} if path is None else {IMPORT: path}) | _listed(asdict(value))}
+    """Return the mapping that `choose` reads back: `{name: {every parameter}}`."""
+    return {value.name: _listed(given(value))}
 
 
 @cache

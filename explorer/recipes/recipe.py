@@ -9,7 +9,7 @@ from explorer.data.dataset import DataSource
 from explorer.data.sources import DATASETS
 from explorer.engine.method import Method
 from explorer.errors import RecipeError, unknown
-from explorer.models.specification import ModelSpec
+from explorer.models.specification import VECTORS, ModelSpec
 from explorer.models.table import MODELS
 from explorer.plugins import NO_CODE, Code, code_of
 from explorer.recipes.choice import choose, written
@@ -94,14 +94,19 @@ def _check_fit(dataset: DataSource, model: ModelSpec, methods: Sequence[Method],
             f" expected {_serving(dataset)}"
         )
     check_serving(methods, dataset.modality, shown=shown, where=where)
-    if model.task != dataset.task:
+    if not _serves(type(model), dataset):
         raise RecipeError(
-            f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.task}:"
+            f"{where}: task.model: {model.name!r} is for {model.task}; dataset {dataset.name!r} is for {dataset.aim}:"
             f" expected {_serving(dataset)}"
         )
 
 
 def _serving(dataset: DataSource) -> str:
     """Return the models for such data, in words."""
-    fitting = (name for name, kind in MODELS.items() if (kind.task, kind.takes) == (dataset.task, dataset.modality))
+    fitting = (name for name, kind in MODELS.items() if kind.takes == dataset.modality and _serves(kind, dataset))
     return f"one of {', '.join(sorted(fitting))}"
+
+
+def _serves(model: type[ModelSpec], dataset: DataSource) -> bool:
+    """Return whether outputs of the model's kind fit what the dataset has predicted."""
+    return model.task == dataset.aim or (model.task == VECTORS[0] and dataset.aim in VECTORS)

@@ -205,8 +205,7 @@ def plan_run(
         tuning=tuning,
         dataset=source,
         model=model,
-        quality=recipe.dataset.metrics[0],
-        declared=task_class(recipe.dataset).declares,
+        quality=recipe.dataset.measures[0],
     )
 
 

@@ -165,7 +165,7 @@ def test_a_class_too_small_to_divide(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_layouts_that_do_not_fit(data: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is divided into 'train' and 'test': leave 'test' out"):
         UNDIVIDED.load(data)
-    with pytest.raises(DataError, match=r"has no directories 'train' and 'test': expected both, or .* test: 0\.1"):
+    with pytest.raises(DataError, match=r"has no directories 'train' and 'test' .*: expected both, or .* test: 0\.1"):
         DIVIDED.digest(undivided(tmp_path))
     with pytest.raises(DataError, match=r"no directory .*none: expected it below"):
         ImageFolder(path="none").digest(data)
@@ -201,3 +201,14 @@ def test_every_folder_is_a_class(data: Path) -> None:
     assert own is not None and not own.simulated and own.classes == ("folders/cat", "folders/dog")
     assert own.codes.tolist() == [0, 0, 0, 1, 1]
     assert source.digest(data) == ImageFolder(path="photos", size=8).digest(data)
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_a_validation_directory_is_the_test_side_unless_there_is_another(data: Path, name: str) -> None:
+    whole = DIVIDED.load(data)
+    (data / "photos" / "test").rename(data / "photos" / name)
+    renamed = DIVIDED.load(data)
+    assert torch.equal(renamed.test.inputs, whole.test.inputs) and torch.equal(renamed.train.inputs, whole.train.inputs)
+    assert ImageFolder.of_path(data / "photos") == ImageFolder(path="photos", test=None)
+    put(data, {"photos/test/cat/x.png": photo(50), "photos/test/dog/y.png": photo(51)})
+    assert [skip.count for skip in DIVIDED.load(data).skipped] == [2]  # what was the test side is left out, and listed

@@ -1,6 +1,7 @@
 """Images of one's own in Parquet files: what is read, what is passed over, what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -250,3 +251,27 @@ def test_labels_as_provenance_classes(data: Path) -> None:
     write(data / "named" / "all.parquet", image=[photo(n) for n in range(8)], label=["b/c", "a"] * 4)
     named = Parquet(path="named", size=8, tag="label", test=0.25).load(data).provenance
     assert named is not None and not named.simulated and named.classes == ("a", "b/c")
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("data/train-00000-of-00001", "data/val-00000-of-00001"),
+        ("default/train/0000", "default/validation/0000"),
+        ("train", "dev"),
+    ],
+)
+def test_layouts_of_the_hub_are_recognised(data: Path, train: str, test: str) -> None:
+    write_named(data / f"hub/{train}.parquet", [2, 0, 1, 0])
+    write_named(data / f"hub/{test}.parquet", [0, 1, 2])
+    source = Parquet.of_path(data / "hub")
+    assert source is not None and source.test is None
+    found = replace(source, size=8).load(data)
+    assert (len(found.train), found.test.labels.tolist()) == (4, [0, 1, 2])
+
+
+def test_a_name_that_only_begins_like_a_side_is_none(data: Path) -> None:
+    write_named(data / "hub/train.parquet", [0, 1])
+    write_named(data / "hub/values.parquet", [0, 1])
+    source = Parquet.of_path(data / "hub")
+    assert source is not None and source.test is not None

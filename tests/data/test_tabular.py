@@ -128,7 +128,7 @@ def test_the_target_is_a_usual_name_or_the_last_column(data: Path) -> None:
         (b"a,y\n\xff\xfe,1\n\x00,2\n", "column 'a' is not UTF-8"),
         ("a,x\n1,0\n2,1\n", "unknown column 'y'"),
         ("a,y\n1,0\n2,\n", "row 2: found nothing in column 'y'"),
-        ("a,y\n1,0.5\n2,1.25\n", "cannot be predicted yet"),
+        ("a,y\n1,0.5\n2,1.25\n", "other numbers is predicted with predict: number"),
         ("a,y\n1,0\n2,0\n", "found 1 different values in column 'y'"),
         ("a,y\n1,0\n2,0\n3,0\n4,1\n", "label '1' of column 'y' has one row"),
         ("a,y\n" + "1,0\n2,1\n" * 4, "or equal rows only"),
