@@ -136,12 +136,12 @@ class DataSource(ABC):
 
     @property
     def aim(self) -> TaskName:
-        """What is predicted with these parameters."""
+        """Return what is predicted with these parameters."""
         return self.task
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Metrics of a run with these parameters; the first is its quality."""
+        """Return the metrics of a run with these parameters; the first is its quality."""
         return self.metrics if self.aim == self.task else MEASURES[self.aim]
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a column predicts: a class, a number, or any number of labels.
+"""The target of each row of a table: a class, a number, or any number of labels.
 
     class     whole numbers or texts; models are judged by their accuracy
     number    any numbers; judged by the root of the mean squared error (RMSE), in the column's own unit
