@@ -85,6 +85,7 @@ class Planned:
     schedule: Schedule
     precision: Precision
     microbatch_size: int | None
+    one_target: bool = False  # an example has a target as a whole, not one for each token or pixel
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from explorer.data.dataset import Modality
 from explorer.data.sequences import WHOLE_ROWS, cut_rows
+from explorer.engine.architectures import attentions_of, leave_fast_paths, silence_positions
 from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
@@ -180,8 +181,8 @@ class Alibi(Method):
 
     def check(self, planned: Planned) -> None:
         (tokens,) = planned.example_shape
-        if self.pieces > 1 and planned.task != "language":
-            raise RecipeError(f"train_length: found {self.train_length:g} for {planned.task}: {WHOLE_ROWS}")
+        if self.pieces > 1 and planned.one_target:
+            raise RecipeError(f"found train_length {self.train_length:g} for texts with one target each: {WHOLE_ROWS}")
         if tokens % self.pieces:
             raise RecipeError(f"found rows of {tokens} tokens to be cut into {self.pieces} equal ones")
 

@@ -12,10 +12,11 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import Modality
+from explorer.engine.forms import checked, distributions
 from explorer.engine.method import EVERYTHING, Kind, Method, Planned, Unit
 from explorer.engine.state import State
 from explorer.engine.task import Multilabel, Task
-from explorer.errors import RecipeError, TrainingError
+from explorer.errors import RecipeError
 
 
 def smooth_labels(targets: Tensor, *, smoothing: float = 0.1, classes: int | None = None) -> Tensor:
@@ -76,9 +77,8 @@ class LabelSmoothing(Method):
         assert state.loss_targets is not None
         if self.smoothing and isinstance(state.resources.get(Task), Multilabel):
             # Each label is a question of its own, with two answers: uniform is one half.
-            state.loss_targets = torch.lerp(
-                state.loss_targets, torch.full_like(state.loss_targets, 0.5), self.smoothing
-            )
+            half = torch.full_like(state.loss_targets, 0.5)
+            state.loss_targets = torch.lerp(state.loss_targets, half, self.smoothing)
         elif self.smoothing:
             state.loss_targets = smooth_labels(state.loss_targets, smoothing=self.smoothing, classes=state.classes)
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from explorer.data.batches import Batch, Batches
 from explorer.data.dataset import Modality
-from explorer.data.sequences import WHOLE_ROWS, cut_rows
+from explorer.data.sequences import WHOLE_ROWS, cut_pieces, cut_rows
+from explorer.engine.forms import check_progress, check_rows, checked
 from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError, TrainingError
@@ -114,8 +115,8 @@ class SeqLengthWarmup(Method):
     mode: Annotated[Mode, Field(description="drop the rest of a sequence, or split it into several")] = "truncate"
 
     def check(self, planned: Planned) -> None:
-        if planned.task != "language":
-            raise RecipeError(f"found examples for {planned.task}: {WHOLE_ROWS}")
+        if planned.one_target:
+            raise RecipeError(f"found texts with one target each: {WHOLE_ROWS}")
         (context,) = planned.example_shape
         self.check_lengths(context)
 

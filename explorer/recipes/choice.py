@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin, get_type_hints
 
@@ -20,7 +20,9 @@ from explorer.data.dataset import DataSource
 from explorer.engine.method import Method
 from explorer.engine.optimizer import OptimizerSpec, Schedule
 from explorer.errors import RecipeError, unknown
-from explorer.schema import given
+from explorer.models.specification import ModelSpec
+from explorer.plugins import NO_CODE, Code
+from explorer.schema import given as given_fields
 
 Value = TypeVar("Value")
 
@@ -165,8 +167,9 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
 
 
 def written(value: Any) -> dict[str, Any]:
-    """Return the mapping that `choose` reads back: `{name: {every parameter}}`."""
-    return {value.name: _listed(given(value))}
+    """Return the mapping that `choose` reads back: `{name: {every parameter}}`, with `import` for other packages."""
+    path = plugins.path_of(type(value))
+    return {value.name: ({} if path is None else {IMPORT: path}) | _listed(given_fields(value))}
 
 
 @cache

@@ -277,6 +277,7 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
         schedule=training.schedule,
         precision=training.numbers.precision,
         microbatch_size=training.numbers.microbatch_size,
+        one_target=dataset.modality == "text" and tuple(dataset.train.labels.shape[1:]) != dataset.example_shape,
     )
 
 

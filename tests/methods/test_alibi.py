@@ -128,5 +128,5 @@ def test_lengths_that_do_not_fit() -> None:
         Alibi(train_length=0.3)
     assert Alibi(train_length=0.333).pieces == 3
     with pytest.raises(RecipeError, match=r"^found rows of 10 tokens to be cut into 4 equal ones"):
-        Alibi(train_length=0.25).check(planned(task="language", example_shape=(10,)))
-    Alibi(train_length=0.25).check(planned(task="language", example_shape=(12,)))
+        Alibi(train_length=0.25).check(planned(example_shape=(10,)))
+    Alibi(train_length=0.25).check(planned(example_shape=(12,)))
