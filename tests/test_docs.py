@@ -1,5 +1,6 @@
 """README, reference pages and guides agree with the code, and what they show works."""
 
+import difflib
 import re
 import runpy
 import shlex
@@ -40,7 +41,10 @@ GUIDES = {  # in the order of their reading, because some continue others: words
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",
     "audit": "counted again from the ledgers: the same",
+    "huggingface": "bit for bit as recorded",
+    "accelerate": "bit for bit as recorded",
 }
+HUB = ("huggingface", "accelerate")  # guides that need the libraries of the extra `hub`, and no other guide
 REFUSED = {  # commands that are wrong, and the word that is
     "explorer reslts digits": "reslts",
     "explorer sweep plam mine.yaml": "plam",
@@ -145,4 +149,36 @@ def test_the_guides_work_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
     guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))
     assert guides["ORDER"] == tuple(GUIDES)
     for name, words in GUIDES.items():
-        assert words in printed(guides["executed"](name, tmp_path)), name
+        if name not in HUB:
+            assert words in printed(guides["executed"](name, tmp_path)), name
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+@pytest.mark.parametrize("name", HUB)
+def test_the_guides_of_other_trainers_work_as_they_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("transformers", "accelerate"):
+        pytest.importorskip(library, reason=f"needs {library}: pip install -e '.[hub]'")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))
+    assert GUIDES[name] in printed(guides["executed"](name, tmp_path))
+
+
+SCRIPTS = {  # scripts of guides, and what they were made from
+    "huggingface/tracked.py": "huggingface/plain.py",
+    "huggingface/muon.py": "huggingface/tracked.py",
+    "huggingface/governed.py": "huggingface/plain.py",
+    "accelerate/tracked.py": "accelerate/plain.py",
+    "accelerate/governed.py": "accelerate/plain.py",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_at_most_ten_lines_are_added_to_a_script_of_others(name: str) -> None:
+    guides = ROOT / "notebooks" / "guide"
+    before, after = ((guides / script).read_text() for script in (SCRIPTS[name], name))
+    assert "explorer" not in (guides / Path(name).parent / "plain.py").read_text()
+    added = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if re.match(r"\+ .*\S", line)]
+    assert 0 < len(added) <= 10, added

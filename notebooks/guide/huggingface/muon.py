@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 
-from explorer import functional, track
+from explorer import track
 from explorer.adapters.huggingface import ExplorerCallback, Together
+from explorer.methods.muon import MuonOptimizer, hidden_matrices, matrix_groups
 
 
 def train(lr=3e-3, epochs=1.0, seed=0):
@@ -17,7 +18,9 @@ def train(lr=3e-3, epochs=1.0, seed=0):
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2)
     )
-    matrices, rest = functional.muon(model, head=model.lm_head)
+    hidden = hidden_matrices(model, head={"lm_head.weight"})
+    rest = [parameter for name, parameter in model.named_parameters() if name not in hidden]
+    together = Together(MuonOptimizer(matrix_groups(model, hidden)), torch.optim.AdamW(rest, lr=lr))
     trainer = Trainer(
         model=model,
         args=TrainingArguments(
@@ -37,7 +40,7 @@ def train(lr=3e-3, epochs=1.0, seed=0):
         train_dataset=texts,
         eval_dataset=held_out,
         callbacks=[ExplorerCallback()],
-        optimizers=(Together(matrices, torch.optim.AdamW(rest, lr=lr)), None),
+        optimizers=(together, None),
     )
     trainer.train(resume_from_checkpoint=track.resume())
 
