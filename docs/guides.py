@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-ORDER = ("own_data", "own_model", "governance", "deletion", "audit", "huggingface", "accelerate")  # 4 and 5 continue 3
+ORDER = ("own_data", "own_model", "governance", "deletion", "audit", "accelerate")  # 4 and 5 continue 3
 TIMEOUT = 1800  # seconds for a cell
 
 

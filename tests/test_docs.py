@@ -40,10 +40,9 @@ GUIDES = {  # in the order of their reading, because some continue others: words
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",
     "audit": "counted again from the ledgers: the same",
-    "huggingface": "bit for bit as recorded",
     "accelerate": "bit for bit as recorded",
 }
-HUB = ("huggingface", "accelerate")  # guides that need the libraries of the extra `hub`, and no other guide
+HUB = ("accelerate",)  # guides that need the libraries of the extra `hub`, and no other guide
 REFUSED = {  # commands that are wrong, and the word that is
     "explorer reslts digits": "reslts",
     "explorer sweep plam mine.yaml": "plam",
