@@ -101,11 +101,11 @@ class _Omitting:
         self.mode: Mode = mode
         self.draws = draws
 
-    def __call__(self, model: nn.Module, args: tuple[Any, ...]) -> None:
+    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not model.training:
             return
         # The gates of the model that is called, which may be a copy of the one that was changed.
-        gates, rows = gates_of(model), next(value for value in args if isinstance(value, Tensor))
+        gates, rows = gates_of(model), next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
         kept = draw_kept(self.draws, gates, mode=self.mode, count=len(rows))
         keep(gates, kept.tolist() if self.mode == "block" else list(torch.from_numpy(kept).to(rows.device)))
 
@@ -136,7 +136,7 @@ def stochastic_depth(
     """
     checked(StochasticDepth, rate=rate, mode=mode, rule=rule)
     names = apply_stochastic_depth(model, rate=rate, rule=rule, by_row=mode == "sample")
-    model.register_forward_pre_hook(_Omitting(mode, draws))
+    model.register_forward_pre_hook(_Omitting(mode, draws), with_kwargs=True)  # transformers' are called by name
     return names
 
 

@@ -27,7 +27,7 @@ from explorer.methods.gated_linear_units import apply_gated_linear_units
 from explorer.methods.ghost_batchnorm import apply_ghost_batchnorm
 from explorer.methods.low_precision_layernorm import apply_low_precision_layernorm
 from explorer.methods.squeeze_excite import apply_squeeze_excite
-from explorer.methods.stochastic_depth import apply_stochastic_depth, gates_of, keep
+from explorer.methods.stochastic_depth import apply_stochastic_depth, gates_of, keep, stochastic_depth
 from explorer.methods.weight_standardization import apply_weight_standardization
 from explorer.models.transformer import AlibiBias, Attention, alibi_slopes
 from explorer.training import custom
@@ -35,6 +35,7 @@ from tests.architectures import models
 from tests.architectures.models import ARCHITECTURES, PLACES, TOKENS, WIDTH, Architecture
 from tests.architectures.table import CHANGED, METHOD_NAMES, Change, cell, changed
 
+BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
 # Those that need a package are slow tests: `.ci/run` installs it for these.
 PARAMETERS = [
     pytest.param(architecture, id=architecture.name, marks=[pytest.mark.slow] * bool(architecture.library))
@@ -214,6 +215,13 @@ def test_rows_have_draws_of_their_own_only_where_they_come_first() -> None:
     with pytest.raises(RecipeError, match=r"found dropout1, whose first dimension is places: expected rows first"):
         apply_stochastic_depth(layer, by_row=True)
     assert apply_stochastic_depth(layer) == ["dropout1", "dropout2"]
+
+
+def test_a_model_that_is_called_by_name_draws_too() -> None:
+    model, inputs = models.NanoGPT(), BY_NAME["nanoGPT"].inputs()
+    stochastic_depth(model, draws=np.random.default_rng(0), rate=0.9, mode="sample")
+    assert not torch.equal(model(idx=inputs), model(idx=inputs))
+    assert torch.equal(model.eval()(idx=inputs), model(idx=inputs))
 
 
 def test_a_module_that_ends_two_branches_is_refused() -> None:
