@@ -13,7 +13,8 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-ORDER = ("own_data", "own_model", "governance", "deletion", "audit", "accelerate")  # 4 and 5 continue 3
+# The last two continue the governance guide.
+ORDER = ("own_data", "own_model", "own_package", "own_loop_methods", "governance", "deletion", "audit")
 TIMEOUT = 1800  # seconds for a cell
 
 

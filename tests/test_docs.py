@@ -36,6 +36,7 @@ PAGES = (
 GUIDES = {  # in the order of their reading, because some continue others: words that their commands print
     "own_data": "time to target",
     "own_model": "Steps to target",
+    "own_package": "blocks 0.1.0",
     "own_loop_methods": "from explorer import functional",
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",
