@@ -13,8 +13,17 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
-# The last two continue the governance guide.
-ORDER = ("own_data", "own_model", "own_package", "own_loop_methods", "governance", "deletion", "audit")
+ORDER = (
+    "own_data",
+    "own_model",
+    "own_loop_methods",
+    "any_command",
+    "governance",
+    "deletion",
+    "audit",  # it and the one before continue "governance"
+    "huggingface",
+    "accelerate",
+)
 TIMEOUT = 1800  # seconds for a cell
 
 

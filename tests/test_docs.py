@@ -38,12 +38,14 @@ GUIDES = {  # in the order of their reading, because some continue others: words
     "own_model": "Steps to target",
     "own_package": "blocks 0.1.0",
     "own_loop_methods": "from explorer import functional",
+    "any_command": "18 runs done, 18 of them now",
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",
     "audit": "counted again from the ledgers: the same",
+    "huggingface": "bit for bit as recorded",
     "accelerate": "bit for bit as recorded",
 }
-HUB = ("accelerate",)  # guides that need the libraries of the extra `hub`, and no other guide
+HUB = ("huggingface", "accelerate")  # guides that need the libraries of the extra `hub`, and no other guide
 REFUSED = {  # commands that are wrong, and the word that is
     "explorer reslts digits": "reslts",
     "explorer sweep plam mine.yaml": "plam",
