@@ -35,6 +35,7 @@ WORDS = {  # names that are also words: a string with one of them says nothing a
     "text": "a modality, and a key of pages and charts",
 }
 ALLOWED = {
+    ("explorer/adapters/lightning.py", "train_loss"): "the name under which modules of that library log it",
     ("explorer/cli/run.py", "routing"): "a line of what `explorer methods NAME` prints",
     ("explorer/engine/architectures.py", "stochastic_depth"): "the name of a module in blocks of torchvision",
     ("explorer/entries/entry_schemas.py", "accuracy"): "an example in the published specification",
