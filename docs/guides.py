@@ -16,6 +16,7 @@ HERE = ROOT / "notebooks" / "guide"
 ORDER = (
     "own_data",
     "own_model",
+    "own_package",
     "own_loop_methods",
     "any_command",
     "governance",
