@@ -242,7 +242,7 @@ def task_class(source: DataSource) -> type[Task]:
     """
     own = source.own_task
     if own is None:
-        return TASKS[source.task]
+        return TASKS[source.aim]
     if not (isinstance(own, type) and issubclass(own, Task)):
         raise RecipeError(
             f"dataset {source.name!r}: own_task: found {own!r:.80}, expected a subclass of engine.task.Task"
@@ -253,7 +253,7 @@ def task_class(source: DataSource) -> type[Task]:
                 f"dataset {source.name!r}: metric {metric.name!r} is one of Explorer's: expected another name"
             )
     known = {*METRICS, *(metric.name for metric in own.declares)}
-    for name in source.metrics:
+    for name in source.measures:
         if name not in known:
             raise RecipeError(f"dataset {source.name!r}: {unknown('metric', name, known)}: expected it in `declares`")
     return own

@@ -206,6 +206,7 @@ def plan_run(
         dataset=source,
         model=model,
         quality=recipe.dataset.measures[0],
+        declared=task_class(recipe.dataset).declares,
     )
 
 
