@@ -116,7 +116,7 @@ def _name(place: str) -> str:
 def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
     """Yield what was found at the path; `card` is the command that shows all of it."""
     labels = PREDICTED.get(dataset.task, "").format(classes=dataset.classes)
-    column = getattr(source, "target", None)
+    column = getattr(source, "target", getattr(source, "label", None))
     labels += f" in column {column!r}" if column is not None else ""
     yield f"found {len(dataset.train):,} examples to train with and {len(dataset.test):,} for the test{labels}"
     if (predict := getattr(source, "predict", None)) is not None:

@@ -35,6 +35,7 @@ from explorer.data.local import (
     shown,
 )
 from explorer.data.progress_line import watched
+from explorer.data.targets import Target
 from explorer.errors import DataError
 
 TEST = "share of each class for the test side; null: train and test have directories of their own"
@@ -94,7 +95,7 @@ class ImageFolder(LabelledImages):
             entries,
             pixels,
             faults,
-            labels=self._labels(root, sides),
+            target=Target.of_classes([entry.label for entry in entries], self._labels(root, sides)),
             misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
             test=self.test,
             augment=self.augment,

@@ -8,6 +8,7 @@ pixels. Images that are added later move few others, and equal images are always
 Shapes: N images, C channels, S rows and columns.
 """
 
+import hashlib
 import io
 import warnings
 from abc import ABC
@@ -25,7 +26,7 @@ from explorer.data.dataset import SIMULATED, DataSource, Fitted, Modality, Prove
 from explorer.data.images import Images
 from explorer.data.local import Fault, first_of_each, skipped
 from explorer.data.progress_line import watched
-from explorer.data.targets import Side, divided
+from explorer.data.targets import Side, Target, divided, kind_for, sampled
 from explorer.errors import DataError
 
 MAX_CLASSES = 10_000
@@ -46,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledImages(DataSource, ABC):
-    """Labelled images of the user's own, for classification."""
+    """Labelled images of the user's own: of classes, or, where a source has `predict`, of numbers or several labels."""
 
     licence: ClassVar[str] = "whatever holds for the images"
     modality: ClassVar[Modality] = "image"
@@ -61,7 +62,7 @@ def labelled(
     images: Tensor,
     faults: Sequence[Fault | None],
     *,
-    labels: Sequence[str],
+    target: Target,
     misplaced: Sequence[tuple[str, Fault]] = (),
     test: float | None,
     augment: bool,
@@ -74,39 +75,56 @@ def labelled(
         entries: all entries.
         images: the images of the entries without a fault, N C S S, in order.
         faults: the fault of each entry, or None.
-        labels: all expected classes, in the order of their numbers.
+        target: what is predicted of each entry; its names are all expected classes.
         misplaced: files that were skipped before, with their faults.
         test: the share of the test side, if entries have no side.
         augment: crop and mirror training images at random.
-        examples: number of training images to keep, the first of each class; None: all.
+        examples: number of training images to keep; None: all. The first of each class, or, of other targets, those
+            with the smallest SHA-256.
 
     Raises `DataError` if a class has no image on a side.
     """
     passed = [*misplaced, *((entry.name, fault) for entry, fault in zip(entries, faults, strict=True) if fault)]
-    kept = [entry for entry, fault in zip(entries, faults, strict=True) if fault is None]
-    if not 2 <= len(labels) <= MAX_CLASSES:
-        raise DataError(f"dataset {name!r}: found {len(labels)} classes, expected 2 to {MAX_CLASSES}")
+    places = [place for place, fault in enumerate(faults) if fault is None]
+    kept, readable = [entries[place] for place in places], target.rows(places)
+    by_class = target.predict == "class"
+    if by_class and not 2 <= len(target.names) <= MAX_CLASSES:
+        raise DataError(f"dataset {name!r}: found {len(target.names)} classes, expected 2 to {MAX_CLASSES}")
     sides: Sequence[Side | None] = [entry.side for entry in kept]
-    if test is not None:
-        sides = divided([entry.label for entry in kept], (image.tobytes() for image in images.numpy()), share=test)
-    codes = {label: code for code, label in enumerate(labels)}
-    targets = torch.tensor([codes[entry.label] for entry in kept], dtype=torch.int64)
+    if test is not None and kept:
+        sides = divided(readable.groups, (image.tobytes() for image in images.numpy()), share=test)
+    training, tested = (
+        np.asarray([place for place, own in enumerate(sides) if own == side], dtype=np.int64)
+        for side in ("train", "test")
+    )
     # Every class on both sides: without training images it could not be learnt, without test images not measured.
-    places = {side: torch.tensor([name == side for name in sides], dtype=torch.bool) for side in ("train", "test")}
-    for side, there in places.items():
-        counts = torch.bincount(targets[there], minlength=len(labels))
-        if empty := [label for label, count in zip(labels, counts.tolist(), strict=True) if not count]:
-            first = next((entry.name for entry in entries if entry.label == empty[0]), "")
-            raise DataError(_missing(name, empty[0], side, passed, first=first, split=test is not None))
-    training = places["train"].nonzero().flatten()
-    training = training[torch.from_numpy(first_of_each(targets[training].numpy(), examples, dataset=name))]
+    for side, there in (("train", training), ("test", tested)):
+        if not by_class and not len(there):
+            raise DataError(_missing(name, "it", side, passed, first="", split=test is not None))
+        counts = torch.bincount(readable.values[there], minlength=len(target.names)).tolist() if by_class else ()
+        if empty := [label for label, count in zip(target.names, counts, strict=False) if not count]:
+            first = next((e.name for e, group in zip(entries, target.groups, strict=True) if group == empty[0]), "")
+            what = f"class {empty[0]!r}"
+            raise DataError(
+                _missing(
+                    name, what, side, passed, first=first and f"{first} has label {empty[0]!r}", split=test is not None
+                )
+            )
+    if by_class:
+        training = training[first_of_each(readable.values[training].numpy(), examples, dataset=name)]
+    elif examples is not None:
+        keys = [hashlib.sha256(image.tobytes()).digest() for image in images.numpy()]
+        training = training[sampled(readable, training, keys, examples, dataset=name)]
     train = images[training]
     mean, std = _statistics(name, train)
-    return Images(
-        train=Split(inputs=train, labels=targets[training]),
-        test=Split(inputs=images[places["test"]], labels=targets[places["test"]]),
-        classes=len(labels),
-        names=tuple(labels),
+    train_labels, test_labels, centre, scale = readable.sides(training, tested, dataset=name)
+    return kind_for(Images, target.predict)(
+        train=Split(inputs=train, labels=train_labels),
+        test=Split(inputs=images[tested], labels=test_labels),
+        classes=target.outputs,
+        names=target.names,
+        centre=centre,
+        scale=scale,
         mean=mean,
         std=std,
         crop=images.shape[-1] // 8 if augment else 0,
@@ -116,12 +134,12 @@ def labelled(
     )
 
 
-def _missing(name: str, label: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
-    """Return the message for a class that is missing on a side; `first` is the first entry of the class, anywhere."""
-    there = f"dataset {name!r}: class {label!r} has no readable image on the {side} side"
+def _missing(name: str, what: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
+    """Return the message for a class that is missing on a side; `first` names the first entry of the class."""
+    there = f"dataset {name!r}: {what} has no readable image on the {side} side"
     example = f" ({len(passed)} skipped in all, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
     least = "at least two different ones, to be divided" if split else "at least one of every class on both sides"
-    where = f"; {first} has label {label!r}" if first else ""
+    where = f"; {first}" if first else ""
     return f"{there}{example}: expected {least}{where}"
 
 

@@ -6,7 +6,8 @@
 
 Without files for `test`, those for `validation`, `valid`, `val` or `dev` are the test side.
 
-A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text.
+A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text;
+with `predict: number` any number, with `predict: labels` a list of labels, or a text such as red|round (targets.py).
 Names of classes come from the files' header, if the hub has written them. If all files are in one directory below
 `path`, they are named as if `path` were that directory. Rows without a readable image are skipped and listed in the
 dataset's card. The column `tag`, if there is one, has the path of the provenance class of every row. It can be the
@@ -17,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from explorer import canonical
-from explorer.data.dataset import SIMULATED, DataFile
+from explorer.data.dataset import SIMULATED, DataFile, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import (
@@ -40,8 +41,10 @@ from explorer.data.local import (
     named_classes,
     shown,
 )
+from explorer.data.targets import AIMS, PREDICT, Predict, Target, guess, read_target
 from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
+from explorer.schema import LATER
 
 TEST = "share of each class for the test side, such as 0.1; null: files called train* and test* are the sides"
 EXAMPLES = "training images to use, the first of each class; null: all"
@@ -63,7 +66,8 @@ class Parquet(LabelledImages):
     """Images in the Parquet files of the directory `path`; `image`, `label` and `tag` are the names of columns.
 
     Each image is cut to the square in its middle and brought to `size`. `test` divides what has no `train` and `test`
-    files. `augment` crops (an eighth of the size) and mirrors the training images at random.
+    files. `augment` crops (an eighth of the size) and mirrors the training images at random. `predict` is `class`,
+    `number` (regression) or `labels` (any number of them in a row).
     """
 
     name: ClassVar[str] = "parquet"
@@ -82,26 +86,29 @@ class Parquet(LabelledImages):
     augment: Annotated[bool, Field(description="crop and mirror training images at random")] = True
     examples: Annotated[int | None, Field(ge=2, description=EXAMPLES)] = None
 
+    predict: Annotated[Predict, Field(description=PREDICT)] = field(default="class", metadata=LATER)
+
+    @property
+    def aim(self) -> TaskName:
+        return AIMS[self.predict]
+
     def load(self, data: Path | None) -> Images:
         files = self._files(data)
-        rows = [row for side, file in files for row in self._rows(side, file)]
-        names = self._names(files)
-        if len(rows) > MAX_ROWS:
-            raise DataError(f"dataset {self.name!r}: {len(rows)} rows, expected {MAX_ROWS} or fewer")
+        entries, target = self._targets(files)
         contents = [self.image, self.size, self.channels, _named(files)]
         pixels, faults = decoded(
             f"parquet-{canonical.digest([list(Fault), contents])[:16]}",
             (image for _, file in files for image in self._images(file)),
-            count=len(rows),
+            count=len(entries),
             size=self.size,
             channels=self.channels,
         )
         return labelled(
             self.name,
-            _tagged(rows) if self.tag == self.label else [entry for _, entry in rows],
+            entries,
             pixels,
             faults,
-            labels=[_shown(label, names) for label in _ordered({label for label, _ in rows})],
+            target=target,
             test=self.test,
             augment=self.augment,
             examples=self.examples,
@@ -114,12 +121,23 @@ class Parquet(LabelledImages):
             return None
         source = cls(path=place.name, test=None if _divided(files) else SHARE)
         schema = source._schema(files[0].path)
-        images = [field.name for field in schema if _holds_images(field.type)]
-        labels = [field.name for field in schema if _holds_labels(field.type)]
+        images = [column.name for column in schema if _holds_images(column.type)]
+        labels = [column.name for column in schema if _holds_labels(column.type)]
+        labels = labels or [column.name for column in schema if _holds_lists(column.type)]
         # The usual names first; else the only column that can be it.
         image = next((name for name in IMAGES if name in images), images[0] if len(images) == 1 else source.image)
         label = next((name for name in LABELS if name in labels), labels[0] if len(labels) == 1 else source.label)
-        return replace(source, image=image, label=label)
+        source = replace(source, image=image, label=label)
+        return replace(source, predict=source._guess(files[0])) if label in schema.names else source
+
+    def _guess(self, file: LocalFile) -> Predict:
+        """Return what the column of the labels probably is."""
+        kind = self._schema(file.path).field(self.label).type
+        # Whole numbers under a usual name are classes, however many: photos of one person each have many of them.
+        if (pa.types.is_integer(kind) and self.label in LABELS) or not _fits(kind):
+            return "class"
+        readable = replace(self, predict="labels" if _holds_lists(kind) else "class")
+        return guess(readable._columns(file, [self.label])[0])
 
     @staticmethod
     def _schema(path: Path) -> pa.Schema:
@@ -139,7 +157,7 @@ class Parquet(LabelledImages):
         return data_files(self.path, files, media=PARQUET, max_bytes=MAX_FILE_BYTES)
 
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
-        """Return the files of each side, by name. Raises `DataError` if there are none."""
+        """Return the files of each side, by name. Raises `DataError` if there are ncolumn."""
         root = below(data, self.path, dataset=self.name)
         if not root.is_dir():
             raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
@@ -166,6 +184,38 @@ class Parquet(LabelledImages):
             raise DataError(f"{one.path} and {other.path}: their headers name other classes: expected the same")
         return next(iter(headers))
 
+    def _targets(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[list[Entry], Target]:
+        """Return every row without its image, and its target."""
+        if self.predict == "class":
+            rows, names = [row for side, file in files for row in self._rows(side, file)], self._names(files)
+            self._check_count(rows)
+            entries = _tagged(rows) if self.tag == self.label else [entry for _, entry in rows]
+            labels = [_shown(label, names) for label in _ordered({label for label, _ in rows})]
+            return entries, Target.of_classes([entry.label for entry in entries], labels)
+        columns = [self.label] if self.tag in (None, self.label) else [self.label, self.tag or ""]
+        cells: list[tuple[str, Side | None, Any, Any]] = [
+            (f"{file.name}, row {number}", side, value, tag)
+            for side, file in files
+            for number, (value, tag) in enumerate(zip(*self._columns(file, columns), strict=True))
+        ]
+        self._check_count(cells)
+        target = read_target(
+            [value for *_, value, _ in cells],
+            self.predict,
+            column=self.label,
+            where=f"dataset {self.name!r}: ",
+            name=lambda place: cells[place][0],
+        )
+        made = target.simulated() if self.tag == self.label else [None] * len(cells)
+        tags = made if self.tag in (None, self.label) else [check_class(tag, where=name) for name, _, _, tag in cells]
+        return [
+            Entry(name=name, label="", side=side, tag=tag) for (name, side, *_), tag in zip(cells, tags, strict=True)
+        ], target
+
+    def _check_count(self, rows: Sequence[object]) -> None:
+        if len(rows) > MAX_ROWS:
+            raise DataError(f"dataset {self.name!r}: {len(rows)} rows, expected {MAX_ROWS} or fewer")
+
     def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
         """Yield the label of each row, as in the file, and its entry."""
         columns = [self.label] if self.tag in (None, self.label) else [self.label, self.tag or ""]
@@ -191,7 +241,7 @@ class Parquet(LabelledImages):
 
     def _class_column(self, files: Sequence[tuple[Side | None, LocalFile]]) -> str:
         """Return the column of text in which a few paths of classes repeat; else the column of the labels."""
-        for name, kind in [(field.name, field.type) for field in self._opened(files[0][1]).schema_arrow]:
+        for name, kind in [(column.name, column.type) for column in self._opened(files[0][1]).schema_arrow]:
             if _is_text(kind) and name != self.label:
                 values = {value for _, file in files for value in self._columns(file, [name])[0]}
                 if 2 <= len(values) <= MOST_VALUES and all(map(is_class, values)):
@@ -219,7 +269,8 @@ class Parquet(LabelledImages):
             schema, metadata = opened.schema_arrow, opened.metadata
         except ERRORS as error:
             raise DataError(f"{file.path}: expected a Parquet file: {error}") from error
-        kinds = ((self.image, "images", _holds_images), (self.label, "labels", _holds_labels))
+        of_labels = _holds_labels if self.predict == "class" else _fits
+        kinds = ((self.image, "images", _holds_images), (self.label, "labels", of_labels))
         tags = [(self.tag, "class paths", _is_text)] if self.tag not in (None, self.label) else []
         for name, what, fits in (*kinds, *tags):
             if name not in schema.names:
@@ -316,6 +367,15 @@ def _holds_images(kind: pa.DataType) -> bool:
 
 def _holds_labels(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(kind)
+
+
+def _holds_lists(kind: pa.DataType) -> bool:
+    return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _holds_labels(kind.value_type)
+
+
+def _fits(kind: pa.DataType) -> bool:
+    """Return whether a column could be a target of any kind; what it has decides then."""
+    return _holds_labels(kind) or _holds_lists(kind) or pa.types.is_decimal(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ from explorer.data.clutter import Clutter
 from explorer.data.clutter3d import Clutter3d
 from explorer.data.dataset import Dataset, DataSource
 from explorer.data.digits import Digits
+from explorer.data.image_table import ImageTable
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.labelled_text import LabelledText
 from explorer.data.parquet import Parquet
@@ -18,7 +19,11 @@ from explorer.errors import DataError
 
 DATASETS: dict[str, type[DataSource]] = {
     source.name: source
-    for source in (Cifar10, Clutter, Clutter3d, Digits, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText)
+    for source in (
+        *(Cifar10, Clutter, Clutter3d, Digits),
+        # Where several could read a path, the first: a table of images before folders and tables of anything.
+        *(ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
+    )
 }
 
 EMBEDDED = Digits(size=16)  # for a project without data of its own

@@ -14,7 +14,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, Self, TypeVar, cast
@@ -53,6 +53,13 @@ class Target:
     def outputs(self) -> int:
         """The number of outputs of a model."""
         return max(1, len(self.names))
+
+    @classmethod
+    def of_classes(cls, labels: Sequence[str], names: Sequence[str]) -> Self:
+        """Return the target of rows with these labels; `names` are all classes, in the order of their numbers."""
+        codes = {name: code for code, name in enumerate(names)}
+        values = torch.tensor([codes[label] for label in labels], dtype=torch.int64)
+        return cls(predict="class", values=values, names=tuple(names), groups=tuple(labels))
 
     def rows(self, places: Sequence[int] | np.ndarray) -> Self:
         """Return the targets of these rows only."""
@@ -100,13 +107,20 @@ class Target:
         return [f"{SIMULATED}/class-{number:02d}" for number in ranges]
 
 
-def read_target(values: Sequence[Any], predict: Predict, *, column: str, where: str, first: int = 1) -> Target:
-    """Return the targets that a column has; rows are counted from `first`.
+def row_of_table(place: int) -> str:
+    """Return what a row of a table is called, counted from 1."""
+    return f"row {place + 1}"
+
+
+def read_target(
+    values: Sequence[Any], predict: Predict, *, column: str, where: str, name: Callable[[int], str] = row_of_table
+) -> Target:
+    """Return the targets that a column has; `name` is a function from a row's place to what it is called.
 
     Raises `DataError` that begins with `where` and names the row.
     """
     read = {"class": _classes, "number": _numbers, "labels": _labels}[predict]
-    return read(values, column, where, first)
+    return read(values, column, where, name)
 
 
 @cache
@@ -176,9 +190,9 @@ def guess(values: Sequence[Any]) -> Predict:
     return "class"
 
 
-def _classes(values: Sequence[Any], column: str, where: str, first: int) -> Target:
+def _classes(values: Sequence[Any], column: str, where: str, name: Callable[[int], str]) -> Target:
     # Whole numbers in order of size, texts in that of letters.
-    read = [_class(value, column, f"{where}row {row}") for row, value in enumerate(values, first)]
+    read = [_class(value, column, where, name, place) for place, value in enumerate(values)]
     ordered = sorted(set(read), key=lambda value: (isinstance(value, str), value))
     if not 2 <= len(ordered) <= MAX_LABELS:
         few = "name another column as `target`" if len(ordered) < 2 else "name another one, or predict: number"
@@ -195,12 +209,12 @@ def _classes(values: Sequence[Any], column: str, where: str, first: int) -> Targ
     )
 
 
-def _numbers(values: Sequence[Any], column: str, where: str, first: int) -> Target:
+def _numbers(values: Sequence[Any], column: str, where: str, name: Callable[[int], str]) -> Target:
     read = [_number(value) for value in values]
-    for row, (value, number) in enumerate(zip(values, read, strict=True), first):
+    for place, (value, number) in enumerate(zip(values, read, strict=True)):
         if not math.isfinite(number):
             shown_ = "nothing" if value in (None, "") else f"{value!s:.40}"
-            raise DataError(f"{where}row {row}: found {shown_} in column {column!r}: expected a number")
+            raise DataError(f"{where}{name(place)}: found {shown_} in column {column!r}: expected a number")
     numbers = torch.tensor(read, dtype=torch.float64)
     return Target(predict="number", values=numbers, names=(), groups=(NO_LABEL,) * len(numbers))
 
@@ -214,14 +228,14 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _labels(values: Sequence[Any], column: str, where: str, first: int) -> Target:
+def _labels(values: Sequence[Any], column: str, where: str, name: Callable[[int], str]) -> Target:
     rows: list[list[str]] = []
-    for row, value in enumerate(values, first):
+    for place, value in enumerate(values):
         parts = _parts(value)
         if parts is None:
             raise DataError(
-                f"{where}row {row}: found {value!s:.40} in column {column!r}: expected labels, as a list or as a text"
-                " such as red|round"
+                f"{where}{name(place)}: found {value!s:.40} in column {column!r}: expected labels, as a list or as a"
+                " text such as red|round"
             )
         rows.append(parts)
     counts = Counter(label for labels in rows for label in set(labels))
@@ -252,10 +266,10 @@ def _parts(value: Any) -> list[str] | None:
     return [text for part in value if (text := str(part).strip())]
 
 
-def _class(value: Any, column: str, where: str) -> int | str:
-    """Return a class as a whole number or text. Raises `DataError` that begins with `where`."""
+def _class(value: Any, column: str, where: str, name: Callable[[int], str], place: int) -> int | str:
+    """Return a class as a whole number or text. Raises `DataError` that begins with `where` and names the row."""
     if value is None or value == "":
-        raise DataError(f"{where}: found nothing in column {column!r}: expected a label in every row")
+        raise DataError(f"{where}{name(place)}: found nothing in column {column!r}: expected a label in every row")
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -263,6 +277,6 @@ def _class(value: Any, column: str, where: str) -> int | str:
     if isinstance(value, bool):
         return str(value).lower()
     raise DataError(
-        f"{where}: found {value!s:.40} in column {column!r}: expected a label, a whole number or a text; a column of"
-        " other numbers is predicted with predict: number"
+        f"{where}{name(place)}: found {value!s:.40} in column {column!r}: expected a label, a whole number or a text; a"
+        " column of other numbers is predicted with predict: number"
     )
