@@ -35,7 +35,7 @@ _LAZY = {
     "train": "explorer.training.custom",
     "load_model": "explorer.training.model_files",
 }
-_MODULES = ("functional",)  # whole modules that belong to the public names
+_MODULES = ("functional", "track")  # whole modules that belong to the public names
 
 
 moved.install()

@@ -248,6 +248,8 @@ def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
     """Return the methods that a run's identity names, each a name and its parameters. Raises `RunError` for damage."""
     recipe: Any = plan.identity.get("recipe")
     listed = recipe.get("methods") if isinstance(recipe, Mapping) else None
+    if isinstance(recipe, Mapping) and listed is None and "set" in recipe:
+        return ()  # a command's or a notebook's: values of placeholders, no methods of ours
     if not isinstance(listed, list) or not all(isinstance(method, Mapping) and len(method) == 1 for method in listed):
         raise RunError(f"run {plan.run_id}: damaged: its identity does not name its methods")
     return listed
@@ -352,7 +354,7 @@ class ResultRecord:
     run_id: str
     metrics: dict[str, float]  # final values by name; what they mean says `RunRecord.metric`
     steps: int
-    examples: int  # in its batches, counted with repetition, whether methods dropped some of them or not
+    examples: int  # in its batches, with repetition, whether methods dropped some or not; 0: unknown, of a command
     timings: Timings
     timed_steps: int  # the steps that `timings.training()` covers
     contended: bool  # other runs shared the machine: these timings are no measure of cost

@@ -370,13 +370,15 @@ def _run_columns(run: Examined) -> Row:
     record, result, failure = run.record, run.result, run.failure
     assert record is not None
     hardware = record.hardware
+    # A command has no steps before it ends, no batches that we know of, and perhaps no examples: unknown, and not 0.
+    examples = result.examples or None if result else None
     return (
         *(record.run_id, record.recipe, record.baseline, record.tuning, record.recipe_digest),
         *(canonical(record.identity).decode(), record.dataset, record.model, "+".join(record.methods)),
-        *(record.ssr, record.seed, record.steps, record.batch_size, record.precision),
+        *(record.ssr, record.seed, record.steps or None, record.batch_size or None, record.precision),
         *(hardware.device, hardware.name, hardware.threads, hardware.world_size),
         *(record.quality, record.phases),
-        *((result.examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
+        *((examples, result.timed_steps, result.contended, result.resumed) if result else (None,) * 4),
         *((result.state_digest, result.finished_at) if result else (None,) * 2),
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
         *(record.control, "+".join(record.control_of) or None, record.effective_digest),

@@ -173,10 +173,13 @@ def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | fl
     starts = np.flatnonzero(np.diff(frame["run"].to_numpy(np.int64), prepend=-1)).tolist()
     runs = frame.iloc[starts].to_dict("records")
     for (start, end), run in zip(itertools.pairwise([*starts, len(frame)]), runs, strict=True):
-        # An imported run has no phases, and perhaps no batch size: all its steps count alike.
+        # An imported run has no phases, and perhaps no batch size: all its steps count alike. Nor have a command's.
         steps, at = int(run["steps"]), steps_N[start:end]
         phases = dict(zip(run["phases"], map(int, run["phase_steps"]), strict=True)) or {"": steps}
-        batch = run["examples"] / steps if pd.isna(run["batch_size"]) else float(run["batch_size"])
+        batch = run["batch_size"]
+        if pd.isna(batch) and pd.notna(run["examples"]):
+            batch = run["examples"] / steps
+        batch = np.nan if pd.isna(batch) else float(batch)  # NA has no float
         seen_N[start:end] = _amount(at, phases, {name: _batch(name, batch) for name in phases})
         known = times.get(str(run["directory"]))
         if isinstance(known, dict):
@@ -297,7 +300,10 @@ def _measured(
     frame = pd.DataFrame({"step": steps, "value": values, "mean": values})
     return frame.assign(
         **run,
-        examples=_amount(steps, record.phases, {name: _batch(name, record.batch_size) for name in record.phases}),
+        # Batches of a command are unknown, and so are its phases until it ends.
+        examples=_amount(steps, record.phases, {name: _batch(name, record.batch_size) for name in record.phases})
+        if record.batch_size
+        else np.nan,
         seconds=np.nan,
     )[[*COLUMNS, *NUMBERS]]
 

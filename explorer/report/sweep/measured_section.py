@@ -17,6 +17,7 @@ from explorer.schema import record
 from explorer.store import frames
 from explorer.views.explorer.choices import hardware_labels
 from explorer.views.explorer.tabs.composition_charts import step_times
+from explorer.views.explorer.tabs.run_cards import CLOCKS, COMMAND
 
 MOST_BARS = 30  # more are too small to be read on a page
 
@@ -25,6 +26,11 @@ MEASURED = (
     "a profiled time: the number of steps times the time of a step, measured recipe by recipe while nothing else "
     "trains; if the machine was busy, a warning says so. Nothing is extrapolated: a target that no tested budget "
     "reached counts as not reached."
+)
+OF_COMMANDS = (
+    "A command has no step times of its own, so no run of it is profiled: it has a training time only if nothing else "
+    "ran on the machine meanwhile. Nothing is extrapolated: a target that no tested budget reached counts as not "
+    "reached."
 )
 
 
@@ -77,7 +83,7 @@ class MeasuredSection(Section[ReportedSweep, MeasuredRecord]):
         blocks.append(Facts([*record.facts.items(), ("Integrity", integrity)]))
         if checked.findings:
             blocks.append(Bullets(checked.findings, "warning"))
-        blocks.append(Paragraph(MEASURED, "note"))
+        blocks.append(Paragraph(OF_COMMANDS if _clocks(sweep) else MEASURED, "note"))
         if unknown := _unknown(sweep):
             blocks += [Heading(3, "Unknowns"), Bullets(unknown)]
         if record.ledgers:
@@ -111,19 +117,27 @@ def _facts(sweep: ReportedSweep) -> dict[str, str]:
     # Predicted times are estimates for another machine, so their runs are counted apart.
     times = [" and ".join(sources) or "unknown", amounts.count(len(results) - predicted, "finished run")]
     times += [f"{predicted:,} predicted for other hardware"] if predicted else []
+    clocks, batches = _clocks(sweep), results["batch_size"].dropna()
+    times += [f"timed by {CLOCKS.get(clock, clock)}" for clock in clocks]
     known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
     tuning = f'tuned, according to its author: "{known[0]}"' if known else "not tuned"
     return {
         "Task": f"{_values(results['model'])} on {_values(results['dataset'])}",
+        **({"Trained by": COMMAND} if clocks else {}),
         "Hardware": "; ".join(dict.fromkeys(hardware_labels(results))),
-        "Precision, batch size": f"{_values(results['precision'])}, {_values(results['batch_size'])}",
-        "PyTorch": _values(profiles["torch"]) if len(profiles) else "unknown: no profile",
+        "Precision, batch size": f"{_values(results['precision'])}, {_values(batches.astype(int)) or 'unknown'}",
+        **({} if clocks else {"PyTorch": _values(profiles["torch"]) if len(profiles) else "unknown: no profile"}),
         "Times": "; ".join(times),
         "Seeds": ", ".join(str(seed) for seed in sorted(results["seed"].unique())),
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {tuning}",
         **left_out,
     }
+
+
+def _clocks(sweep: ReportedSweep) -> list[str]:
+    """Return how runs of a command or notebook were timed, keys of `CLOCKS`; empty for runs of recipes."""
+    return sorted(sweep.every["clock"].dropna().unique())
 
 
 def _values(column: pd.Series) -> str:
@@ -139,7 +153,8 @@ def _unknown(sweep: ReportedSweep) -> list[str]:
         untimed = int(rows["train_seconds"].isna().sum())
         if untimed:
             runs = f"{amounts.count(untimed, 'run')} of {len(rows)}"
-            unknown.append(f"Training time of {runs} on {hardware}: no profile.")
+            why = "the machine was not theirs" if _clocks(sweep) else "no profile"
+            unknown.append(f"Training time of {runs} on {hardware}: {why}.")
         if rows["usd_per_hour"].isna().all():
             unknown.append(f"Cost of a run on {hardware}: {results.answer.price}.")
         if not any(map(tuning_words, rows["tuning"])):

@@ -39,7 +39,10 @@ PHASES = {
 
 
 def describe(directory: Path | str) -> HTML:
-    """Return the settings of a run, from its `run.json`, and the command that trains it again to the same bits."""
+    """Return the settings of a run, from its `run.json`, and the command that trains it again.
+
+    That of a recipe comes to the same bits; the run of a command need not.
+    """
     path = Path(directory) / rundir.RUN
     run = run_files.read(RunRecord, path)
     hardware = run.hardware
@@ -49,7 +52,7 @@ def describe(directory: Path | str) -> HTML:
         ("task", f"{html.escape(run.model)} on {html.escape(run.dataset)}"),
         ("recipe", f"<b>{html.escape(run.recipe)}</b>"),
         ("methods", _methods(run)),
-        ("budget", f"{run.ssr:g} of the full schedule: {run.steps} steps of {run.batch_size} examples"),
+        ("budget", f"{run.ssr:g} of the full schedule{_steps(run)}"),
         ("seed", str(run.seed)),
         ("precision", html.escape(run.precision)),
         ("hardware", f"{html.escape(hardware.name)}, {_count(hardware.threads, 'thread')}"),
@@ -70,16 +73,22 @@ def loss_curve(directory: Path | str) -> Image:
 def outcome(result: ResultRecord) -> HTML:
     """Return the final metrics, the digest of the trained model, and where the time went."""
     rows = [(html.escape(name), f"<b>{_value(METRICS.get(name), value)}</b>") for name, value in result.metrics.items()]
-    rows += [
-        ("examples in the batches", f"{result.examples:,}"),
-        ("resumed", _count(result.resumed, "time")),
-        ("digest of the model", _code(result.state_digest)),
-    ]
+    rows += [("examples in the batches", f"{result.examples:,}")] if result.examples else []
+    rows.append(("resumed", _count(result.resumed, "time")))
+    rows += [("digest of the model", _code(result.state_digest))] if result.state_digest else []
     return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _caveat(result))
 
 
+def _steps(run: RunRecord) -> str:
+    """Return the amount of training, as far as it is known: that of a command has no batches, and no steps yet."""
+    batch = f" of {run.batch_size} examples" if run.batch_size else ""
+    return f": {run.steps} steps{batch}" if run.steps else ""
+
+
 def _methods(run: RunRecord) -> str:
-    methods = run.identity["recipe"]["methods"]
+    methods = run.identity["recipe"].get("methods")
+    if methods is None:  # the run of a command, whose recipe is values of placeholders
+        return "<br>".join(map(html.escape, run.methods)) or "none: the sweep's own values"
     return "<br>".join(_method(*item) for method in methods for item in method.items()) or "none: plain training"
 
 

@@ -300,8 +300,10 @@ def _unfinished(run: Mapping[str, Any], course: Markup, *, runs: Path, here: Pat
     name = str(run["recipe"] or run["run_id"])
     place = "" if run["ssr"] is None else f"budget {run['ssr']:g} · seed {run['seed']} · "
     facts: list[tuple[str, Text]] = []
-    if run["steps"] is not None and run["batch_size"] is not None:
+    planned = run["steps"] is not None and run["batch_size"] is not None
+    if planned:
         facts.append(("Training", f"{run['steps']:,} steps of {run['batch_size']:,} examples"))
+    if planned or run["methods"]:
         facts.append(("Methods", joined(map(named, filter(None, str(run["methods"]).split("+")))) or "none"))
     if run["peak_memory"] is not None:
         facts.append(("Peak memory", amounts.memory(run["peak_memory"])))
