@@ -188,8 +188,8 @@ class Explorer(widgets.VBox):
             words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
             parts.append(element("div", words, class_="x-empty"))
         if len(shown.rows) == 1 and not shown.question.is_survey:
-            where = {"database": snapshot.database, "runs": snapshot.runs, "here": Path.cwd()}
-            parts += run_cards(shown.rows, look=shown.look, **where)
+            database, runs = snapshot.database, snapshot.runs
+            parts += run_cards(shown.rows, database=database, runs=runs, here=Path.cwd(), look=shown.look)
         return fragment(*parts)
 
     def _show_sections(self) -> None:
