@@ -201,7 +201,7 @@ def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, scree
     panel.get_by_label("Recipe of the waterfall").select_option("resize-layout")
     expect(panel).to_contain_text("From baseline to resize-layout")
     expect(panel.locator(".changes_marks path")).to_have_count(4)  # two methods, same parts, not predicted
-    panel.get_by_label("Budget").select_option("0.5 of the full schedule")
+    panel.get_by_label("Budget").select_option("0.5 of full")
     expect(panel.locator(".role-axis-title").filter(has_text="Training time")).to_be_visible()
     scroll_to(shared_page, ".x-composition")
     shared_page.screenshot(path=screenshots / "explore-composition.png")
