@@ -12,7 +12,7 @@ import pandas as pd
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.equal_quality import Call
 from explorer.analysis.power import TOO_NOISY, Effort, effort_of, power_of
-from explorer.analysis.verdict import Verdict
+from explorer.analysis.verdict import Verdict, most_promising
 from explorer.page import amounts
 
 SEEDS = 3  # fresh ones for a winner, unless more are needed to tell
@@ -81,10 +81,11 @@ def advise(
         return _confirm(min(asking, key=_ratio), rows, workers)
     if begun := [verdict for verdict in mine if _in_progress(verdict)]:
         return _continue(begun[0])
-    # Then what some number of seeds decides: recipes that look better first, and of them the cheapest to decide.
+    # Then what some number of seeds decides: the recipe that the headline names, or else the cheapest to decide.
     decidable = [verdict for verdict in mine if verdict.seeds is not None]
     if decidable:
-        return _decide(min(decidable, key=lambda verdict: (_ratio(verdict) >= 1, verdict.seeds or 0)), rows, workers)
+        cheapest = min(decidable, key=lambda verdict: verdict.seeds or 0)
+        return _decide(most_promising(decidable) or cheapest, rows, workers)
     return _remedy(mine)
 
 

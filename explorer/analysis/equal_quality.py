@@ -127,7 +127,7 @@ class EqualQuality:
         """Return the result judged as one of `family` comparisons."""
         if self.effect is None:
             return self
-        interval = self.effect.interval(self.confidence, of=family, scale=exponential, p_value=self.p_value)
+        interval = self.effect.interval(self.confidence, of=family, scale=exponential)
         return replace(
             self, adjusted_low=interval.low, adjusted_high=interval.high, p_adjusted=interval.p_value, family=family
         )

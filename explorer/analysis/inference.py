@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
@@ -65,14 +66,7 @@ class Effect:
     value: float
     errors: Errors
 
-    def interval(
-        self,
-        confidence: float,
-        *,
-        of: int = 1,
-        scale: Callable[[float], float] = float,
-        p_value: float | None = None,
-    ) -> Interval:
+    def interval(self, confidence: float, *, of: int = 1, scale: Callable[[float], float] = float) -> Interval:
         """Return the interval and the p-value of one of `of` effects that are judged together.
 
         Both are Bonferroni's (Dunn 1961): the p-value times `of`, and the interval at a level as much higher. So they
@@ -87,11 +81,10 @@ class Effect:
         quantile for the whole, at degrees of freedom by Welch and Satterthwaite, errs two to three times as often as it
         says: a spread of three seeds that is small by luck hands the quantile over to the other part, which has many.
 
-        `scale` maps the effect and its limits to the unit in which they are shown; it rises. `p_value` is that of the
-        effect by itself, where it is known already: it is most of the work.
+        `scale` maps the effect and its limits to the unit in which they are shown; it rises.
         """
         alpha = round(1 - confidence, 12)  # 1 - 0.95 is 0.050000000000000044, and a p-value may be exactly 0.05
-        p_value = min(1.0, of * (self._p_value() if p_value is None else p_value))
+        p_value = min(1.0, of * _p_value(self))
         half = reach_of(self.errors, alpha / of)
         low, high, null = scale(self.value - half), scale(self.value + half), scale(0.0)
         # The interval contains "no effect" exactly when the p-value exceeds alpha. Both come from different roundings,
@@ -106,22 +99,25 @@ class Effect:
             low = min(low, high)
         return Interval(low=low, high=high, p_value=p_value)
 
-    def _p_value(self) -> float:
-        """Return the probability at which `reach_of` equals the distance of the value from 0."""
-        distance = abs(self.value)
-        if distance == 0:
-            return 1.0
-        if size_of(self.errors) == 0:
-            return 0.0
-        if len(self.errors) == 1:
-            return 2 * _below(self.errors[0].df, -distance / self.errors[0].size)
-        # Several parts have no closed form. Bisection in the logarithm of the probability: 60 halvings of a range of
-        # 700 leave an error below any float that is printed.
-        low, high = -_LARGEST, 0.0
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if reach_of(self.errors, math.exp(middle)) < distance else (middle, high)
-        return math.exp(high)
+
+# Most of the work of an interval, and asked twice: of the effect by itself, and as one of several.
+@lru_cache(maxsize=4096)
+def _p_value(effect: Effect) -> float:
+    """Return the probability at which `reach_of` equals the distance of the value from 0."""
+    distance = abs(effect.value)
+    if distance == 0:
+        return 1.0
+    if size_of(effect.errors) == 0:
+        return 0.0
+    if len(effect.errors) == 1:
+        return 2 * _below(effect.errors[0].df, -distance / effect.errors[0].size)
+    # Several parts have no closed form. Bisection in the logarithm of the probability: 60 halvings of a range of
+    # 700 leave an error below any float that is printed.
+    low, high = -_LARGEST, 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reach_of(effect.errors, math.exp(middle)) < distance else (middle, high)
+    return math.exp(high)
 
 
 def _below(df: float | None, score: float) -> float:

@@ -24,7 +24,7 @@ from explorer.analysis.composition import Composed, Composition, Pair
 from explorer.analysis.controls import Controlled, Difference
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality, Outcome
-from explorer.analysis.verdict import Verdict
+from explorer.analysis.verdict import Verdict, most_promising
 from explorer.page.amounts import busy_times
 from explorer.run_files import Metric
 
@@ -99,8 +99,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     if unrivalled := by_call.get(Call.NO_BASELINE):
         return answer(min(unrivalled, key=lambda verdict: verdict.comparison.recipe_x or 0.0))
     counted = f"no recipe beats the baseline yet ({_counted(verdicts)})"
-    hopeful = [verdict for verdict in by_call.get(Call.INCONCLUSIVE, ()) if (verdict.comparison.ratio or 1.0) < 1]
-    return f"{counted}: {answer(_least(hopeful))}" if hopeful else counted
+    hopeful = most_promising(verdicts)
+    return counted if hopeful is None else f"{counted}: {answer(hopeful)}"
 
 
 def headliner(verdicts: Sequence[Verdict]) -> Verdict | None:

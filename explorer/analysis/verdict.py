@@ -73,6 +73,15 @@ class Verdict:
         return same and self.confirmable and self.confirmation is None
 
 
+def most_promising(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Return the inconclusive verdict that looks better than the baseline and takes the fewest seeds to decide.
+
+    Ties and recipes that no number of seeds decides go by their ratio. None if no recipe looks better.
+    """
+    hopeful = [v for v in verdicts if v.call is Call.INCONCLUSIVE and (v.comparison.ratio or 1.0) < 1]
+    return min(hopeful, key=lambda v: (v.seeds is None, v.seeds or 0, v.comparison.ratio), default=None)
+
+
 def verdicts(
     comparisons: Sequence[EqualQuality],
     *,

@@ -15,7 +15,7 @@ from IPython.display import clear_output
 from explorer.analysis.across_sweeps import as_recorded
 from explorer.errors import ExplorerError
 from explorer.page import amounts
-from explorer.page.document import clipped
+from explorer.page.document import Block, clipped
 from explorer.page.html import Markup, element, fragment, style
 from explorer.planned import left_out_words
 from explorer.store import published, queries
@@ -170,7 +170,7 @@ class Explorer(widgets.VBox):
 
     def _show_table(self, shown: Answer) -> None:
         """Show the comparison, or in its place the only run, or why there is nothing to compare."""
-        compares = shown.scene is not None and not shown.question.is_survey and len(shown.rows) != 1
+        compares = shown.scene is not None and not shown.question.is_survey and len(shown.rows) > 1
         self._comparison.layout.display = "" if compares else "none"
         self._table.layout.display = "none" if compares else ""
         self._table.value = "" if compares else self._instead(shown)
@@ -180,14 +180,17 @@ class Explorer(widgets.VBox):
         """Return what takes the comparison's place: a survey's frontier, the only run, or why there is no chart."""
         snapshot = self._snapshot
         assert snapshot is not None  # `_answer_to` read it
+        if shown.scene is not None and shown.question.is_survey:
+            return fragment(frontier_table(shown.scene, shown.look), *notes(shown))
+        parts: list[Block | Markup] = []
         if shown.scene is None:
             label = shown.question.paid_in.label.lower()
             words = f"The {label} of these runs is not known yet: measure a profile with `explorer sweep profile`."
-            return element("div", words, class_="x-empty")
-        if shown.question.is_survey:
-            return fragment(frontier_table(shown.scene, shown.look), *notes(shown))
-        where = {"database": snapshot.database, "runs": snapshot.runs, "here": Path.cwd()}
-        return fragment(*run_cards(shown.scene.runs, look=shown.look, **where))
+            parts.append(element("div", words, class_="x-empty"))
+        if len(shown.rows) == 1 and not shown.question.is_survey:
+            database, runs = snapshot.database, snapshot.runs
+            parts += run_cards(shown.rows, database=database, runs=runs, here=Path.cwd(), look=shown.look)
+        return fragment(*parts)
 
     def _show_sections(self) -> None:
         shown, snapshot = self._answer, self._snapshot

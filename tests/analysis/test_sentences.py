@@ -13,7 +13,7 @@ from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_q
 from explorer.analysis.inference import Error
 from explorer.analysis.ladders import Setting
 from explorer.analysis.sentences import answer, budget_answer, summary, time_notes
-from explorer.analysis.verdict import verdicts
+from explorer.analysis.verdict import most_promising, verdicts
 from tests.analysis.tables import SETTING, rows, table
 
 
@@ -220,6 +220,17 @@ def test_the_seeds_that_would_decide_are_those_that_do():
     nothing = replace(small, ratio=1.0, **between(0.8, 1.3), **spread(0.05))
     (equal,) = verdicts([nothing])
     assert equal.seeds is not None and equal.seeds > 10  # until the interval lies within the margin
+
+
+def test_the_headline_names_the_recipe_that_the_fewest_seeds_decide():
+    """A wild recipe looks best, and hardly any number of seeds would show it: it is not what to do next."""
+    wild = replace(UNSURE, recipe="wild", label="wild", ratio=0.5, **between(0.05, 5.0), **spread(1.2))
+    both = verdicts([replace(UNSURE, ratio=0.7), wild])
+    steady, other = both
+    assert steady.seeds is not None and (other.seeds is None or other.seeds > steady.seeds)
+    assert most_promising(both) is steady and most_promising([other]) is other
+    assert "wild" not in summary(both)
+    assert most_promising(verdicts([replace(UNSURE, ratio=1.06, **between(0.8, 1.3))])) is None
 
 
 def test_what_one_seed_or_the_lowest_budget_suggests_is_called_that():

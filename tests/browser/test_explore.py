@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from explorer.views.explorer.question import ALL, Question, from_token, to_token
 from explorer.views.explorer.sharing import LABEL
 from tests.browser.conftest import fenced_page, is_of_others
-from tests.browser.lab import VIEWPORT, Fence, drag, faults, open_notebook, overflow, scroll_to, theme
+from tests.browser.lab import VIEWPORT, Fence, cut, drag, faults, open_notebook, overflow, scroll_to, theme
 
 pytestmark = pytest.mark.browser
 
@@ -201,7 +201,7 @@ def test_what_stands_below_the_chart(explorer: Locator, shared_page: Page, scree
     panel.get_by_label("Recipe of the waterfall").select_option("resize-layout")
     expect(panel).to_contain_text("From baseline to resize-layout")
     expect(panel.locator(".changes_marks path")).to_have_count(4)  # two methods, same parts, not predicted
-    panel.get_by_label("Budget").select_option("0.5 of the full schedule")
+    panel.get_by_label("Budget").select_option("0.5 of full")
     expect(panel.locator(".role-axis-title").filter(has_text="Training time")).to_be_visible()
     scroll_to(shared_page, ".x-composition")
     shared_page.screenshot(path=screenshots / "explore-composition.png")
@@ -254,6 +254,28 @@ def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, sc
     page.screenshot(path=screenshots / "explore-dark-narrow.png")
     page.set_viewport_size(VIEWPORT)
     theme(page, "Light")
+
+
+def test_no_text_is_cut_off(explorer: Locator, shared_page: Page) -> None:
+    page = shared_page
+    for width in (900, 1260, 1600):
+        page.set_viewport_size({"width": width, "height": 1000})
+        for group in ("Filters", "Prices", "Drawing", "Share"):
+            unfold(explorer, group)
+            page.wait_for_timeout(500)  # the panel is laid out for the new width
+            assert cut(page) == [], f"{group} at {width} px"
+    page.set_viewport_size({"width": 900, "height": 1000})
+    sections, wrong = explorer.locator(".x-sections button"), list[str]()
+    for place in range(sections.count()):
+        sections.nth(place).click()
+        page.wait_for_timeout(1000)
+        wrong += cut(page)
+    assert wrong == []
+    # The control: a field that is too narrow for its choice is found.
+    explorer.get_by_label("Metric", exact=True).first.evaluate("field => field.style.width = '40px'")
+    assert "accuracy" in " ".join(cut(page))
+    explorer.get_by_label("Metric", exact=True).first.evaluate("field => field.style.width = ''")
+    page.set_viewport_size(VIEWPORT)
 
 
 def test_everything_can_be_reached_by_keyboard(explorer: Locator, shared_page: Page) -> None:

@@ -80,17 +80,17 @@ def test_nothing_private_and_nothing_of_a_machine_is_in_them(clone: Path, tmp_pa
     (runs / "explorer.duckdb").unlink(missing_ok=True)
     assert faults(runs, ["/home/", "/Users/", str(ROOT)]) == []
     assert sum(path.stat().st_size for path in runs.rglob("*") if path.is_file()) <= MOST
-    (runs / "digits" / "key.txt").write_text("-----BEGIN PRIVATE KEY-----")
+    (runs / "source" / "key.txt").write_text("-----BEGIN PRIVATE KEY-----")
     assert any("key.txt" in fault for fault in faults(runs, []))
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout")
 def test_looking_at_them_dirties_nothing_that_is_tracked() -> None:
-    names = ("explorer.duckdb", "_store/store.duckdb", "digits/.lock", "explore.ipynb", "exports/a.csv")
+    names = ("explorer.duckdb", "_store/store.duckdb", "source/.lock", "explore.ipynb", "exports/a.csv")
     made = [f"runs/reference/{name}" for name in (*names, "single/r/report.html", "single/r/run.pack.zip")]
     done = subprocess.run(["git", "check-ignore", *made], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == made
-    kept = ["runs/reference/digits/sweep.json", "runs/reference/README.md"]
+    kept = ["runs/reference/source/sweep.json", "runs/reference/README.md"]
     assert subprocess.run(["git", "check-ignore", *kept], cwd=ROOT, capture_output=True).returncode == 1
 
 

@@ -17,7 +17,16 @@ from explorer.store.ingest import ingest
 from explorer.views.explorer import scene as scenes
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.scene import Gain, Scene, build_scene, look_of
-from explorer.views.explorer.tradeoff import BANDS, BRUSH, CHOSEN, ISOLATED, PICKED, tradeoff, tradeoff_spec
+from explorer.views.explorer.tradeoff import (
+    BANDS,
+    BRUSH,
+    CHOSEN,
+    ISOLATED,
+    PICKED,
+    legend_of_marks,
+    tradeoff,
+    tradeoff_spec,
+)
 from tests.builders import write_sweep
 
 
@@ -247,6 +256,14 @@ def test_the_error_axis_can_be_switched_off(results: pd.DataFrame) -> None:
         quality=[q if ssr > 0.2 else 0.4 for q, ssr in zip(results["quality"], results["ssr"], strict=True)]
     )
     assert scene_of(spread).heights.log and not scene_of(spread, errors=False).heights.log
+
+
+def test_the_legend_explains_the_marks_that_there_are(scene: Scene, results: pd.DataFrame) -> None:
+    words = legend_of_marks(scene)
+    for part in ("Large marks: means over seeds", "hollow: time not measured", "bright: the front", "of baseline"):
+        assert part in words
+    one = legend_of_marks(scene_of(results.head(1).assign(time_source="measured")))
+    assert "hollow" not in one and "front" not in one and "bands" not in one
 
 
 def test_the_description_says_what_a_listener_needs(scene: Scene) -> None:

@@ -301,10 +301,9 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
     ):
         names = sorted(left[column].unique())
         # Qualities of different datasets are not comparable, so there is no choice of all. A sweep may train several
-        # models, so all of them are the default. Hardware begins with the machine that has the most runs.
+        # models, so all of them are the default. The others begin with what has the most runs.
         several: tuple[str, ...] = (ALL,) if len(names) > 1 and field != "dataset" else ()
-        first = ALL if field == "model" and len(names) > 1 else names[0]
-        default = _most(left, column) if field == "hardware" else first
+        default = ALL if field == "model" and len(names) > 1 else _most(left, column)
         chosen = _first(getattr(question, field), (*several, *names), default=default)
         left = left if chosen == ALL else left[left[column] == chosen]
         question, offered[plural] = replace(question, **{field: chosen}), (*several, *names)

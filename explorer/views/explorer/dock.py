@@ -17,6 +17,8 @@ from explorer.views.explorer.answer import Answer, picked
 from explorer.views.live import Live
 
 SECTIONS = ".x-below"  # where a button leads: the sections below the chart
+NOTHING_PICKED = "Nothing picked: click a mark or a recipe, or drag over the chart."
+ONE_RUN = "One run compares with nothing: add recipes and seeds to the specification, then `explorer sweep run` it."
 NAMED = 3  # recipes that are named; of more there is only the number
 
 
@@ -78,7 +80,8 @@ def docked(answer: Answer, titles: Mapping[str, str], *, action: tuple[str, str]
         left = [element("span", *picked_words(rows, answer), class_="x-picked", role="status"), *buttons]
         left.append(element("button", "Clear", type="button", class_="x-link x-quiet", data_click="clear"))
     else:
-        left = [element("span", "Nothing picked: click a mark or a recipe, or drag over the chart.", class_="x-picked")]
+        words = ONE_RUN if len(answer.rows) == 1 else NOTHING_PICKED
+        left = [element("span", words, class_="x-picked")]
     right: list[Markup | str] = []
     if action is not None:
         press = element("button", action[1], type="button", class_="x-link x-act", data_click="action")

@@ -11,9 +11,18 @@ import ipywidgets as widgets
 from explorer.analysis.ladders import ladders_of
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
+from explorer.page.html import element
 from explorer.views.explorer.answer import Answer
 from explorer.views.explorer.scene import MAX_DRAWN, Scene, content_of, look_of, scene_of
-from explorer.views.explorer.tradeoff import BRUSH, Brush, Drawing, Json, describe, tradeoff_spec
+from explorer.views.explorer.tradeoff import (
+    BRUSH,
+    Brush,
+    Drawing,
+    Json,
+    describe,
+    legend_of_marks,
+    tradeoff_spec,
+)
 from explorer.views.live_chart import LiveChart
 
 COLUMNS = 2
@@ -127,7 +136,9 @@ class Figure(widgets.VBox):
         self._reset = _button("Reset zoom", "Show the whole chart")
         self._zoom.on_click(lambda _: self.zoom())
         self._reset.on_click(lambda _: self.reset())
-        super().__init__([widgets.HBox([self._zoom, self._reset]).add_class("x-zoom"), self._chart])
+        self._legend = widgets.HTML()
+        buttons = widgets.HBox([self._zoom, self._reset]).add_class("x-zoom")
+        super().__init__([buttons, self._chart, self._legend])
         self.add_class("x-chart")
         self._offer()
 
@@ -177,7 +188,9 @@ class Figure(widgets.VBox):
         answer = self._answer
         self._offer()
         if answer is None or answer.scene is None:
+            self._legend.value = ""
             return self._chart.draw(None)
+        self._legend.value = element("p", legend_of_marks(answer.scene), class_="x-note")
         self._chart.draw(_spec(answer, window=self._window, brush=self._brush))
         if not answer.question.split:
             self._chart.selections.observe(self._brushed, BRUSH)

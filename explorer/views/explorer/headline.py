@@ -12,7 +12,7 @@ from explorer.analysis.axis_words import gain_words, ratio_words
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.sentences import headliner
-from explorer.analysis.verdict import Verdict
+from explorer.analysis.verdict import Verdict, most_promising
 from explorer.page import amounts
 from explorer.page.document import clipped, one_line, sentence
 from explorer.page.html import Colour, Markup, chip, element
@@ -104,15 +104,12 @@ def _without_claim(verdicts: Iterable[Verdict]) -> Headline:
     for verdict in sorted(verdicts, key=lambda verdict: verdict.comparison.ratio or math.inf):
         by_call.setdefault(verdict.call, []).append(verdict)
     # The order of the long summary (`sentences.summary`): what more seeds or budgets would decide comes first.
-    for call in (Call.ONE_SEED, Call.BELOW, Call.NO_BASELINE, Call.INCONCLUSIVE):
-        for verdict in by_call.get(call, ()):
-            result = verdict.comparison
-            if call is Call.INCONCLUSIVE and (result.ratio or 1.0) >= 1:
-                continue
-            if call is Call.INCONCLUSIVE:
-                words = f"No recipe beats the baseline yet: {_looks(result)}."
-                return Headline(words=words, chip=_decided_by(verdict))
-            return Headline(words=_sentence(result), chip=verdict_chip(verdict)[0], tone="warn")
+    for call in (Call.ONE_SEED, Call.BELOW, Call.NO_BASELINE):
+        if of_call := by_call.get(call):
+            return Headline(words=_sentence(of_call[0].comparison), chip=verdict_chip(of_call[0])[0], tone="warn")
+    if (hopeful := most_promising(by_call.get(Call.INCONCLUSIVE, ()))) is not None:
+        words = f"No recipe beats the baseline yet: {_looks(hopeful.comparison)}."
+        return Headline(words=words, chip=_decided_by(hopeful))
     counts = Counter(verdict_chip(verdict)[0] for verdicts_of in by_call.values() for verdict in verdicts_of)
     said = ", ".join(f"{number} {words}" for words, number in counts.items())
     return Headline(words=f"No recipe beats the baseline: {said}.")

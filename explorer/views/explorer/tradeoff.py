@@ -93,6 +93,32 @@ def describe(scene: Scene) -> str:
     return " ".join(parts)
 
 
+def legend_of_marks(scene: Scene) -> str:
+    """Return what marks, lines, colours and bands of the chart mean, in a line; of those that it has."""
+    several = len(scene.means) > len(scene.recipes)
+    parts = ["large marks: means over seeds; small: runs" if scene.draws_runs else "marks: means over seeds"]
+    if not measured(scene).all():
+        parts.append(f"hollow: {scene.payment.label.lower()} not measured in the run itself")
+    if len(scene.lines) and several:
+        parts.append("lines: monotone fit")
+    if len(scene.recipes) > 1:
+        parts.append("bright: the front, where no recipe does better for less; grey: the rest")
+    if scene.base is not None and scene.lines["low"].notna().any():
+        winner = f" and {clipped(scene.gain.recipe, 24)}" if scene.gain is not None else ""
+        parts.append(f"bands: 95% intervals of {clipped(scene.base, 24)}{winner}")
+    if scene.controls:
+        parts.append("dashed: controls")
+    if len(scene.diverged):
+        parts.append("crosses: diverged runs")
+    first, *rest = parts
+    return "; ".join([first[0].upper() + first[1:], *rest]) + "."
+
+
+def measured(scene: Scene) -> pd.Series:
+    """Return which means have a measured amount. A count is known exactly, and a forecast never is measured."""
+    return ((scene.means["time_source"] == "measured") & (not scene.payment.forecast)) | scene.payment.counted
+
+
 def listed(names: list[str], *, most: int = 12) -> str:
     """Return names in a row, as many as a listener can follow."""
     rest = len(names) - most
@@ -140,7 +166,7 @@ class Drawing:
         """The name of the layer whose marks are brushed: single runs, or means where there are too many runs."""
         if self.scene.draws_runs:
             return "runs"
-        return "filled" if self._measured().any() else "hollow"
+        return "filled" if measured(self.scene).any() else "hollow"
 
     def layers(self) -> list[Json]:
         """Return the layers from bottom to top. The topmost marks take the clicks."""
@@ -307,10 +333,10 @@ class Drawing:
         frame = self._worded(scene.means)
         frame = frame.assign(lit=scene.means["bright"].astype(bool) | (scene.means["recipe"] == scene.base))
         exact = scene.payment.counted
-        measured = self._measured()
+        known = measured(self.scene)
         predicted = ((frame["time_source"] == "predicted") | scene.payment.forecast) & (not exact)
         layers = []
-        for name, rows in (("filled", measured), ("hollow", ~measured)):
+        for name, rows in (("filled", known), ("hollow", ~known)):
             if not rows.any():
                 continue
             mark: Json = {"type": "point", "filled": name == "filled", "size": 80, "strokeWidth": 2, "clip": True}
@@ -346,11 +372,6 @@ class Drawing:
                 }
             )
         return layers
-
-    def _measured(self) -> pd.Series:
-        """Return which means have a measured amount. A count is known exactly, and a forecast never is measured."""
-        scene = self.scene
-        return ((scene.means["time_source"] == "measured") & (not scene.payment.forecast)) | scene.payment.counted
 
     def _runs(self) -> Json | None:
         scene = self.scene

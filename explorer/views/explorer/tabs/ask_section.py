@@ -57,14 +57,14 @@ class AskSection(Section):
     def __init__(self, ask: Callable[..., None]) -> None:
         self.asked: Asked | None = None  # the answer that is shown
         self._about: _About | None = None
-        self.quality = _text("Quality, at least", "as good as the baseline")
+        self.quality = _text("Quality, at least", "the baseline's")
         self.time, self.time_unit = (
             _text("Training time, at most", "no limit"),
             _unit("Unit of time", ("s", "min", "h")),
         )
         self.cost = _text("Cost, at most (US dollars)", "no limit")
-        self.memory = _text("Peak memory, at most", "no limit, or 2GiB")
-        self.inference = _text("Inference per example, at most", "no limit")
+        self.memory = _text("Peak memory, at most", "such as 2GiB")
+        self.inference = _text("Inference, at most", "no limit")
         self.inference_unit = _unit("Unit of inference", (("ms", "ms"), ("of the baseline's", "x")))
         self.deletable = widgets.Dropdown(description="Deletable class", options=[("any", "")])
         self.repeated = widgets.Dropdown(description="Deletion repeats at most", options=[*REPEATED.items()])

@@ -95,7 +95,7 @@ class CompositionSection(Section):
 
     def _offer(self, composition: Composition, together: list[Composed]) -> None:
         with self.quiet:
-            self.budget.options = [(f"{ssr:g} of the full schedule", ssr) for ssr in composition.budgets]
+            self.budget.options = [(f"{ssr:g} of full", ssr) for ssr in composition.budgets]
             self.budget.value = composition.ssr if composition.budgets else None
             chosen, labels = self.recipe.value, [recipe.label for recipe in together]
             # The recipe with the most methods has the most to explain, so it is the default.
