@@ -71,7 +71,7 @@ REFUSED: dict[str, Refusal] = {
     "fsdp": (lambda args: bool(args.fsdp), "its shards hold parts of tensors, and the ledger records whole ones"),
     "torch_compile": (
         lambda args: args.torch_compile,
-        "each step has other numbers of rows for each class, and would be compiled anew",
+        "each step has other numbers of rows for each class, and would be compiled again",
     ),
     "load_best_model_at_end": (
         lambda args: args.load_best_model_at_end,

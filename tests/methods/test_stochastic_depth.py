@@ -40,7 +40,7 @@ def watched(loop: Loop) -> list[Any]:
     """What each gate is told at each forward pass from now on."""
     seen: list[Any] = []
     for gate in gates_of(loop.setting.model):
-        gate.register_forward_pre_hook(lambda gate, _: seen.append(gate.kept))
+        gate.register_forward_pre_hook(lambda gate, _: seen.append(gate.kept))  # pyright: ignore[reportAttributeAccessIssue]
     return seen
 
 

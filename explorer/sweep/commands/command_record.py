@@ -45,13 +45,13 @@ waiting = [name for module in sys.argv[1:] if module != "explorer" for name in o
 while waiting:
     name = waiting.pop()
     try:
-        found = metadata.distribution(name)
+        package = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         continue
     key = re.sub("[-_.]+", "-", name).lower()
     if key not in versions:
-        versions[key] = found.version
-        waiting += [re.match("[A-Za-z0-9._-]+", line)[0] for line in found.requires or () if "extra ==" not in line]
+        versions[key] = package.version
+        waiting += [re.match("[A-Za-z0-9._-]+", line)[0] for line in package.requires or () if "extra ==" not in line]
 has = importlib.util.find_spec("explorer") is not None
 print(json.dumps({"python": sys.version.split()[0], "packages": versions, "explorer": has}))
 """
