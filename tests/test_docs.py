@@ -107,11 +107,13 @@ def test_a_command_that_is_none_is_noticed(line: str) -> None:
     assert unknown_word(line) == REFUSED[line]
 
 
-def test_the_specification_shown_is_valid() -> None:
-    (text,) = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
-    spec = read_spec(parse_document(text, where="tradeoffs.md"))
+def test_the_specifications_shown_are_valid() -> None:
+    own, command = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
+    spec = read_spec(parse_document(own, where="tradeoffs.md"))
     assert spec.name == "mine"
     assert len(spec.recipes) > 3
+    spec = read_spec(parse_document(command, where="tradeoffs.md"))
+    assert spec.command is not None and [recipe.name for recipe in spec.trained] == ["baseline", "fast"]
 
 
 def test_the_model_of_ones_own_trains() -> None:
