@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -51,33 +52,9 @@ class Curves:
         return len(self.lines) > 0
 
 
-def curves_chart(
-    frame: pd.DataFrame,
-    *,
-    metric: Metric,
-    over: str = "steps",
-    mean: bool = True,
-    smooth: float = 0.0,
-    log: bool = False,
-    look: theme.Look | None = None,
-    width: int | str = "container",
-    height: int = HEIGHT,
-    interactive: bool = True,
-) -> alt.LayerChart:
-    """Draw a frame of `store.learning_curves` as an Altair chart; the arguments are those of `curves_spec`."""
-    spec = curves_spec(
-        frame,
-        metric=metric,
-        over=over,
-        mean=mean,
-        smooth=smooth,
-        log=log,
-        look=look,
-        width=width,
-        height=height,
-        interactive=interactive,
-    )
-    return alt.LayerChart.from_dict(spec, validate=False)
+def curves_chart(frame: pd.DataFrame, **options: Any) -> alt.LayerChart:
+    """Draw a frame of `store.learning_curves` as an Altair chart; the options are those of `curves_spec`."""
+    return alt.LayerChart.from_dict(curves_spec(frame, **options), validate=False)
 
 
 def curves_spec(
@@ -154,7 +131,7 @@ def metric_named(name: str, declared: Mapping[str, Metric] | None = None) -> Met
 
 
 def place_curves(frame: pd.DataFrame, *, metric: Metric, over: str, mean: bool, smooth: float, log: bool) -> Curves:
-    """Return what is drawn; the arguments are those of `curves_chart`.
+    """Return what is drawn; the arguments are those of `curves_spec`.
 
     A mean is one of finished runs: one that is training or has failed has a line of its own, which would cut the mean
     off where it ended.
