@@ -34,8 +34,9 @@ from explorer.errors import ExplorerError
 from explorer.methods import METHODS
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe, build_recipe
+from explorer.run_files import ALL_STEPS
 from explorer.training.run import build_loop
-from explorer.training.run_plan import ALL, phase_of, plan_run
+from explorer.training.run_plan import phase_of, plan_run
 
 STEPS = 2000  # length of the schedule: thirty steps hardly move along it
 WARMUP = 3
@@ -188,7 +189,7 @@ def subject(work: Work, case: Case, *, plain: bool, data: Path | None) -> Subjec
     first = int(case.progress * loop.setting.total_steps)
     loop.state.step = first
     phase = "" if plain else phase_of(recipe.methods, loop.moment())
-    found = Subject(case, loop, "" if phase == ALL else phase, first)
+    found = Subject(case, loop, "" if phase == ALL_STEPS else phase, first)
     found.seconds(WARMUP)
     return found
 

@@ -1,6 +1,7 @@
 """The public names, for type checkers and editors: the package itself loads each on first use."""
 
 from explorer import functional as functional
+from explorer import track as track
 from explorer.api import load as load
 from explorer.data.dataset import Split as Split
 from explorer.run_files import Metric as Metric

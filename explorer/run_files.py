@@ -27,6 +27,7 @@ Record = TypeVar("Record")
 
 FRACTION = "fraction"  # the unit of numbers from 0 to 1
 PLAIN = "1"  # the unit of a number that has none
+ALL_STEPS = "all steps"  # the phase of a run whose steps all take the same time
 
 
 @record

@@ -25,10 +25,9 @@ from scipy.special import stdtr
 from explorer.analysis.comparison import Estimate
 from explorer.analysis.inference import t_quantile
 from explorer.errors import AnalysisError
-from explorer.run_files import APART, Timings
+from explorer.run_files import ALL_STEPS, APART, Timings
 
 PARTS = tuple(part.name for part in fields(Timings) if part.name not in APART)  # of a step, in the order they happen in
-EVERY = "all steps"  # the phase of a recipe whose steps all take the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +81,7 @@ def names(phase: str) -> frozenset[str]:
     >>> sorted(names("12x12 px, 0.3 frozen")), sorted(names("all steps"))
     (['0.3 frozen', '12x12 px'], [])
     """
-    return frozenset() if phase == EVERY else frozenset(phase.split(", "))
+    return frozenset() if phase == ALL_STEPS else frozenset(phase.split(", "))
 
 
 def phase(

@@ -6,14 +6,10 @@ which an installed package offers it. However it was written, its canonical form
 """
 
 import inspect
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache
+from dataclasses import is_dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
 
 from explorer import plugins
 from explorer.data.dataset import DataSource
@@ -21,6 +17,7 @@ from explorer.engine.method import Method
 from explorer.engine.optimizer import OptimizerSpec, Schedule
 from explorer.errors import RecipeError, unknown
 from explorer.models.specification import ModelSpec
+from explorer.parameters import check, shown
 from explorer.plugins import NO_CODE, Code
 from explorer.schema import given as given_fields
 
@@ -115,7 +112,7 @@ def _check_class(given: object, path: str, table: Mapping[str, type[Any]], *, ki
     base = BASES[kind]
     expected = f"a frozen dataclass that inherits from {base.__module__}.{base.__qualname__}"
     if not inspect.isclass(given) or not issubclass(given, base):
-        raise RecipeError(f"{path}: found {_shown(given)}, expected {expected}")
+        raise RecipeError(f"{path}: found {shown(given)}, expected {expected}")
     target: Any = given
     if not is_dataclass(given) or not target.__dataclass_params__.frozen:
         raise RecipeError(f"{path}: found a class that can be changed, expected {expected}")
@@ -137,44 +134,10 @@ def _declarations(base: type[Any], table: Mapping[str, type[Any]]) -> list[str]:
     return [name for name in declared if all(hasattr(ours, name) for ours in table.values())]
 
 
-def check(target: type[Value], parameters: Any, *, where: str) -> Value:
-    """Return the frozen dataclass `target` from its fields, with types and ranges checked.
-
-    Types are strict, as in JSON: an integer is accepted for a fraction, and nothing else is converted. Raises
-    `RecipeError` that starts with `where`.
-    """
-    if not isinstance(parameters, Mapping):
-        raise RecipeError(f"{where}: found {_shown(parameters)}, expected parameters as a mapping")
-    known = [field.name for field in fields(target)]  # pyright: ignore[reportArgumentType]
-    for key in parameters:
-        if key not in known:
-            raise RecipeError(f"{where}: {unknown('parameter', str(key), known)}")
-    # Through JSON text, because pydantic's strict mode takes a list for a tuple only there.
-    text = _json(parameters, where=where)
-    try:
-        return _adapter(target).validate_json(text, strict=True)
-    except RecipeError as error:  # parameters that do not fit each other
-        raise RecipeError(f"{where}: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if part != "function-wrap")
-        path = f"{where}.{key}" if ": " in where else f"{where}: {key}"  # `where`: a place in a file, or a file
-        if first["type"] == "missing":
-            raise RecipeError(f"{path}: missing: expected a value") from error
-        meaning = _adapter(target).json_schema()["properties"].get(key.partition(".")[0], {}).get("description", "")
-        behind = f" ({meaning})" if meaning else ""
-        raise RecipeError(f"{path}: found {_shown(first['input'])}: {_lowered(first['msg'])}{behind}") from error
-
-
 def written(value: Any) -> dict[str, Any]:
     """Return the mapping that `choose` reads back: `{name: {every parameter}}`, with `import` for other packages."""
     path = plugins.path_of(type(value))
     return {value.name: ({} if path is None else {IMPORT: path}) | _listed(given_fields(value))}
-
-
-@cache
-def _adapter(target: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(target)
 
 
 def _split(written: Any, *, kind: str, where: str) -> Written:
@@ -186,33 +149,18 @@ def _split(written: Any, *, kind: str, where: str) -> Written:
         name, parameters = str(name), {} if parameters is None else parameters
     elif not isinstance(written, str):
         raise RecipeError(
-            f"{where}: found {_shown(written)}, expected the name of a {kind}, or {{name: {{parameters}}}}"
+            f"{where}: found {shown(written)}, expected the name of a {kind}, or {{name: {{parameters}}}}"
         )
     path = None
     if isinstance(parameters, Mapping) and IMPORT in parameters:
         path = parameters[IMPORT]
         if not isinstance(path, str):
-            raise RecipeError(f"{where}.{IMPORT}: found {_shown(path)}, expected module:Name")
+            raise RecipeError(f"{where}.{IMPORT}: found {shown(path)}, expected module:Name")
         parameters = {key: value for key, value in parameters.items() if key != IMPORT}
     elif name is not None and plugins.is_path(name):
         name, path = None, name
     return Written(name, path, parameters)
 
 
-def _json(parameters: Mapping[str, Any], *, where: str) -> str:
-    try:
-        return json.dumps(dict(parameters))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RecipeError(f"{where}: found {_shown(dict(parameters))}, expected plain values: {error}") from error
-
-
 def _listed(parameters: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in parameters.items()}
-
-
-def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.80}"
-
-
-def _lowered(message: str) -> str:
-    return message[:1].lower() + message[1:]

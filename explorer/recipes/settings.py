@@ -13,8 +13,9 @@ from explorer.engine.method import Method, ordered
 from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
 from explorer.errors import RecipeError, unknown
+from explorer.parameters import check
 from explorer.plugins import NO_CODE, Code
-from explorer.recipes.choice import check, choose, written
+from explorer.recipes.choice import choose, written
 
 # Every method that a recipe can name: those that train, and those that act on signed documents.
 GOVERNED = frozenset(governance.METHODS)  # these need `governance: DIR`

@@ -202,6 +202,7 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
     assert spec.command is not None
     check_notebook_task(spec.settings, where=spec.source, seeds=len(spec.seeds))
     around = surroundings_of(spec.command, where=spec.source)
+    hardware = machine.hardware(threads=spec.threads)
     order = [(ssr, seed, setting) for ssr in spec.budgets for seed in spec.seeds for setting in spec.settings]
     planned: list[tuple[CommandRecipe, RunRecord]] = []
     for ssr, seed, setting in order:
@@ -214,7 +215,7 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
                 tuning=spec.tuning,
                 ssr=ssr,
                 seed=seed,
-                threads=spec.threads,
+                hardware=hardware,
             )
         except RecipeError as error:
             raise SpecError(f"{spec.source}: budgets: {error}") from error

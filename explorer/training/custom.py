@@ -49,9 +49,9 @@ from explorer.engine.fit import FitOptions, fit, model_digest
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError, unknown
+from explorer.parameters import check
 from explorer.plugins import code_of
 from explorer.recipes import machine
-from explorer.recipes.choice import check
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
 from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
 from explorer.training.ledgered import keep_environment

@@ -37,11 +37,11 @@ from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import Task, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.shared_state import Session
+from explorer.parameters import check
 from explorer.recipes import machine
-from explorer.recipes.choice import check
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
-from explorer.run_files import RunRecord
+from explorer.run_files import ALL_STEPS, RunRecord
 from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card
@@ -54,7 +54,6 @@ MAX_STEPS = 10**7
 MAX_BUDGET = 1000.0
 MAX_SEED = 2**31 - 1
 MAX_THREADS = 1024
-ALL = "all steps"  # the phase of a recipe whose steps all take the same time
 
 
 def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
@@ -311,7 +310,7 @@ def count_phases(
 
 def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
     """Return the joint phase of all methods at one moment."""
-    return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL
+    return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL_STEPS
 
 
 # --- rehearsal ---

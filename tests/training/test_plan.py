@@ -5,7 +5,8 @@ import pytest
 from explorer.data.sources import load
 from explorer.engine.method import Moment
 from explorer.errors import RecipeError
-from explorer.training.run_plan import ALL, count_phases, phase_of, total_steps
+from explorer.run_files import ALL_STEPS
+from explorer.training.run_plan import count_phases, phase_of, total_steps
 from tests.recipes_for_tests import tiny_recipe, tiny_run
 
 
@@ -55,7 +56,7 @@ def test_phases_are_the_steps_of_the_run() -> None:
 
 def test_a_recipe_of_even_speed_has_one_phase() -> None:
     recipe = tiny_recipe(["mixup", "ema"])
-    assert count_phases(recipe.methods, load(recipe.dataset, None), steps=9) == {ALL: 9}
+    assert count_phases(recipe.methods, load(recipe.dataset, None), steps=9) == {ALL_STEPS: 9}
 
 
 def test_a_method_that_cannot_serve_a_run_is_named_once() -> None:

@@ -30,14 +30,13 @@ from typing import IO
 
 from explorer import run_files, rundir, track
 from explorer.errors import RunError, unknown
-from explorer.run_files import ResultRecord, RunRecord, Timings
+from explorer.run_files import ALL_STEPS, ResultRecord, RunRecord, Timings
 from explorer.sweep.commands import launcher
 from explorer.sweep.commands.command_record import Surroundings, check_unchanged, environment_of, surroundings_of
 from explorer.sweep.commands.command_task import CommandRecipe, arguments, command_line
 from explorer.sweep.commands.tracked import MAX_BYTES, MAX_LINE, START, Tracked, check_record, lines_of, read_tracked
 from explorer.sweep.guardian import child_environment
 from explorer.sweep.notebooks import NotebookError
-from explorer.training.run_plan import ALL
 from explorer.training.watch import Reading, Watcher, read_machine
 
 WORK = "work"
@@ -169,7 +168,7 @@ def write_result(directory: Path, record: RunRecord, tracked: Tracked, *, conten
     measured = [line for line in tracked.measured if not (line[0] == steps and line[1] in tracked.final)]
     measured += [(steps, name, value) for name, value in tracked.final.items()]
     rundir.write_bytes(directory / rundir.METRICS, lines_of(measured).encode())
-    run_files.write(directory / rundir.RUN, dataclasses.replace(record, steps=steps, phases={ALL: steps}))
+    run_files.write(directory / rundir.RUN, dataclasses.replace(record, steps=steps, phases={ALL_STEPS: steps}))
     result = ResultRecord(
         run_id=record.run_id,
         metrics=dict(tracked.final),

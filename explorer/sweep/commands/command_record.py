@@ -27,8 +27,7 @@ import papermill
 from explorer import rundir
 from explorer.canonical import digest
 from explorer.errors import RunError, SpecError
-from explorer.recipes import machine
-from explorer.run_files import METRICS, RunRecord
+from explorer.run_files import METRICS, Hardware, RunRecord
 from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, check_parameters
 
 MAX_FILES = 100_000  # of one specification; a directory with more is likelier a mistake
@@ -111,9 +110,9 @@ def command_record(
     tuning: str | None,
     ssr: float,
     seed: int,
-    threads: int,
+    hardware: Hardware,
 ) -> RunRecord:
-    """Return the record of a run on this machine, before it has trained: its steps are not known yet, and 0.
+    """Return the record of a run on this hardware, before it has trained: its steps are not known yet, and 0.
 
     Raises `RecipeError` for a budget that leaves nothing of a whole number.
     """
@@ -122,7 +121,7 @@ def command_record(
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
         "data": around.files,
-        "hardware": dataclasses.asdict(machine.hardware(threads=threads)),
+        "hardware": dataclasses.asdict(hardware),
         "versions": around.versions,
     }
     if around.variables:
@@ -144,7 +143,7 @@ def command_record(
         steps=0,
         batch_size=0,
         precision=UNKNOWN,
-        hardware=machine.hardware(threads=threads),
+        hardware=hardware,
         quality=task.metrics[0].name,
         phases={},
         declared=tuple(metric for metric in task.metrics if metric.name not in METRICS),

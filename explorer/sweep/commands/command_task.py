@@ -31,7 +31,7 @@ from pydantic import Field
 
 from explorer.canonical import digest
 from explorer.errors import RecipeError, SpecError, unknown
-from explorer.recipes.choice import check
+from explorer.parameters import check
 from explorer.run_files import METRICS, Metric, RunRecord
 from explorer.yaml_document import Document, Key
 
