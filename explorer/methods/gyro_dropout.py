@@ -118,7 +118,9 @@ class _Choosing:
         if not model.training:
             return
         rows = next(value for value in args if isinstance(value, Tensor))
-        chosen = self.method.masks_at(self.step, total_steps=self.total_steps, batch_size=len(rows), seed=self.seed)
+        chosen = _masks_of_step(
+            self.method, self.step, total_steps=self.total_steps, batch_size=len(rows), seed=self.seed
+        )
         _tell(model, torch.from_numpy(chosen).to(rows.device))
         self.step += 1
 
@@ -194,23 +196,24 @@ class GyroDropout(Method):
     def before_forward(self, state: State) -> None:
         assert state.rows is not None
         # Set for this pass only: probes and scores within a step run the model without masks.
-        of_slots = self.masks_at(
-            state.step, total_steps=state.total_steps, batch_size=state.batch_size, seed=state.seed
+        of_slots = _masks_of_step(
+            self, state.step, total_steps=state.total_steps, batch_size=state.batch_size, seed=state.seed
         )
         slots = state.rows.slots
         _tell(state.model, torch.from_numpy(of_slots).to(slots.device)[slots])
-
-    def masks_at(self, step: int, *, total_steps: int, batch_size: int, seed: int) -> np.ndarray:
-        """Return the mask of each slot in a step, B int64."""
-        period = period_of(step, total_steps=total_steps, masks=self.masks, together=self.together)
-        draws = stream(seed, self.name, "choice", period)
-        return masks_of_slots(draws, masks=self.masks, together=self.together, batch_size=batch_size)
 
     def after_forward(self, state: State) -> None:
         _tell(state.model, None)
 
     def neutral(self) -> Self:
         return replace(self, rate=0.0)
+
+
+def _masks_of_step(method: GyroDropout, step: int, *, total_steps: int, batch_size: int, seed: int) -> np.ndarray:
+    """Return the mask of each slot in a step, B int64."""
+    period = period_of(step, total_steps=total_steps, masks=method.masks, together=method.together)
+    draws = stream(seed, method.name, "choice", period)
+    return masks_of_slots(draws, masks=method.masks, together=method.together, batch_size=batch_size)
 
 
 def _tell(model: nn.Module, mask_of_rows: Tensor | None) -> None:

@@ -100,7 +100,7 @@ def document_json(subject: Subject, kind: type[Any]) -> str:
     values = {
         key.name: getattr(subject.of(type(section)), key.name)
         for section in subject.sections
-        if plugins.path_of(type(section)) is None
+        if not section.report
         for key in fields(section.record)
     }
     return json.dumps(to_json(kind(**values)), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
