@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -147,6 +147,14 @@ def drag(page: Page, target: Locator, *, start: tuple[float, float], end: tuple[
     page.mouse.move(box["x"] + end[0] * box["width"], box["y"] + end[1] * box["height"], steps=8)
     page.mouse.up()
     page.wait_for_timeout(1000)  # the brush is sent once the mouse rests
+
+
+def becomes(page: Page, ask: Callable[[], object], expected: object, *, seconds: float = 60) -> None:
+    """Wait until `ask` gives the expected value, while events of the page arrive."""
+    deadline = time.monotonic() + seconds
+    while ask() != expected and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
+    assert ask() == expected
 
 
 def scroll_to(page: Page, selector: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocketRoute, expect
 
 from tests.browser.conftest import fenced_page
-from tests.browser.lab import drag, open_notebook, scroll_to
+from tests.browser.lab import becomes, drag, open_notebook, scroll_to
 
 pytestmark = pytest.mark.browser
 
@@ -40,11 +40,7 @@ def faint(explorer: Locator, layer: str) -> int:
 
 
 def eventually(count: int, explorer: Locator, layer: str) -> None:
-    for _ in range(40):
-        if faint(explorer, layer) == count:
-            return
-        explorer.page.wait_for_timeout(250)
-    assert faint(explorer, layer) == count
+    becomes(explorer.page, lambda: faint(explorer, layer), count)
 
 
 def test_a_name_isolates_its_curve_and_leaving_it_shows_all(explorer: Locator, shared_page: Page) -> None:
@@ -89,12 +85,10 @@ def test_the_wheel_over_a_brush_scrolls_the_page_and_changes_nothing(explorer: L
     zoom.click()
     reset = explorer.get_by_role("button", name="Reset zoom")
     expect(reset).to_be_visible()
-    page.wait_for_timeout(1000)
-    assert chart(explorer).locator(".role-axis-label text").all_inner_texts() != ticks
+    becomes(page, lambda: chart(explorer).locator(".role-axis-label text").all_inner_texts() != ticks, True)
     reset.click()
     expect(reset).to_be_hidden()
-    page.wait_for_timeout(1000)
-    assert chart(explorer).locator(".role-axis-label text").all_inner_texts() == ticks
+    becomes(page, chart(explorer).locator(".role-axis-label text").all_inner_texts, ticks)
 
 
 def test_it_opens_on_a_slow_machine_without_a_page_error(browser: Browser, address: str) -> None:

@@ -13,7 +13,7 @@ from explorer import rundir
 from explorer.run_files import RunRecord
 from explorer.store.ingest import ingest
 from tests.browser.conftest import ROOT
-from tests.browser.lab import drag, faults, jupyterlab, open_notebook, overflow, scroll_to, theme
+from tests.browser.lab import becomes, drag, faults, jupyterlab, open_notebook, overflow, scroll_to, theme
 from tests.builders import run_record, write_failure, write_plan, write_profile, write_run
 
 pytestmark = pytest.mark.browser
@@ -70,12 +70,10 @@ def test_legend_tooltip_and_controls(explorer: Locator, shared_page: Page, scree
     faint = "paths => paths.filter(path => Number(path.getAttribute('opacity')) < 0.2).length"
     assert lines.evaluate_all(faint) == 0
     curves.locator(".role-legend-entry .role-legend-symbol path").nth(1).hover(force=True)
-    page.wait_for_timeout(500)
-    assert lines.evaluate_all(faint) >= 2
+    becomes(page, lambda: lines.evaluate_all(faint) >= 2, True)
     page.screenshot(path=screenshots / "curves-isolated.png")
     page.mouse.move(5, 5)
-    page.wait_for_timeout(500)
-    assert lines.evaluate_all(faint) == 0
+    becomes(page, lambda: lines.evaluate_all(faint), 0)
     # --- the mouse need not meet a line exactly ---
     point = curves.locator(".near_marks path").nth(20)
     point.hover(force=True)
