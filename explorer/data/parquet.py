@@ -4,20 +4,24 @@
     photos/data/train-00001-of-00002.parquet    any *.parquet with `test: 0.1`: a tenth of each class is the test side
     photos/data/test-00000-of-00001.parquet
 
-Without files for `test`, those for `validation`, `valid`, `val` or `dev` are the test side.
+Without files for `test`, those for `validation`, `valid`, `val` or `dev` are the test side. Where the directory has a
+card of the hub (`README.md` with `configs`), the card says which files are of which side (hub_card.py); `config` names
+one of its configurations.
 
 A row has an encoded image (PNG, JPEG, WebP) as binary or as struct{bytes, path}, and a label, a whole number or text;
 with `predict: number` any number, with `predict: labels` a list of labels, or a text such as red|round (targets.py).
-Names of classes come from the files' header, if the hub has written them. If all files are in one directory below
-`path`, they are named as if `path` were that directory. Rows without a readable image are skipped and listed in the
-dataset's card. The column `tag`, if there is one, has the path of the provenance class of every row. It can be the
-column of the labels: then labels that are no such paths become made-up classes, such as `simulated/3`.
+Names of classes come from the files' header, if the hub has written them, or else from the card. The digest covers the
+names and contents of the files, and what only the card says: other sides than those of the files' names, and names of
+classes. If all files are in one directory below `path`, they are named as if `path` were that directory. Rows without a
+readable image are skipped and listed in the dataset's card. The column `tag`, if there is one, has the path of the
+provenance class of every row. It can be the column of the labels: then labels that are no such paths become made-up
+classes, such as `simulated/3`.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -28,6 +32,7 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import SIMULATED, DataFile, TaskName
+from explorer.data.hub_card import README, Configuration, matches, read_hub_card
 from explorer.data.images import Images
 from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Side, decoded, labelled
 from explorer.data.local import (
@@ -46,6 +51,7 @@ from explorer.errors import DataError, unknown
 from explorer.provenance.description import PARQUET
 from explorer.schema import LATER
 
+CONFIG = "configuration of the hub's card (README.md); null: its default, or its only one"
 TEST = "share of each class for the test side, such as 0.1; null: files called train* and test* are the sides"
 EXAMPLES = "training images to use, the first of each class; null: all"
 SUFFIX = ".parquet"
@@ -87,6 +93,9 @@ class Parquet(LabelledImages):
     examples: Annotated[int | None, Field(ge=2, description=EXAMPLES)] = None
 
     predict: Annotated[Predict, Field(description=PREDICT)] = field(default="class", metadata=LATER)
+    config: Annotated[str | None, Field(min_length=1, max_length=200, description=CONFIG)] = field(
+        default=None, metadata=LATER
+    )
 
     @property
     def aim(self) -> TaskName:
@@ -94,7 +103,7 @@ class Parquet(LabelledImages):
 
     def load(self, data: Path | None) -> Images:
         files = self._files(data)
-        entries, target = self._targets(files)
+        entries, target = self._targets(files, data)
         contents = [self.image, self.size, self.channels, _named(files)]
         pixels, faults = decoded(
             f"parquet-{canonical.digest([list(Fault), contents])[:16]}",
@@ -119,7 +128,14 @@ class Parquet(LabelledImages):
         files = [file for file in listed(place) if file.name.endswith(SUFFIX)] if place.is_dir() else []
         if not files:
             return None
-        source = cls(path=place.name, test=None if _divided(files) else SHARE)
+        card = read_hub_card(place)
+        first = None if card is None else card.default or card.configurations[0]
+        files = [file for file in files if first is None or first.split_of(file.name) is not None] or files
+        source = cls(
+            path=place.name,
+            test=None if _divided(_splits(files, first)) else SHARE,
+            config=None if card is None or first is None or card.default is not None else first.name,
+        )
         schema = source._schema(files[0].path)
         images = [column.name for column in schema if _holds_images(column.type)]
         labels = [column.name for column in schema if _holds_labels(column.type)]
@@ -150,20 +166,27 @@ class Parquet(LabelledImages):
         return replace(self, tag=self.tag or self._class_column(self._files(data)))
 
     def digest(self, data: Path | None) -> str:
-        return canonical.digest(_named(self._files(data)))
+        files, named = self._files(data), _named(self._files(data))
+        if self._configuration(data) is None:
+            return canonical.digest(named)
+        # What the files say too leaves the digest as it is without a card.
+        plain = _divided(_splits(self._all(data), None)) if self.test is None else files
+        sides = [] if files == plain else [side for side, _ in files]
+        names = () if self.predict != "class" or self._headers(files) else self._names(files, data)
+        return canonical.digest([named, sides, list(names)] if sides or names else named)
 
     def files(self, data: Path | None) -> tuple[DataFile, ...]:
         files = [file for _, file in self._files(data)]
         return data_files(self.path, files, media=PARQUET, max_bytes=MAX_FILE_BYTES)
 
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
-        """Return the files of each side, by name. Raises `DataError` if there are ncolumn."""
-        root = below(data, self.path, dataset=self.name)
-        if not root.is_dir():
-            raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
-        files = [file for file in listed(root) if file.name.endswith(SUFFIX)]
-        sides = _divided(files)
+        """Return the files of each side, by name. Raises `DataError` if there are none."""
+        root, one = self._root(data), self._configuration(data)
+        splits = _splits(self._all(data), one)
+        files, sides = [*splits], _divided(splits)
         divided = bool(sides)
+        if one is not None:
+            _check_there(one, files, root)
         if self.test is not None and divided:
             raise DataError(f"dataset {self.name!r}: {root} has train and test files: leave 'test' out")
         undivided: list[tuple[Side | None, LocalFile]] = [(None, file) for file in files]
@@ -176,7 +199,32 @@ class Parquet(LabelledImages):
             )
         return chosen
 
-    def _names(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
+    def _root(self, data: Path | None) -> Path:
+        root = below(data, self.path, dataset=self.name)
+        if not root.is_dir():
+            raise DataError(f"dataset {self.name!r}: no directory {root}: expected it below the directory of --data")
+        return root
+
+    def _all(self, data: Path | None) -> list[LocalFile]:
+        return [file for file in listed(self._root(data)) if file.name.endswith(SUFFIX)]
+
+    def _configuration(self, data: Path | None) -> Configuration | None:
+        """Return what the hub's card says about the files; None without a card."""
+        root = self._root(data)
+        card = read_hub_card(root)
+        if card is None and self.config is not None:
+            raise DataError(
+                f"dataset {self.name!r}: config: found {self.config!r}, but {root / README} names no configurations:"
+                " leave 'config' out"
+            )
+        return None if card is None else card.chosen(self.config)
+
+    def _names(self, files: Sequence[tuple[Side | None, LocalFile]], data: Path | None) -> tuple[str, ...]:
+        """Return the names of the classes, those of the headers or else of the card; none if neither has them."""
+        one = self._configuration(data)
+        return self._headers(files) or ((one.names.get(self.label) or ()) if one is not None else ())
+
+    def _headers(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[str, ...]:
         """Return the names of the classes in the headers, which have to agree; none if no header has them."""
         headers = {_class_names(self._opened(file), self.label): file for _, file in files}
         if len(headers) > 1:
@@ -184,10 +232,11 @@ class Parquet(LabelledImages):
             raise DataError(f"{one.path} and {other.path}: their headers name other classes: expected the same")
         return next(iter(headers))
 
-    def _targets(self, files: Sequence[tuple[Side | None, LocalFile]]) -> tuple[list[Entry], Target]:
+    def _targets(self, files: Sequence[tuple[Side | None, LocalFile]], data: Path | None) -> tuple[list[Entry], Target]:
         """Return every row without its image, and its target."""
         if self.predict == "class":
-            rows, names = [row for side, file in files for row in self._rows(side, file)], self._names(files)
+            names = self._names(files, data)
+            rows = [row for side, file in files for row in self._rows(side, file, names)]
             self._check_count(rows)
             entries = _tagged(rows) if self.tag == self.label else [entry for _, entry in rows]
             labels = [_shown(label, names) for label in _ordered({label for label, _ in rows})]
@@ -216,10 +265,9 @@ class Parquet(LabelledImages):
         if len(rows) > MAX_ROWS:
             raise DataError(f"dataset {self.name!r}: {len(rows)} rows, expected {MAX_ROWS} or fewer")
 
-    def _rows(self, side: Side | None, file: LocalFile) -> Iterator[tuple[int | str, Entry]]:
+    def _rows(self, side: Side | None, file: LocalFile, names: tuple[str, ...]) -> Iterator[tuple[int | str, Entry]]:
         """Yield the label of each row, as in the file, and its entry."""
         columns = [self.label] if self.tag in (None, self.label) else [self.label, self.tag or ""]
-        names = _class_names(self._opened(file), self.label)
         for number, (label, tag) in enumerate(zip(*self._columns(file, columns), strict=True)):
             where = f"{file.name}, row {number}"
             if label is None:
@@ -286,14 +334,34 @@ class Parquet(LabelledImages):
         return opened
 
 
-def _divided(files: Sequence[LocalFile]) -> list[tuple[Side | None, LocalFile]]:
-    """Return the files of the training side and then those of the test side; none if one has no file."""
+def _splits(files: Sequence[LocalFile], one: Configuration | None) -> dict[LocalFile, str | None]:
+    """Return the split of each file: what the card's configuration calls it, or else its name. Files of other
+    configurations are left out."""
+    if one is None:
+        return {file: _side_name(file) for file in files}
+    splits = {file: one.split_of(file.name) for file in files}
+    return {file: split or _side_name(file) for file, split in splits.items() if split is not None}
+
+
+def _check_there(one: Configuration, files: Sequence[LocalFile], root: Path) -> None:
+    """Raise `DataError` for a pattern of the card that no Parquet file fits."""
+    for split, pattern in one.patterns:
+        used = split in (None, "train", *TESTS)
+        if used and not any(matches(pattern, file.name) for file in files):
+            raise DataError(
+                f"{root / README}: configuration {one.name!r}: {split or 'data_dir'}: no Parquet file fits {pattern!r}:"
+                " expected every file that the card names; download them, or correct the card"
+            )
+
+
+def _divided(names: Mapping[LocalFile, str | None]) -> list[tuple[Side | None, LocalFile]]:
+    """Return the files of the training side and then those of the test side, by their splits; none if one has no
+    file."""
     # The hub's names. Those of `validation` are the test side only if there are none of `test`.
-    names = {file: _side_name(file) for file in files}
     test = next((name for name in TESTS if name in names.values()), None)
     chosen: dict[str | None, Side] = {"train": "train", test: "test"}
     sides: list[tuple[Side | None, LocalFile]] = [
-        (side, file) for name, side in chosen.items() for file in files if name is not None and names[file] == name
+        (side, file) for name, side in chosen.items() for file in names if name is not None and names[file] == name
     ]
     return sides if {side for side, _ in sides} == {"train", "test"} else []
 

@@ -3,6 +3,9 @@
 A single file is read as it is. Of a directory, all UTF-8 files are read in the order of their names, separated by zero
 bytes; others are skipped and listed in the dataset's card. The last tenth is the test side.
 
+The digest of a directory covers the names of its files below `path`, and their contents: the order of the names is that
+of the stream, so another name may make other examples. Where `path` itself is makes no difference.
+
 `provenance` names a table of provenance classes, or is `folders` (local.py): each folder is a class, and so is a file
 that is in none. The files of each class then form a stream of their own, whose last tenth is the test side, so that
 every example has one class.
