@@ -262,7 +262,7 @@ class Runs:
                 raise AnalysisError(f"budget: found {budget}; expected None or one of {shown}")
         drawn = curves_chart(
             frame,
-            metric=metric_named(metric),
+            metric=metric_named(metric, of=frame),
             over=x,
             mean=mean,
             smooth=smooth,
@@ -274,7 +274,8 @@ class Runs:
         return Chart(**drawn._kwds)
 
     def curve_frame(self, metric: str) -> pd.DataFrame:
-        """Return what `curves` draws: recipe, run_id, seed, ssr, state, step, examples, seconds, value, mean.
+        """Return what `curves` draws: recipe, run_id, seed, ssr, state, step, examples, seconds, value, mean,
+        and `loss_unit`, that of the run's training loss.
 
         Curves of very many points are thinned: extremes stay. Unfinished runs are in it too.
         """

@@ -27,6 +27,7 @@ Record = TypeVar("Record")
 
 FRACTION = "fraction"  # the unit of numbers from 0 to 1
 PLAIN = "1"  # the unit of a number that has none
+TRAIN_LOSS = "train_loss"  # what every run of ours measures at each step
 ALL_STEPS = "all steps"  # the phase of a run whose steps all take the same time
 
 
@@ -106,7 +107,9 @@ METRICS: dict[str, Metric] = {
         Metric(name="r2", higher_is_better=True, format=".4f"),
         Metric(name="mean_average_precision", unit="fraction", higher_is_better=True),
         Metric(name="micro_f1", unit="fraction", higher_is_better=True),
-        Metric(name="train_loss", unit="nats", higher_is_better=False),
+        Metric(
+            name=TRAIN_LOSS, unit="nats", higher_is_better=False
+        ),  # of some tasks in another unit, which they declare
         Metric(name="lr", higher_is_better=False),
         Metric(name="ledger_bytes_per_step", unit="bytes", higher_is_better=False),
         Metric(name="ledger_seconds_per_step", unit="seconds", higher_is_better=False),
@@ -208,12 +211,15 @@ class RunRecord:
     phases: dict[str, int]  # steps spent in each phase of different speed; the sum is `steps`
     control: Control | None = None  # None: a recipe in its own right; not part of the identity
     control_of: tuple[str, ...] = ()  # the recipes that it was made to be compared with
-    declared: Annotated[tuple[Metric, ...], Field(max_length=100)] = ()  # by its task, not in METRICS nor the identity
+    declared: Annotated[tuple[Metric, ...], Field(max_length=100)] = ()
+    """Metrics that its task declares and METRICS lacks, and the training loss where it is not in nats."""
     functions: dict[str, str] = field(default_factory=dict)  # of a custom task: digests of their source, by name
 
     def metric(self, name: str) -> Metric | None:
         """Return a metric of the run from METRICS or as its task declares it; None if it is declared nowhere."""
-        return METRICS.get(name) or next((metric for metric in self.declared if metric.name == name), None)
+        ours, own = METRICS.get(name), next((metric for metric in self.declared if metric.name == name), None)
+        # Ours mean the same in every run, or runs could not be compared. The loss is the exception: a task chooses it.
+        return own if ours is None or (own is not None and name == TRAIN_LOSS) else ours
 
     @property
     def effective_digest(self) -> str:

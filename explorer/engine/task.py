@@ -5,7 +5,7 @@ Shapes: B examples, T tokens, H rows, W columns, K classes.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from explorer.data.batches import Batches
 from explorer.data.dataset import DataSource, TaskName
 from explorer.errors import RecipeError, unknown
-from explorer.run_files import METRICS, Metric
+from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric
 
 EVALUATION_BATCH = 512  # images
 EVALUATION_TOKENS = 16_384  # of sequences
@@ -30,6 +30,7 @@ class Task(ABC):
 
     axis: ClassVar[int | None] = None  # the class axis of the outputs; None: the outputs are not logits
     declares: ClassVar[tuple[Metric, ...]] = ()  # metrics of a task of another package, which are not in METRICS
+    loss_unit: ClassVar[str] = PLAIN  # of `loss`, as curves and tables show it
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the entropy of the prediction for each example in nats, mean over places or tokens, B.
@@ -57,6 +58,7 @@ class Task(ABC):
 class Classification(Task):
     """One label for each example: cross-entropy; accuracy (fraction) and negative log-likelihood (nats)."""
 
+    loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -85,6 +87,7 @@ class LanguageModelling(Task):
     The loss of a sequence is its mean over all T places, so the sum is divided by the same T B in every step.
     """
 
+    loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = -1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -114,6 +117,7 @@ class Segmentation(Task):
     neither on the test side nor predicted.
     """
 
+    loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = 1
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -151,6 +155,8 @@ class Regression(Task):
     1 minus the squared error over that of the test numbers' mean: 1 is perfect, 0 is no better than a constant.
     """
 
+    loss_unit: ClassVar[str] = "squared SD"  # standard deviations, of the training numbers
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss for outputs B 1 and targets B."""
         return (outputs.squeeze(1) - targets).square()
@@ -177,6 +183,8 @@ class Multilabel(Task):
     Object Classes (VOC) Challenge", 2010, with the area of every step, not of eleven). Micro F1 counts all pairs of
     example and label together, with a label predicted from a probability of one half on.
     """
+
+    loss_unit: ClassVar[str] = "nats"
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss for outputs B K and targets B K, from 0 to 1: mean over the labels."""
@@ -257,3 +265,14 @@ def task_class(source: DataSource) -> type[Task]:
         if name not in known:
             raise RecipeError(f"dataset {source.name!r}: {unknown('metric', name, known)}: expected it in `declares`")
     return own
+
+
+def declared_by(source: DataSource) -> tuple[Metric, ...]:
+    """Return the metrics that runs on a dataset declare: those of its own task, and the loss where it is not in nats.
+
+    Raises `RecipeError` like `task_class`.
+    """
+    task, loss = task_class(source), METRICS[TRAIN_LOSS]
+    if task.loss_unit == loss.unit or any(metric.name == TRAIN_LOSS for metric in task.declares):
+        return task.declares
+    return (*task.declares, replace(loss, unit=task.loss_unit))

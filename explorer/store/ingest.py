@@ -27,6 +27,7 @@ from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.imports.imported_file import About, ImportedRun, read_import
 from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import read_plan
+from explorer.run_files import TRAIN_LOSS
 from explorer.runlog.documents import read_policy
 from explorer.runlog.forecast import STRUCTURAL, overhead_of, route_of
 from explorer.runlog.influence import Presence, reach_of
@@ -383,6 +384,7 @@ def _run_columns(run: Examined) -> Row:
         *((failure.kind, failure.message, failure.attempts) if failure else (None,) * 3),
         *(record.control, "+".join(record.control_of) or None, record.effective_digest),
         *(result.peak_memory if result else None, None, None, result.clock if result else None),
+        loss.unit if (loss := record.metric(TRAIN_LOSS)) else None,
     )
 
 
@@ -443,7 +445,7 @@ def _imported_columns(run: ImportedRun, about: About) -> Row:
         *(run.run_id, run.recipe, about.baseline, None, recipe, identity, about.dataset, about.model, ""),
         *(run.ssr, run.seed, run.steps, None, None, "unknown", run.hardware, 1, 1, about.metric.name, {}),
         *(run.examples, None, None, None, None, about.made_at, None, None, None, None, None, recipe),
-        *(None, about.words, run.seconds, None),
+        *(None, about.words, run.seconds, None, None),
     )
 
 

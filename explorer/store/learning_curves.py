@@ -8,6 +8,7 @@ A frame of curves has a row for each drawn point:
     seconds     uncontended training time by then: profiled, or else measured in the run; NaN: unknown
     value       the measurement
     mean        the mean of all measurements of the same part of the curve: what is smoothed
+    loss_unit   of the run: the unit of its training loss
 
 A curve of more points than asked for is cut into equal parts of its steps. Of each part the least and the greatest
 value stay, as they were measured and where they were measured, so that no spike is lost; so do the first and the last
@@ -29,7 +30,7 @@ import pandas as pd
 from explorer import run_files, rundir
 from explorer.errors import ExplorerError, StoreError, unknown
 from explorer.planned import read_plan
-from explorer.run_files import RunRecord
+from explorer.run_files import TRAIN_LOSS, RunRecord
 from explorer.store import published, queries
 from explorer.store.examine import State, read_metrics
 from explorer.store.published import opened
@@ -43,10 +44,12 @@ APART = 2_000  # runs from the first to the last; a table is read in parts of ab
 
 COLUMNS = ("recipe", "run_id", "directory", "seed", "ssr", "is_baseline", "state")
 NUMBERS = ("step", "examples", "seconds", "value", "mean")
+UNIT = "loss_unit"
 
 _RUNS = """
 SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_baseline, state, number, steps,
-       batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps
+       batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps,
+       loss_unit
 FROM runs
 WHERE NOT superseded AND run_id IS NOT NULL AND steps > 0 AND (? IS NULL OR sweep = ?)
   AND (? IS NULL OR directory IN (SELECT unnest(?::VARCHAR[])))
@@ -186,7 +189,7 @@ def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | fl
             seconds_N[start:end] = _amount(at, phases, known)
         elif known is not None:
             seconds_N[start:end] = at / steps * known
-    return frame.assign(examples=seen_N, seconds=seconds_N)[[*COLUMNS, *NUMBERS]]
+    return frame.assign(examples=seen_N, seconds=seconds_N)[[*COLUMNS, *NUMBERS, UNIT]]
 
 
 def _amount(step: np.ndarray, phases: Mapping[str, int], one: Mapping[str, float]) -> np.ndarray:
@@ -207,7 +210,7 @@ def _batch(phase: str, batch_size: float) -> float:
 
 
 def _empty(columns: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(dtype=object if name in COLUMNS else float) for name in columns})
+    return pd.DataFrame({name: pd.Series(dtype=object if name in (*COLUMNS, UNIT) else float) for name in columns})
 
 
 # --- runs that are training now ---
@@ -249,7 +252,7 @@ def growing(runs: Path, sweep: str, metric: str, *, points: int = POINTS) -> pd.
         except ExplorerError:
             continue
     drawn = [part for part in parts if len(part)]
-    return pd.concat(drawn, ignore_index=True) if drawn else _empty([*COLUMNS, *NUMBERS])
+    return pd.concat(drawn, ignore_index=True) if drawn else _empty([*COLUMNS, *NUMBERS, UNIT])
 
 
 def curves_of_run(
@@ -262,7 +265,7 @@ def curves_of_run(
     lines = read_metrics(run / rundir.METRICS, unfinished=state != State.FINISHED)
     measured = [(line.step, line.value) for line in lines if line.metric == metric]
     if not measured:
-        return _empty([*COLUMNS, *NUMBERS])
+        return _empty([*COLUMNS, *NUMBERS, UNIT])
     return _measured(record, f"{record.sweep}/{record.run_id}", measured, state=state, points=points)
 
 
@@ -293,6 +296,7 @@ def _measured(
         "ssr": record.ssr,
         "is_baseline": record.recipe == record.baseline,
         "state": str(state),
+        UNIT: loss.unit if (loss := record.metric(TRAIN_LOSS)) else None,
     }
     steps, values = (np.array(column, float) for column in zip(*measured, strict=True))
     kept = _extremes(values, points=points)
@@ -305,7 +309,7 @@ def _measured(
         if record.batch_size
         else np.nan,
         seconds=np.nan,
-    )[[*COLUMNS, *NUMBERS]]
+    )[[*COLUMNS, *NUMBERS, UNIT]]
 
 
 def _extremes(values: np.ndarray, *, points: int) -> np.ndarray:

@@ -48,7 +48,7 @@ CREATE TABLE runs (
     contended BOOLEAN, resumed BIGINT, state_digest VARCHAR, finished_at VARCHAR, failure VARCHAR,
     failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR,
     effective_digest VARCHAR, peak_memory BIGINT, imported VARCHAR, imported_seconds DOUBLE,
-    clock VARCHAR
+    clock VARCHAR, loss_unit VARCHAR
 );
 CREATE TABLE finals (
     path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE, unit VARCHAR, higher_is_better BOOLEAN, format VARCHAR

@@ -34,7 +34,7 @@ from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Method, Moment, Planned, used_hooks
 from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
-from explorer.engine.task import Task, task_class
+from explorer.engine.task import Task, declared_by, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.shared_state import Session
 from explorer.parameters import check
@@ -205,7 +205,7 @@ def plan_run(
         dataset=source,
         model=model,
         quality=recipe.dataset.measures[0],
-        declared=task_class(recipe.dataset).declares,
+        declared=declared_by(recipe.dataset),
     )
 
 

@@ -200,7 +200,11 @@ def test_a_task_of_ones_own_trains_and_declares_its_metrics() -> None:
     task, train = {"dataset": "damping.lamps:Lamps", "model": "damping.lamps:Flat"}, {**TRAIN, "epochs": 1}
     lamps = build_recipe("lamps", task=task, train=train, methods=[], where="r")
     record = plan_run(lamps, sweep="s", baseline="lamps", tuning=None, ssr=1.0, seed=0, threads=1, data=None)
-    assert record.quality == "mean_error" and [metric.name for metric in record.declared] == ["mean_error"]
+    assert record.quality == "mean_error" and [metric.name for metric in record.declared] == [
+        "mean_error",
+        "train_loss",
+    ]
+    assert record.metric("train_loss").unit == "1", "the unit of somebody else's loss is unknown"
     loop = build_loop(record, data=None)
     loop.step()
     assert set(loop.setting.task.evaluate(loop.state.model, loop.setting.batches)) == {"mean_error"}

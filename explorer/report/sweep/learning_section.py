@@ -56,7 +56,7 @@ def _picture(sweep: ReportedSweep, name: str, directories: list[str]) -> Block |
     if frame.empty or frame["directory"].value_counts().max() < CURVE:
         return None
     is_loss = name == LOSS
-    kind = metric_named(name) if is_loss else sweep.metrics[0].kind
+    kind = metric_named(name, of=frame) if is_loss else sweep.metrics[0].kind
     smooth = SMOOTH if is_loss else 0.0
     draw = partial(curves_chart, frame, metric=kind, smooth=smooth, look=look_of(frame), interactive=False)
     return picture("learning-loss" if is_loss else "learning-quality", draw)

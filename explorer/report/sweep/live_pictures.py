@@ -105,17 +105,18 @@ def _curves(sweep: ReportedSweep) -> Iterator[Block]:
     known = recorded_metrics(database, sweep.name)
     # What is measured on the way has the longest curves, and comes first.
     names = sorted(known, key=lambda name: (name not in NOT_QUALITIES, metric_named(name).unit == PLAIN))[:MOST_CURVES]
-    frames = {name: (metric_named(name), learning_curves(database, name, sweep=sweep.name)) for name in names}
+    drawn = {name: learning_curves(database, name, sweep=sweep.name) for name in names}
+    frames = {name: (metric_named(name, of=frame), frame) for name, frame in drawn.items()}
     measured = [entry for entry in learning(frames) if len(entry.rows) > 2]
     if not measured:
         return
     answer = sweep.metrics[0].answer
     kind, frame = frames[measured[0].kind.name]
-    drawn = partial(_curve_picture, frame[frame["ssr"] == 1.0], kind)
+    picture = partial(_curve_picture, frame[frame["ssr"] == 1.0], kind)
     yield Heading(2, "Learning curves", "curves")
     yield Picture(
         name="learning",
-        draw=lambda width: drawn(width=width),
+        draw=lambda width: picture(width=width),
         description=f"Learning curves of {kind.name}: the mean of each recipe over its seeds, at the full budget.",
         caption="Means over the seeds of each recipe, at the full budget.",
         interactive=True,

@@ -1,7 +1,7 @@
 """Chart of learning curves: a metric over steps, examples or time, by run, or by recipe with a band over seeds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
@@ -11,14 +11,14 @@ import pandas as pd
 from explorer.analysis.smoothing import over_seeds, smoothed
 from explorer.page import amounts, theme
 from explorer.page.document import clipped
-from explorer.run_files import METRICS, Metric
+from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric
 from explorer.store.examine import State
 from explorer.views.explorer.axes import Heights, payment_channel, quality_channel
 from explorer.views.explorer.payments import PAYMENTS, amount
 from explorer.views.explorer.tradeoff import Json, records
 
 HEIGHT = 300
-LOSS = "train_loss"  # what every run measures, so the curve that is shown first
+LOSS = TRAIN_LOSS  # what every run measures, so the curve that is shown first
 OVER = {"steps": "step", "examples": "examples", "time": "seconds"}
 """The columns of curves by the key of the x axis, one of `PAYMENTS`."""
 
@@ -125,9 +125,14 @@ def with_others(look: theme.Look, groups: Iterable[str]) -> theme.Look:
     return theme.look([*known, *mine], baseline=base, groups=look.groups)
 
 
-def metric_named(name: str, declared: Mapping[str, Metric] | None = None) -> Metric:
-    """Return the unit and format of a metric; plain numbers for one that is declared nowhere."""
-    return (declared or {}).get(name) or METRICS.get(name) or Metric(name=name, higher_is_better=False)
+def metric_named(name: str, declared: Mapping[str, Metric] | None = None, *, of: pd.DataFrame | None = None) -> Metric:
+    """Return the unit and format of a metric; plain numbers for one that is declared nowhere.
+
+    Curves know the unit of their runs' training loss: with `of`, the loss has it, or none where their runs differ.
+    """
+    metric = (declared or {}).get(name) or METRICS.get(name) or Metric(name=name, higher_is_better=False)
+    units = list(of["loss_unit"].dropna().unique()) if of is not None and name == LOSS else []
+    return replace(metric, unit=units[0] if len(units) == 1 else PLAIN) if units else metric
 
 
 def place_curves(frame: pd.DataFrame, *, metric: Metric, over: str, mean: bool, smooth: float, log: bool) -> Curves:

@@ -17,7 +17,7 @@ import vl_convert
 from IPython.display import HTML, Image
 
 from explorer import run_files, rundir
-from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
+from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric, ResultRecord, RunRecord
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
@@ -63,10 +63,10 @@ def describe(directory: Path | str) -> HTML:
 
 def loss_curve(directory: Path | str) -> Image:
     """Return a picture of the training loss after every step, with its running mean."""
-    points = _read_metric(Path(directory) / rundir.METRICS, "train_loss")
+    points = _read_metric(Path(directory) / rundir.METRICS, TRAIN_LOSS)
     if not points:
         raise ValueError(f"{directory}: no loss was recorded")
-    png = vl_convert.svg_to_png(_curve(points), scale=1.5)
+    png = vl_convert.svg_to_png(_curve(points, _loss(Path(directory))), scale=1.5)
     return Image(png, width=WIDTH, alt=f"Training loss over {points[-1][0]} steps")
 
 
@@ -160,7 +160,13 @@ def _read_metric(path: Path, name: str) -> list[tuple[int, float]]:
     return [(line["step"], line["value"]) for line in lines if line["metric"] == name]
 
 
-def _curve(points: Sequence[tuple[int, float]]) -> str:
+def _loss(directory: Path) -> Metric:
+    """Return the training loss in the unit of the run's task."""
+    path = directory / rundir.RUN
+    return (run_files.read(RunRecord, path).metric(TRAIN_LOSS) if path.exists() else None) or METRICS[TRAIN_LOSS]
+
+
+def _curve(points: Sequence[tuple[int, float]], loss: Metric) -> str:
     """Return an SVG picture: the losses as a light line, their running mean as a dark one."""
     # --- scales ---
     smooth = list(zip((step for step, _ in points), _running_mean([loss for _, loss in points]), strict=True))
@@ -182,7 +188,8 @@ def _curve(points: Sequence[tuple[int, float]]) -> str:
         parts.append(_text(f"{tick:g}", LEFT - 8, y + 4, anchor="end"))
     for tick in x_ticks:
         parts.append(_text(f"{tick:g}", place(tick, y_low)[0], HEIGHT - BOTTOM + 18, anchor="middle"))
-    parts.append(_text("training loss (nats); dark: running mean", LEFT, 16))
+    unit = "" if loss.unit == PLAIN else f" ({loss.unit})"
+    parts.append(_text(f"training loss{unit}; dark: running mean", LEFT, 16))
     parts.append(_text("step", WIDTH - RIGHT, HEIGHT - 6, anchor="end"))
     # --- curves, the light one first, so that the dark one lies on top ---
     for line, opacity, width in ((shown, 0.3, 1), (_thinned(smooth), 1, 2)):

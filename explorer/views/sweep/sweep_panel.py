@@ -203,7 +203,7 @@ class SweepPanel(widgets.VBox):
             look = look if scene is None else look_of(scene)
         if len(curves):
             colours = with_others(look, curves["recipe"]) if look.recipes else None
-            chart = curves_chart(curves, metric=metric_named(LOSS), mean=False, look=colours, height=HEIGHT)
+            chart = curves_chart(curves, metric=metric_named(LOSS, of=curves), mean=False, look=colours, height=HEIGHT)
             self._losses.draw(chart)
         words = so_far(verdicts)
         self.best.value = fragment(Paragraph(sentence(words, names=list(set(results["recipe"]))))) if words else ""

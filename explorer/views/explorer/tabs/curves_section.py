@@ -84,7 +84,7 @@ class CurvesSection(Section):
             frame = frame.assign(recipe=frame["directory"].map(chosen.names))
         if now and not chosen.picked:
             frame = _with_growing(frame, growing(snapshot.runs, asked.sweep, metric), chosen)
-        self._draw(frame, metric_named(metric, kind), over, answer, chosen)
+        self._draw(frame, metric_named(metric, kind, of=frame), over, answer, chosen)
 
     def _draw(self, frame: pd.DataFrame, metric: Metric, over: str, answer: Answer, chosen: "Chosen") -> None:
         asked = answer.question

@@ -210,7 +210,7 @@ def run_courses(database: Path, directories: Sequence[str], *, metrics: Sequence
         curves = learning_curves(database, metric.name, directories=list(parts), points=POINTS)
         for directory, curve in curves.groupby("directory", sort=False):
             if len(curve) > 1:
-                parts[str(directory)].append(_course(curve, metric))
+                parts[str(directory)].append(_course(curve, metric_named(metric.name, {metric.name: metric}, of=curve)))
     return {
         directory: element("div", *curves, class_="x-courses") if curves else Markup("")
         for directory, curves in parts.items()
