@@ -252,6 +252,12 @@ def load(path: str, *, code: Code) -> Any:
     return value
 
 
+def check_code(code: Mapping[str, str]) -> None:
+    """Raise `RecipeError` unless all this code is here with the digests that are given. Nothing is imported."""
+    for top in code:
+        _check_allowed(top, code)
+
+
 def _check_allowed(top: str, code: Mapping[str, str]) -> None:
     if top not in code:
         raise RecipeError(f"{top}: code of another package, which reading a record does not import")
@@ -264,6 +270,11 @@ def _check_allowed(top: str, code: Mapping[str, str]) -> None:
 
 def code_of(classes: Iterable[type[Any]]) -> dict[str, str]:
     """Return the source digests of the code that these classes and their bases are from, by top-level name."""
+    return {top: checked(top) for top in tops_of(classes)}
+
+
+def tops_of(classes: Iterable[type[Any]]) -> list[str]:
+    """Return the top-level names of the code of other packages that these classes and their bases are from, sorted."""
     tops = {
         top_of(base.__module__)
         for kind in classes
@@ -271,4 +282,4 @@ def code_of(classes: Iterable[type[Any]]) -> dict[str, str]:
         for base in kind.__mro__
         if top_of(base.__module__) != OURS and top_of(base.__module__) not in sys.stdlib_module_names
     }
-    return {top: checked(top) for top in sorted(tops)}
+    return sorted(tops)

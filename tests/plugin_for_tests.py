@@ -147,6 +147,36 @@ class Flat(ModelSpec):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 '''
 
+MODEL = '''\
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from torch import nn
+
+from explorer.data.dataset import Modality, TaskName
+from explorer.models.specification import ModelSpec
+
+Path(__file__).with_name("imported").touch()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dense(ModelSpec):
+    """Three linear layers."""
+
+    name: ClassVar[str] = "dense"
+    takes: ClassVar[Modality] = "image"
+    task: ClassVar[TaskName] = "classification"
+
+    width: int = 16
+
+    def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+        layers = OrderedDict(flat=nn.Flatten(), first=nn.Linear(64, self.width), rest=nn.ReLU())
+        layers |= OrderedDict(second=nn.Linear(self.width, self.width), bend=nn.ReLU())
+        return nn.Sequential(layers | OrderedDict(head=nn.Linear(self.width, classes)))
+'''
+
 SECTION = '''\
 from typing import ClassVar
 
@@ -183,6 +213,7 @@ def write_package(place: Path, name: str) -> Path:
     (package / "__init__.py").write_text("")
     (package / "methods.py").write_text(METHOD)
     (package / "lamps.py").write_text(DATASET)
+    (package / "nets.py").write_text(MODEL)
     (package / "power.py").write_text(SECTION)
     return package
 

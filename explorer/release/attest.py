@@ -133,7 +133,9 @@ def check_card(run: RunLedger, path: Path) -> None:
                 raise LedgerError(f"{path}: not the model of the loop that the ledger names: {model}")
         case {"recipe": {"task": {"model": model, "dataset": {**dataset}}, "methods": [*methods]}}:
             changing = [method for method in methods if method in card.methods]
-            planned = model, changing, [*dataset]
+            planned, code = (model, changing, [*dataset]), record.identity.get("code") or {}
+            if any(code.get(top) != digest for top, digest in card.code.items()):
+                raise LedgerError(f"{path}: not the code of the run that the ledger names: {', '.join(card.code)}")
             if planned != (card.model, [*card.methods], [card.dataset]):
                 raise LedgerError(f"{path}: not the model of the recipe that the ledger names: {model}, {dataset}")
         case _:

@@ -12,9 +12,11 @@ import math
 import os
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
+
+from pydantic import Field
 
 from explorer import rundir
 from explorer.errors import RunError
@@ -53,7 +55,8 @@ OWN = "own"  # the model of a card whose module its owner's code builds: {"own":
 
 @record
 class ModelCard:
-    """`model.json`: how to build the module that the file's tensors belong to. Nothing in it is code."""
+    """`model.json`: how to build the module that the file's tensors belong to. Nothing in it is code, but `model` and
+    `methods` may name code of other packages."""
 
     format: Literal["explorer/model/v1"]
     run: str
@@ -66,6 +69,8 @@ class ModelCard:
     dataset: str
     sealed: tuple[SealedRegion, ...]  # whose parameters are in the file
     absent: tuple[SealedRegion, ...] = ()  # modules of the model that were deleted: they are not in the file
+    code: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = field(default_factory=dict)
+    """Source digests of the code of other packages that builds the model, by top-level name; none where all is ours."""
 
     @property
     def own(self) -> str | None:
@@ -156,7 +161,9 @@ def read_card(path: Path) -> ModelCard:
 
 def write_card(path: Path, card: ModelCard) -> None:
     """Write `model.json` whole or not at all."""
-    rundir.write_json(path, to_json(card))
+    content = to_json(card)
+    # Left out where it says nothing: cards without such code have the bytes that they had before there was any.
+    rundir.write_json(path, content if card.code else {key: value for key, value in content.items() if key != "code"})
 
 
 def _header(file: BinaryIO, path: Path) -> list[Entry]:

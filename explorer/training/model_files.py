@@ -2,9 +2,10 @@
 
     model = explorer.load_model("model", trust="trust.json", regions=["customer"])
 
-`model.json` says how to build it and `model.safetensors` holds its parameters and buffers; neither holds code. The
-module is built without memory first and compared with the file's header, so that a file that does not fit costs
-nothing.
+`model.json` says how to build it and `model.safetensors` holds its parameters and buffers; neither holds code. Where a
+model, or a method that changed it, is of another package, the card names that code and its source digest: with
+`code=True` it is imported, after the digests were compared. The module is built without memory first and compared with
+the file's header, so that a file that does not fit costs nothing.
 
 The model of a custom loop is built by its owner's code only, which passes a module of the same class:
 
@@ -22,10 +23,11 @@ from torch import Tensor, nn
 from explorer.data.streams import torch_stream
 from explorer.engine.method import used_hooks
 from explorer.engine.state import State
-from explorer.errors import ExplorerError, RunError, unknown
+from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.region_modules import seal, switch_of
 from explorer.methods import METHODS
 from explorer.models.table import MODELS
+from explorer.plugins import check_code
 from explorer.provenance.trust import read_trust
 from explorer.recipes.choice import choose
 from explorer.runlog.attested import ModelPlace, read_attested
@@ -38,6 +40,7 @@ def load_model(
     trust: str | Path | None = None,
     regions: Collection[str] = (),
     into: nn.Module | None = None,
+    code: bool = False,
 ) -> nn.Module:
     """Return the module in a model's directory, in evaluation mode, on the CPU.
 
@@ -47,9 +50,12 @@ def load_model(
         regions: the sealed regions to switch on; the others are off. A deleted region is absent and cannot be named.
         into: for the model of a custom loop, a new module of its class: its regions are sealed as in the trained model,
             and its values replaced, on the device where it is.
+        code: import the code of other packages that builds the model, if its source is that of the run. Without it such
+            a model is refused: importing executes that code.
 
     Raises `RunError` for files that do not belong together, for a region that the model does not have, and for a module
-    that does not fit the file; `ProvenanceError` for an attestation that cannot be trusted.
+    that does not fit the file, and for code of other packages that is not wanted, missing or changed; `ProvenanceError`
+    for an attestation that cannot be trusted.
     """
     place = ModelPlace.of(Path(directory))
     if trust is not None:
@@ -67,6 +73,7 @@ def load_model(
             if card.own is not None
             else f"{here}: a model that the package builds itself: expected no module to load it into"
         )
+    _check_code(card, place, code=code)
     # A module on the meta device has shapes and no memory: a card that asks for a huge model is refused before it is
     # built.
     if into is None:
@@ -90,12 +97,29 @@ class Absent(nn.Module):
         return torch.zeros_like(input)
 
 
+def _check_code(card: ModelCard, place: ModelPlace, *, code: bool) -> None:
+    """Raise `RunError` unless the code of other packages may be imported, and is that of the run."""
+    if card.code and not code:
+        here, names = (
+            place.model.parent,
+            ", ".join(f"{top} (source {digest[:12]})" for top, digest in card.code.items()),
+        )
+        raise RunError(
+            f"{here}: a model that code of other packages builds: {names}; expected"
+            f" explorer.load_model({str(here)!r}, code=True), which imports that code"
+        )
+    try:
+        check_code(card.code)
+    except RecipeError as error:
+        raise RunError(f"{place.card}: {error}") from error
+
+
 def _build(card: ModelCard, path: Path, *, on: Collection[str]) -> nn.Module:
     """Return the module with arbitrary values. Raises `RunError` for a card from which no model can be built."""
     where = str(path)
     try:
         with torch_stream(torch.device("cpu"), 0, "build"):
-            spec = choose(MODELS, card.model, kind="model", where=where)
+            spec = choose(MODELS, card.model, kind="model", where=where, code=card.code)
             model = spec.build(example_shape=card.example_shape, classes=card.classes)
             return _sealed(model, card, where, on=on)
     except (ExplorerError, AttributeError, ValueError, TypeError, RuntimeError) as error:
@@ -125,7 +149,7 @@ def _change(model: nn.Module, card: ModelCard, where: str) -> None:
     """Repeat the changes that the recipe's methods made to the model before its regions were sealed."""
     state = State(seed=0, total_steps=1, batch_size=1, classes=card.classes, model=model, recompute=lambda: None)
     for index, written in enumerate(card.methods):
-        method = choose(METHODS, written, kind="method", where=f"{where}: methods[{index}]")
+        method = choose(METHODS, written, kind="method", where=f"{where}: methods[{index}]", code=card.code)
         if "change_model" not in used_hooks(type(method)):
             raise RunError(f"{where}: methods[{index}]: {method.name!r} changes no model")
         method.change_model(state)

@@ -35,6 +35,7 @@ from explorer.engine.task import task_class
 from explorer.errors import DivergedError, RecipeError, RunError
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
+from explorer.plugins import tops_of
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
@@ -287,6 +288,7 @@ EXAMPLES = "examples"  # name of the data in the ledger of a custom loop
 def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> None:
     """Write the model of a recipe's run as it is now. Raises `RunError` if the disk refuses."""
     dataset = loop.setting.batches.dataset
+    changed = [method for method in recipe.methods if _changes_model(method)]
     _write_model(
         run,
         loop.state,
@@ -296,6 +298,8 @@ def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> 
         example_shape=dataset.example_shape,
         classes=dataset.classes,
         dataset=recipe.dataset.name,
+        # As the run was planned: the files may have changed since this process imported them.
+        code={top: record.identity["code"][top] for top in tops_of((type(recipe.model), *map(type, changed)))},
     )
 
 
@@ -340,11 +344,11 @@ def class_name(model: nn.Module) -> str:
 
 def changing(methods: Sequence[Method]) -> tuple[dict[str, Any], ...]:
     """Return the methods that change a model before its regions are sealed, as the card lists them."""
-    return tuple(
-        written(method)
-        for method in methods
-        if "change_model" in used_hooks(type(method)) and not isinstance(method, Routing)
-    )
+    return tuple(written(method) for method in methods if _changes_model(method))
+
+
+def _changes_model(method: Method) -> bool:
+    return "change_model" in used_hooks(type(method)) and not isinstance(method, Routing)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -67,6 +67,7 @@ def test_it_computes_what_training_left(trained: tuple[torch.nn.Module, Path], r
     live, path = trained
     with torch.no_grad(), switched_on(live, regions):
         assert torch.equal(explorer.load_model(path, regions=regions)(IMAGES), live(IMAGES))
+    assert "code" not in json.loads((path / "model.json").read_text()), "code is named where it is of another package"
 
 
 def test_regions_are_off_unless_they_are_named(trained: tuple[torch.nn.Module, Path]) -> None:

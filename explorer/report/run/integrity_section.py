@@ -1,7 +1,7 @@
 """The section on integrity: the ledger, the conditions of a conforming pipeline, the run and its last evaluation."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -141,6 +141,10 @@ def facts_of(run: ReportedRun) -> dict[str, str]:
         return facts
     # A reader looks for these three first; they come from a file that the first entry binds.
     task = {"Task": f"{record.model} on {record.dataset}", "Methods": ", ".join(record.methods) or "none"}
+    code = record.identity.get("code")
+    if isinstance(code, Mapping):  # needed to train it again, and by nothing that reads it
+        sources = ", ".join(f"{top} (source {str(digest)[:12]})" for top, digest in code.items())
+        task["Code of other packages"] = sources
     return {**task, "Hardware": f"{record.hardware.name}, {record.precision}", **facts}
 
 
