@@ -123,7 +123,12 @@ class MethodContract(Contract):
         neutral = self.method.neutral()
         if neutral is None:
             return
-        with_it, plain = (_end(self._loop(methods)) for methods in ([neutral], []))
+        with_it, plain = self._loop([neutral]), self._loop([])
+        losses = [[float(loop.step()) for _ in range(loop.setting.total_steps)] for loop in (with_it, plain)]
+        assert losses[0] == losses[1], (
+            f"losses of the run at the neutral value and the run without the method differ: {losses[0]}, {losses[1]}"
+        )
+        with_it.call("after_fit")
         mine = {name: tensor for name, tensor in everything(with_it).items() if not name.startswith("memory/")}
         assert_same(mine, everything(plain), "the run at the neutral value and the run without the method")
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SIDE, CLASSES, TOKENS, PLACES, WIDTH = 16, 5, 32, 12, 32
+Norm = Callable[[int], nn.Module]
 
 # --- torchvision: ResNet ---
 
@@ -24,13 +25,15 @@ SIDE, CLASSES, TOKENS, PLACES, WIDTH = 16, 5, 32, 12, 32
 class BasicBlock(nn.Module):
     expansion = 1
 
-    def __init__(self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None) -> None:
+    def __init__(
+        self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None, norm_layer: Norm = nn.BatchNorm2d
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inplanes, planes, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(planes)
+        self.bn1 = norm_layer(planes)
         self.relu = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(planes)
+        self.bn2 = norm_layer(planes)
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,14 +49,16 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     expansion = 4
 
-    def __init__(self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None) -> None:
+    def __init__(
+        self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None, norm_layer: Norm = nn.BatchNorm2d
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inplanes, planes, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(planes)
+        self.bn1 = norm_layer(planes)
         self.conv2 = nn.Conv2d(planes, planes, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(planes)
+        self.bn2 = norm_layer(planes)
         self.conv3 = nn.Conv2d(planes, planes * self.expansion, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(planes * self.expansion)
+        self.bn3 = norm_layer(planes * self.expansion)
         self.relu = nn.ReLU(inplace=True)
         self.downsample = downsample
 
@@ -69,28 +74,33 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, block: type[BasicBlock] | type[Bottleneck]) -> None:
+    def __init__(self, block: type[BasicBlock] | type[Bottleneck], norm_layer: Norm = nn.BatchNorm2d) -> None:
         super().__init__()
-        self.inplanes = 16
+        self.inplanes, self._norm_layer = 16, norm_layer
         self.conv1 = nn.Conv2d(3, 16, 7, 2, 3, bias=False)
-        self.bn1, self.relu = nn.BatchNorm2d(16), nn.ReLU(inplace=True)
+        self.bn1, self.relu = norm_layer(16), nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
         self.layer1 = self._make_layer(block, 16, 1)
         self.layer2 = self._make_layer(block, 32, 2)
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(32 * block.expansion, CLASSES)
 
     def _make_layer(self, block: type[BasicBlock] | type[Bottleneck], planes: int, stride: int) -> nn.Sequential:
-        out = planes * block.expansion
+        out, norm_layer = planes * block.expansion, self._norm_layer
         downsample = None
         if stride != 1 or self.inplanes != out:
-            downsample = nn.Sequential(nn.Conv2d(self.inplanes, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-        layers = [block(self.inplanes, planes, stride, downsample), block(out, planes, 1, None)]
+            downsample = nn.Sequential(nn.Conv2d(self.inplanes, out, 1, stride, bias=False), norm_layer(out))
+        layers = [block(self.inplanes, planes, stride, downsample, norm_layer), block(out, planes, 1, None, norm_layer)]
         self.inplanes = out
         return nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1))
+
+
+def group_norm(channels: int) -> nn.Module:
+    """What is given to torchvision's ResNet for training with few examples a device."""
+    return nn.GroupNorm(4, channels)
 
 
 # --- torchvision: MobileNetV2, EfficientNet ---
@@ -439,6 +449,7 @@ class Architecture:
     build: Callable[[], nn.Module]
     text: bool = False
     library: str = ""  # the package that it needs
+    like: str = ""  # another one of nearly the same structure, which the default tests have in its place
 
     @property
     def is_here(self) -> bool:
@@ -459,8 +470,13 @@ class Architecture:
 
 ARCHITECTURES = (
     Architecture(name="ResNet, BasicBlock (torchvision)", build=lambda: ResNet(BasicBlock)),
-    Architecture(name="ResNet, Bottleneck (torchvision)", build=lambda: ResNet(Bottleneck)),
-    Architecture(name="MobileNetV2 (torchvision)", build=MobileNetV2),
+    Architecture(name="ResNet, Bottleneck (torchvision)", build=lambda: ResNet(Bottleneck), like="BasicBlock"),
+    Architecture(
+        name="ResNet, norm_layer=GroupNorm (torchvision)",
+        build=lambda: ResNet(BasicBlock, group_norm),
+        like="BasicBlock",
+    ),
+    Architecture(name="MobileNetV2 (torchvision)", build=MobileNetV2, like="EfficientNet"),
     Architecture(name="EfficientNet (torchvision)", build=EfficientNet),
     Architecture(name="ConvNeXt (torchvision)", build=ConvNeXt),
     Architecture(name="ViT (timm)", build=TimmViT),

@@ -36,9 +36,13 @@ from tests.architectures.models import ARCHITECTURES, PLACES, TOKENS, WIDTH, Arc
 from tests.architectures.table import CHANGED, METHOD_NAMES, Change, cell, changed
 
 BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
-# Those that need a package are slow tests: `.ci/run` installs it for these.
+# Those that need a package are slow tests: `.ci/run` installs it for these. So are those that are like another one.
 PARAMETERS = [
-    pytest.param(architecture, id=architecture.name, marks=[pytest.mark.slow] * bool(architecture.library))
+    pytest.param(
+        architecture,
+        id=architecture.name,
+        marks=[pytest.mark.slow] * bool(architecture.library or architecture.like),
+    )
     for architecture in ARCHITECTURES
 ]
 
