@@ -114,7 +114,8 @@ def test_the_global_generator_is_left_alone(model: Path) -> None:
         ({"methods": []}, "not a tensor of the model|missing|expected"),
         ({"sealed": []}, "@news.* not a tensor of the model"),
         ({"absent": [{"name": "x", "branch": "a", "module": "stages.9"}]}, "no model can be built as it says"),
-        ({"code": "import os"}, "code: unknown key"),
+        ({"source": "import os"}, "source: unknown key"),
+        ({"code": {"os": "import os"}}, r"code\.os: string should match pattern"),
     ],
 )
 def test_a_card_that_does_not_fit(model: Path, fields: dict[str, Any], message: str) -> None:
