@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from explorer.analysis.composition import Composed, Composition, Pair, composition
-from explorer.analysis.schedules import EVERY, Phase, Schedule
+from explorer.analysis.schedules import Phase, Schedule
+from explorer.run_files import ALL_STEPS
 from tests.analysis.tables import SETTING, rows
 
 Parts = Mapping[str, float]
@@ -26,7 +27,7 @@ def schedule(recipe: str, phases: Mapping[str, tuple[int, Parts]], *, error: flo
 
 def steady(recipe: str, parts: Parts, *, steps: int = 100) -> Schedule:
     """All steps alike."""
-    return schedule(recipe, {EVERY: (steps, parts)})
+    return schedule(recipe, {ALL_STEPS: (steps, parts)})
 
 
 def scaled(factors: Mapping[str, float], parts: Parts = BASE) -> dict[str, float]:
@@ -59,7 +60,7 @@ class Bench:
         self._rows += [{**row, "control": None, **changes} for row in made]
         written = [method if isinstance(method, dict) else {method: {}} for method in methods]
         identity = {"recipe": {"methods": written, "train": {"lr": 0.1, **(train or {})}}, "seed": 0, "ssr": 1.0}
-        for phase, (steps, spent) in (phases or {EVERY: (100, parts)}).items():
+        for phase, (steps, spent) in (phases or {ALL_STEPS: (100, parts)}).items():
             seconds = sum(spent.values())
             times = {"seconds": seconds, "low": seconds * (1 - spread / 2), "high": seconds * (1 + spread / 2)}
             unknown = {"seconds": None, "low": None, "high": None, "windows": None, "split": None}

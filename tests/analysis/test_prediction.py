@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from explorer.analysis.composition import time_interaction
 from explorer.analysis.schedules import (
-    EVERY,
     PARTS,
     Phase,
     Schedule,
@@ -21,14 +20,10 @@ from explorer.analysis.schedules import (
     standard_error_of_median,
 )
 from explorer.errors import AnalysisError
-from explorer.training.run_plan import ALL
+from explorer.run_files import ALL_STEPS
 from tests.analysis.compositions import BASE, scaled, schedule, steady
 
 factors = st.dictionaries(st.sampled_from(sorted(BASE)), st.floats(0.1, 3))
-
-
-def test_the_phase_of_all_steps_is_called_what_runs_call_it() -> None:
-    assert EVERY == ALL
 
 
 @given(factors, factors, factors)
@@ -85,7 +80,7 @@ def test_a_phase_that_nobody_was_profiled_in_is_refused() -> None:
 
 def test_the_largest_fitting_phase_counts() -> None:
     """A method that acts in some steps alone has no name for the others."""
-    found = schedule("a", {EVERY: (3, BASE), "warm": (1, scaled({"forward": 2.0}))})
+    found = schedule("a", {ALL_STEPS: (3, BASE), "warm": (1, scaled({"forward": 2.0}))})
     assert [found.during(joint) for joint in ("8x8 px", "8x8 px, warm")] == [*found.phases]
     assert names("8x8 px, warm") == {"8x8 px", "warm"}
 
@@ -106,12 +101,12 @@ def test_slopes_are_those_of_the_total() -> None:
     for index, name in enumerate("0ab"):
         longer = [1.0, 1.0, 1.0]
         longer[index] = 1.001
-        assert (total(*longer)[0] - seconds) / math.log(1.001) == pytest.approx(slopes[name, EVERY], rel=2e-3)
+        assert (total(*longer)[0] - seconds) / math.log(1.001) == pytest.approx(slopes[name, ALL_STEPS], rel=2e-3)
 
 
 def timed(name: str, step: float, windows: np.ndarray) -> Schedule:
     low, middle, high = np.quantile(windows, (0.25, 0.5, 0.75), method="weibull") * step
-    only = phase(EVERY, steps=10, seconds=middle, low=low, high=high, windows=len(windows), split={"forward": 1.0})
+    only = phase(ALL_STEPS, steps=10, seconds=middle, low=low, high=high, windows=len(windows), split={"forward": 1.0})
     return Schedule(recipe=name, phases=(only,))
 
 
