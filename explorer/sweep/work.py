@@ -19,8 +19,8 @@ from explorer.errors import ExplorerError, SweepError, unknown
 from explorer.run_files import ResultRecord
 from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
+from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.notebooks import Fault as NotebookFault
-from explorer.sweep.notebooks import NotebookEngine, NotebookError
 
 RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 
@@ -85,7 +85,7 @@ def perform(job: Job) -> Outcome:
     except NotebookError as error:
         return Outcome(fault=error.fault, message=str(error))
     except KeyboardInterrupt:
-        return Outcome(fault="interrupted", message="interrupted; run again to resume")
+        return Outcome(fault="interrupted", message=INTERRUPTED)
     except ExplorerError as error:
         return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
     return Outcome()
