@@ -26,7 +26,7 @@ from explorer.errors import ExplorerError, SweepError
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.sweep.measure import drift, measure
-from explorer.sweep.notebooks import check_notebook
+from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
@@ -457,7 +457,7 @@ def _outcome(future: Future[Outcome]) -> Outcome:
     except WorkerLost as error:
         return Outcome(fault="lost worker", message=str(error))
     except (KeyboardInterrupt, CancelledError):
-        return Outcome(fault="interrupted", message="interrupted; run again to resume")
+        return Outcome(fault="interrupted", message=INTERRUPTED)
     except Exception as error:
         return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
 

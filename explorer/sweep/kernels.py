@@ -28,7 +28,7 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NotebookExecutionManager
 
 from explorer.sweep.guardian import child_environment
-from explorer.sweep.notebooks import NotebookEngine, NotebookError
+from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.process_state import BEGIN, CLEAR
 
 START_TIMEOUT = 120  # seconds; a loaded machine may need many
@@ -165,8 +165,10 @@ class KernelEngine(NotebookEngine):
         self.max_growth = max_growth
         self._kernel: Kernel | None = None
         self._active = threading.Event()  # set during a run, also while its kernel is still starting
+        self._interrupted = threading.Event()  # set by an interrupt, until the next run
 
     def execute(self, manager: NotebookExecutionManager) -> None:
+        self._interrupted.clear()
         self._active.set()
         try:
             self._execute_in(self._ready(), manager)
@@ -189,6 +191,7 @@ class KernelEngine(NotebookEngine):
             self._after(kernel, complete=complete)
 
     def interrupt(self) -> None:
+        self._interrupted.set()
         # A thread, because the caller is a signal handler and the main thread waits for the kernel.
         threading.Thread(target=self._insist, name="interrupt", daemon=True).start()
 
@@ -205,6 +208,8 @@ class KernelEngine(NotebookEngine):
             self._kernel = Kernel.start(threads=self.threads)
             if not self._kernel.is_clear():
                 self.close()
+                if self._interrupted.is_set():  # before its first cell
+                    raise NotebookError("interrupted", INTERRUPTED)
                 raise NotebookError("dead kernel", "the kernel started but does not answer")
         return self._kernel
 
@@ -219,7 +224,7 @@ class KernelEngine(NotebookEngine):
 
     def _insist(self) -> None:
         """Interrupt until the run has ended; a kernel that is still starting is interrupted once it runs."""
-        while self._active.is_set():
+        while self._active.is_set() and self._interrupted.is_set():
             if (kernel := self._kernel) is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(kernel.process.pid, signal.SIGINT)

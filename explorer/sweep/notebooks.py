@@ -30,6 +30,7 @@ Fault = Literal["exception", "diverged", "dead kernel", "timeout", "interrupted"
 
 MAX_BYTES = 16 * 2**20
 STAMP = "explorer"  # the key of our stamp in the notebook's metadata
+INTERRUPTED = "interrupted; run again to resume"
 
 # Without a handler, Python prints papermill's warnings to stderr.
 logging.getLogger("papermill").addHandler(logging.NullHandler())
@@ -110,7 +111,7 @@ papermill_engines.register(_Delegate.NAME, _Delegate)
 
 def _cell_error(error: PapermillExecutionError) -> NotebookError:
     if error.ename == "KeyboardInterrupt":
-        return NotebookError("interrupted", "interrupted; run again to resume")
+        return NotebookError("interrupted", INTERRUPTED)
     # The kernel is another process: of an exception in it only name and message are known here.
     if error.ename == DivergedError.__name__:
         return NotebookError("diverged", error.evalue)

@@ -21,8 +21,8 @@ from explorer.sweep.commands.command_process import CommandEngine
 from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
+from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.notebooks import Fault as NotebookFault
-from explorer.sweep.notebooks import NotebookEngine, NotebookError
 
 RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 
@@ -92,7 +92,7 @@ def perform(job: Job) -> Outcome:
     except NotebookError as error:
         return Outcome(fault=error.fault, message=str(error))
     except KeyboardInterrupt:
-        return Outcome(fault="interrupted", message="interrupted; run again to resume")
+        return Outcome(fault="interrupted", message=INTERRUPTED)
     except ExplorerError as error:
         return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
     return Outcome()

@@ -17,6 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from explorer import run_files, rundir
 from explorer.errors import RunError, SweepError
+from explorer.sweep import kernels
 from explorer.sweep.execute import NOTEBOOK
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import NotebookError, check_notebook
@@ -194,11 +195,29 @@ def test_a_timeout_is_one(tmp_path):
         make_engine("inline", threads=1, timeout=1)
 
 
+def interrupt_when(ready, engine):
+    while not ready():
+        time.sleep(0.05)
+    engine.interrupt()
+
+
 @pytest.mark.slow
-def test_an_interrupted_notebook_says_so(engines, tmp_path):
-    source = write(tmp_path / "in.ipynb", "import time\nprint('begun', flush=True)\ntime.sleep(60)")
+@pytest.mark.parametrize("moment", ["while its kernel starts", "in a cell"])
+def test_an_interrupted_notebook_says_so(engines, tmp_path, monkeypatch, moment):
+    cell = f"import pathlib, time; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); time.sleep(600)"
+    source = write(tmp_path / "in.ipynb", cell)
     engine = engines["warm"]
-    threading.Timer(2.0, engine.interrupt).start()
+    if moment == "in a cell":
+        ready = (tmp_path / "begun").exists
+    else:
+        engine.close()
+        # The first request of a fresh kernel, so it is still starting.
+        monkeypatch.setattr(kernels, "BEGIN", "import time; time.sleep(600)")
+
+        def ready():
+            return engine._kernel is not None
+
+    threading.Thread(target=interrupt_when, args=(ready, engine), daemon=True).start()
     with pytest.raises(NotebookError, match="interrupted; run again to resume") as caught:
         engine.run(source, {"word": "w"}, tmp_path / "out.ipynb")
     assert caught.value.fault == "interrupted"
