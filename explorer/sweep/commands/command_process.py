@@ -36,7 +36,7 @@ from explorer.sweep.commands.command_record import Surroundings, check_unchanged
 from explorer.sweep.commands.command_task import CommandRecipe, arguments, command_line
 from explorer.sweep.commands.tracked import MAX_BYTES, MAX_LINE, START, Tracked, check_record, lines_of, read_tracked
 from explorer.sweep.guardian import child_environment
-from explorer.sweep.notebooks import NotebookError
+from explorer.sweep.notebooks import INTERRUPTED, NotebookError
 from explorer.training.watch import Reading, Watcher, read_machine
 
 WORK = "work"
@@ -117,7 +117,7 @@ class CommandEngine:
                 recorder.finish()
         tracked = read_tracked(directory)
         if self._interrupted and not (tracked.done and code == 0):
-            raise NotebookError("interrupted", "interrupted; run again to resume")
+            raise NotebookError("interrupted", INTERRUPTED)
         _check_end(directory, recipe, tracked, code=code, late=late, fault=recorder.fault)
 
     def _wait(self, process: subprocess.Popen[bytes], recorder: "_Recorder", recipe: CommandRecipe) -> bool:
