@@ -28,7 +28,8 @@ def executed(script: str, arguments: list[str]) -> tuple[int, str, str]:
             os.dup2(errors.fileno(), 2)
             os._exit(_status(script, arguments))
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        output.seek(0), errors.seek(0)
+        output.seek(0)
+        errors.seek(0)
         return status, output.read(), errors.read()
 
 
@@ -43,7 +44,8 @@ def _status(script: str, arguments: list[str]) -> int:
     except BaseException:
         traceback.print_exc()
         status = 1
-    sys.stdout.flush(), sys.stderr.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
     return status
 
 
