@@ -36,7 +36,7 @@ the final metrics are known.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ from explorer.engine.leaves import leaves
 from explorer.engine.method import HOOKS, Kind, Method, Moment, acting, resting, turn_takers
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
+from explorer.engine.parts import take_parts
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.probing import Inspection, RecipeInspection
 from explorer.engine.state import SHARED, Region, Share, State
@@ -295,26 +296,18 @@ class Loop:
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _take_parts(self, share: Share) -> Tensor:
-        """Write the gradients of a share whose rows may change different tensors: each part has passes of its own,
-        which are weighted and summed. Parts that may change nothing are skipped. The share is still one class, so the
-        methods see one set of gradients."""
-        state, batch, state.passed = self.state, self.state.batch, []
-        assert batch is not None
-        losses, total, slots = [], dict[str, Tensor](), batch.slots.cpu().numpy()
-        for part in state.parts:
-            narrow = replace(share, parameters=share.parameters & part.parameters, buffers=share.buffers & part.buffers)
-            rows = np.flatnonzero(np.isin(slots, part.slots))
-            if not narrow.parameters or not len(rows):
-                continue
-            admitted, state.gradients = self._gradients.admit(narrow), {}
-            for cut in _cut(len(rows), self.setting.microbatch_size):
-                index = torch.from_numpy(rows[cut]).to(batch.slots.device)
-                losses.append(self._pass(narrow, len(losses), index, admitted))
-            state.passed.append(replace(part, slots=slots[rows], parameters=narrow.parameters, buffers=narrow.buffers))
-            for name, gradient in state.gradients.items():
-                weighted = gradient * part.factors[name] if name in part.factors else gradient
-                total[name] = total[name] + weighted if name in total else weighted
-        state.gradients = total
+        """Write the gradients of a share whose rows may change different tensors; return its detached loss."""
+        assert self.state.batch is not None
+        slots = self.state.batch.slots
+
+        def passes(narrow: Share, rows: np.ndarray, first: int) -> list[Tensor]:
+            admitted, cuts = self._gradients.admit(narrow), _cut(len(rows), self.setting.microbatch_size)
+            return [
+                self._pass(narrow, first + at, torch.from_numpy(rows[cut]).to(slots.device), admitted)
+                for at, cut in enumerate(cuts)
+            ]
+
+        losses = take_parts(self.state, share, passes)
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.setting.batches.device)
 
     def _pass(self, share: Share, index: int, rows: slice | Tensor, admitted: dict[str, nn.Parameter]) -> Tensor:

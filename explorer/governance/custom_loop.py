@@ -19,6 +19,8 @@ parameters keeps its buffers too. Every sealed region has an optimiser of its ow
 (custom_optimizer.py). Schedules, sampling and evaluation remain the caller's, and so do `model.train()` and
 checkpoints. Gradients are clipped by a method, not by a call: `methods=[GradientClipping(threshold=1.0)]`.
 
+Rules that rank the examples of a class by their loss give it a pass for each band of ranks, as in a recipe's run.
+
 Methods act in every part of a step that is not the caller's: surgery without new parameters, plans, choices of
 examples, second passes, gradients, averages, records (`CALLERS` lists the other parts). What looks at examples without
 training on them, as profiles and scores do, makes its passes by the losses of the step, which have to work in
@@ -44,6 +46,7 @@ from explorer.engine.gradients import Gradients
 from explorer.engine.guard import Guard, Written
 from explorer.engine.leaves import leaves_met
 from explorer.engine.method import Kind, Method, acting, ordered
+from explorer.engine.parts import take_parts
 from explorer.engine.probing import Inspection
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import DivergedError, RecipeError, TrainingError
@@ -57,6 +60,9 @@ from explorer.provenance.taxonomy import QUARANTINE
 
 Losses = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """The loss of each example, B, from the model and the examples' inputs and labels, as they were tagged."""
+
+LOSS_ONLY = ("loss",)  # the scores by which a loop can tell the examples of a class apart
+EACH = "each"  # a function of losses that are a mean over the rows: the loss of each, for methods that choose rows
 
 IN_LOSSES = "do it in the losses: `explorer methods {}` ends with its function"
 CALLERS = {
@@ -364,6 +370,7 @@ class Governed:
         slots = torch.from_numpy(share.slots).to(inputs.device)
         codes = torch.full_like(slots, share.code)
         state.batch = Batch(inputs=inputs, targets=labels, labels=labels, slots=slots, codes=codes)
+        state.parts = () if share.divide is None else share.divide(state)
         self._call("change_batch")
         loss = self._take_gradients(share)
         self._call("change_gradients")
@@ -372,20 +379,32 @@ class Governed:
 
     def _take_gradients(self, share: Share) -> Tensor:
         """Write the gradients of the share's rows; return its detached loss."""
-        state, model = self.state, self.state.model
+        state = self.state
         assert state.batch is not None
-        state.rows, state.gradients = state.batch, {}
+        batch, state.gradients = state.batch, {}
+        if share.divide is None:
+            return self._pass(share, 0, batch)
+
+        def passes(narrow: Share, rows: np.ndarray, first: int) -> list[Tensor]:
+            return [self._pass(narrow, first, batch.rows(torch.from_numpy(rows).to(batch.slots.device)))]
+
+        return sum(take_parts(state, share, passes), torch.zeros(()))
+
+    def _pass(self, share: Share, index: int, rows: Batch) -> Tensor:
+        """Make one forward and backward pass; return the detached loss."""
+        state, model = self.state, self.state.model
+        state.rows = rows
         admitted = self._gradients.admit(share)
         self._call("before_forward")
         with self._gradients.guarding(share):
             # Draws by class: dropout of one class is the same whether the others are in the batch or not.
-            with torch_stream(_device(model), state.seed, "model", state.step, share.name, 0):
-                row_losses = self._losses(model, state.rows.inputs, state.rows.targets)
-            _check_losses(row_losses, share.name, len(state.rows))
+            with torch_stream(_device(model), state.seed, "model", state.step, share.name, index):
+                row_losses = self._losses(model, rows.inputs, rows.targets)
+            _check_losses(row_losses, share.name, len(rows))
             self._call("after_forward")
             # Divided by the whole batch, not by the class's rows: the losses of all classes then add up to the mean
             # over the batch, in which every example weighs the same.
-            loss = row_losses.float().sum() * state.rows.weight / state.batch_size
+            loss = row_losses.float().sum() * rows.weight / state.batch_size
             if not torch.isfinite(loss):
                 self._over = True  # passes of other classes may have written to buffers already
                 raise DivergedError(
@@ -464,11 +483,12 @@ def _refuse_callers_part(method: Method) -> None:
 
 def _refuse_by_example(policy: RoutingPolicy) -> None:
     for index, rule in enumerate(policy.rules):
-        if rule.examples is not None:
+        scores = {} if rule.examples is None else rule.examples.named()
+        if other := [name for name, ranks in scores.items() if ranks is not None and name not in LOSS_ONLY]:
             raise RecipeError(
-                f"policy {policy.name!r}: rules[{index}].examples: found a rule that ranks examples by"
-                f" {', '.join(score for score, given in rule.examples.named().items() if given)}; a custom loop"
-                " makes one pass for a class, and none for parts of it: expected rules for whole classes"
+                f"policy {policy.name!r}: rules[{index}].examples: found a rule that ranks examples by {other[0]}, for"
+                " which the outputs of the model would be needed; a custom loop gives losses: expected a rule by loss,"
+                " or rules for whole classes"
             )
 
 
@@ -510,8 +530,17 @@ class _LossInspection(Inspection):
     def scores(self, state: State, *names: str) -> dict[str, Tensor]:
         """Return the losses. Raises `RecipeError` for an entropy, which would need the model's outputs."""
         assert state.batch is not None and state.share is not None
-        if other := [name for name in names if name != "loss"]:
-            raise RecipeError(f"{other[0]}: examples of a custom loop have no score but their loss")
-        losses = self._loop._losses(state.model, state.batch.inputs, state.batch.targets)
-        _check_losses(losses, state.share.name, len(state.batch), trained=False)
-        return {"loss": losses}
+        if other := [name for name in names if name not in LOSS_ONLY]:
+            raise RecipeError(
+                f"found the score {other[0]!r}, for which the outputs of the model would be needed: examples of a"
+                " custom loop have no score but their loss; expected 'loss'"
+            )
+        losses = getattr(self._loop._losses, EACH, self._loop._losses)
+        scores = losses(state.model, state.batch.inputs, state.batch.targets)
+        _check_losses(scores, state.share.name, len(state.batch), trained=False)
+        if len(scores) > 1 and scores.stride() == (0,):
+            raise TrainingError(
+                f"the losses of {len(scores)} examples of {state.share.name}: found one number for all of them, by"
+                " which none can be chosen: expected the loss of each, without a mean"
+            )
+        return {"loss": scores}

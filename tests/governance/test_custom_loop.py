@@ -313,8 +313,32 @@ def test_an_optimiser_that_nobody_governs_is_refused() -> None:
         a_loop(model, torch.optim.LBFGS(model.parameters()))
 
 
-def test_a_policy_that_ranks_examples_is_refused() -> None:
-    """Nothing scores them here: with the weights of whole classes denied examples would train."""
+def test_a_policy_that_ranks_examples_by_entropy_is_refused() -> None:
+    """Losses do not give it: with the weights of whole classes denied examples would train."""
+    sure = Rule(classes=("open/bsd",), examples=Examples(entropy=(0.5, 1.0)), weight=0.0)
+    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by entropy"):
+        governed(routing(sure, ADMIT_ALL))
+
+
+def test_a_policy_that_ranks_examples_gives_the_same_bits_as_the_loop() -> None:
+    """By loss: each band of ranks has a pass of its own, with methods that drop rows and pass twice."""
+    hard = Rule(classes=("open/bsd",), examples=Examples(loss=(0.5, 1.0)), depth=(0.0, 0.5), weight=0.0)
+    methods = (SAM(), GovernedSelectiveBackprop(start=0.0))
+    states = []
+    for policy in (routing(hard, ADMIT_ALL), routing(ADMIT_ALL)):
+        loop, own = governed_loop(policy, list(methods), model=small_net("batch")), governed(policy, *methods)
+        for step in range(STEPS):
+            numbers = loop.setting.batches.indices(step)
+            assert float(own.step(numbers, losses)) == float(loop.step())
+        states.append(own.state.model.state_dict())
+        for name, tensor in loop.setting.model.state_dict().items():
+            assert torch.equal(states[-1][name], tensor), name
+    assert not torch.equal(states[0]["0.weight"], states[1]["0.weight"]), "the rule does something"
+
+
+def test_a_mean_that_is_repeated_ranks_nothing() -> None:
+    """It would pass as the loss of each, and every example would have the same rank."""
     hard = Rule(classes=("open/bsd",), examples=Examples(loss=(0.5, 1.0)), weight=0.0)
-    with pytest.raises(RecipeError, match=r"rules\[0\].examples: found a rule that ranks examples by loss; a custom"):
-        governed(routing(hard, ADMIT_ALL))
+    own = governed(routing(hard, ADMIT_ALL))
+    with pytest.raises(TrainingError, match="found one number for all of them, by which none can be chosen"):
+        own.step(np.arange(12), lambda *given: losses(*given).mean().expand(len(given[1])))
