@@ -272,13 +272,14 @@ def read_plan(run: Path) -> Plan | None:
     return read(LoopRecord, run / rundir.LOOP) if (run / rundir.LOOP).exists() else None
 
 
-def read_recipe_run(run: Path, *, what: str) -> RunRecord:
+def read_recipe_run(run: Path, *, what: str, instead: str) -> RunRecord:
     """Return the record of a recipe's run.
 
-    Raises `RunError` for a damaged one, and for a user's own loop, on which `what` does not work.
+    Raises `RunError` for a damaged one, and for a user's own loop, on which `what` does not work; `instead` says what
+    is missing there and what works.
     """
     if not (run / rundir.RUN).exists() and (run / rundir.LOOP).exists():
-        raise RunError(f"{run}: the run of a custom loop: {what} works on runs of recipes only")
+        raise RunError(f"{run}: the run of a custom loop: {what} works on runs of recipes only: {instead}")
     return read(RunRecord, run / rundir.RUN)
 
 

@@ -283,6 +283,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
     "delete plan, by replay": "explorer.cli.governed.delete_run:elsewhere_words",
     "delete plan --profile": "explorer.training.replay:measure_replay",
+    "delete plan --profile --loop": "explorer.cli.governed.delete_run:loop_time",
     "delete verify --counterfactual": "explorer.cli.governed.delete_run:counterfactual",
 }
 

@@ -133,7 +133,8 @@ LEDGER = "ledger_seconds_per_step"  # a metric of recorded runs; profiles close 
 
 STRUCTURE = "nothing is trained: a process starts, reads the model and writes it without the region"
 UNMEASURED = "the step time was never measured on a quiet machine; --profile measures it now"
-OWN = "the step time is not on record: the run is not of a recipe"
+OWN = "the step time of a custom loop is not on record: --profile --loop MODULE:FUNCTION measures it now"
+FIRST = "by the first steps of the loop measured now, on a machine without other load"
 MEAN = "by the run's own mean step time, without its spread; --profile measures both now"
 
 
@@ -166,8 +167,16 @@ def replay_time(run: Path, *, steps: int, share: float, step: Duration | None = 
     records.
     """
     if not (run / rundir.RUN).exists():
-        words = OWN if (run / rundir.LOOP).exists() else UNMEASURED
-        return Time(seconds=None, low=None, high=None, source=None, words=words)
+        own = (run / rundir.LOOP).exists()
+        if not own or step is None:
+            return Time(seconds=None, low=None, high=None, source=None, words=OWN if own else UNMEASURED)
+        return Time(
+            seconds=START.seconds + steps * step.seconds,
+            low=START.low + steps * step.low / DRIFT,
+            high=START.high + steps * step.high * DRIFT,
+            source="profiled",
+            words=FIRST,
+        )
     record = run_files.read(RunRecord, run / rundir.RUN)
     overhead = overhead_of(run, steps=steps, of=record.steps)
     profile, measured = profile_of(run, record), None

@@ -50,6 +50,13 @@ STEPS = 200  # of relearning, at most
 RATE = 0.1  # of the recipe's highest learning rate: relearning begins where a schedule ends
 ANY_SEED = ("seed", "hardware", "versions")  # parts of the identity in which a reference may differ from the run
 
+EVIDENCE = "explorer delete evidence"
+NO_RECIPE = (
+    "it measures quality and learns the class again by the recipe's data, loss and optimiser, and the run of a loop"
+    " keeps none of them. `explorer delete verify --counterfactual --loop MODULE:FUNCTION` compares a deletion with the"
+    " run that never had the class, bit for bit"
+)
+
 Tensors = Mapping[str, Tensor]
 
 
@@ -74,7 +81,7 @@ class Bench:
         """
         # --- the run ---
         self._run, self._target = run, target
-        self.record = run_files.read_recipe_run(run, what="explorer delete evidence")
+        self.record = run_files.read_recipe_run(run, what=EVIDENCE, instead=NO_RECIPE)
         self._recipe = recipe_of(self.record)
         self._tensors = finished(run)
         documents = documents_in(run, self.record)
@@ -118,7 +125,7 @@ class Bench:
 
         Raises `RunError` for a run that differs in more than that and `ANY_SEED`.
         """
-        record = run_files.read_recipe_run(run, what="explorer delete evidence")
+        record = run_files.read_recipe_run(run, what=EVIDENCE, instead=NO_RECIPE)
         recipe_of(record)  # raises for a record that was edited
         expected = counterfactual(self.record, self._target).identity
         for key in sorted((expected.keys() | record.identity.keys()) - set(ANY_SEED)):

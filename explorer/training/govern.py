@@ -21,11 +21,15 @@ entry has to be the one that the ledger has next. The same function trains the r
 deletion by replay (G3) and for the counterfactual of a certificate; then the places of that class in the batches are
 empty. It always begins with its first step, since the checkpoints of such a loop are its owner's.
 
+So it continues after a crash, too: called again with the directory of a run that broke off, it begins with its first
+step, what it does is compared with the ledger, and new entries follow where the record ends.
+
 No file names the function to call: the caller does, so that a run's directory executes nothing.
 """
 
 import hashlib
 import importlib
+import logging
 import re
 import sys
 import time
@@ -54,10 +58,19 @@ from explorer.governance.custom_loop import Governed
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder, beginning, tensors_of
 from explorer.governance.routing import Routing
+from explorer.governance.writer import History
+from explorer.ledger.storage import CHECKPOINT
 from explorer.note import Signer
 from explorer.recipes.choice import choose, written
 from explorer.run_files import LoopRecord, listed_methods
-from explorer.runlog.documents import Documents, keep, quarantine_content, read_copies, read_documents, read_policy
+from explorer.runlog.documents import (
+    Documents,
+    keep,
+    quarantine_content,
+    read_copies,
+    read_documents,
+    read_policy,
+)
 from explorer.runlog.influence import read_record
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import ROUTING, Origin, write_origin
@@ -75,6 +88,8 @@ from explorer.training.replay import (
     flat,
 )
 from explorer.training.run import EXAMPLES, check_types, class_name, write_own
+
+log = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")  # of the run: part of the ledger's name
 
@@ -97,8 +112,7 @@ def govern(
     Args:
         model: any module; its regions are sealed in place.
         optimizer: of its parameters. Gradients are clipped by a method (below), since a norm over everything would
-        carry
-            one class's gradients into the steps of others.
+            carry one class's gradients into the steps of others.
         examples: the training examples that were tagged (`explorer.tag`).
         documents: the directory with trust file, taxonomy, tags and policies (runlog/documents.py).
         policy: the name of one of the policies.
@@ -109,9 +123,13 @@ def govern(
         every: how many steps lie between two records of the whole state.
         methods: act as well, such as `explorer.methods.gradient_clipping.GradientClipping(threshold=1.0)`.
 
+    A run that broke off in that directory is continued: its steps are made again from the first, and compared with the
+    ledger, which continues where it ends (governance/writer.py).
+
     Raises `ProvenanceError` for documents, tags or a key that cannot be trusted, `DataError` for examples that cannot
-    be tagged, and `RecipeError` for a model, methods or an optimiser that cannot be governed, such as one that moves a
-    tensor by the gradients of others, and for a ledger that exists already.
+    be tagged, `RecipeError` for a model, methods or an optimiser that cannot be governed, such as one that moves a
+    tensor by the gradients of others, and for a ledger that has ended, and `RunError` or `LedgerError` where another
+    loop, other documents or other examples would continue a ledger.
     """
     # Checked before anything is read: a name with a slash would be another directory, and part of the ledger's origin.
     run = Path(ledger)
@@ -119,11 +137,14 @@ def govern(
         raise RecipeError(
             f"ledger: found {run.name!r}, expected a directory named in letters, digits, '_', '.' and '-'"
         )
-    if (run / rundir.LEDGER).exists():
-        raise RecipeError(f"ledger: {run}: there is one already; a custom loop begins a new one each time")
     papers = read_documents(Path(documents), policy=policy, now=int(time.time()))
+    broken = (run / rundir.LEDGER / CHECKPOINT).exists()
+    if broken:
+        papers = _papers_again(run, papers)
 
     def open_journal(given: Given, state: State) -> Journal:
+        if broken:
+            _check_same_loop(run, given)
         return begin(run, LoopRecord(run_id=run.name, identity=given.identity), papers, given, state)
 
     return governed(
@@ -141,6 +162,23 @@ def govern(
     )
 
 
+def _papers_again(run: Path, papers: Documents) -> Documents:
+    """Return the documents as the run that broke off in this directory judged them: its first entry has the moment.
+
+    Raises `RecipeError` for a run that has ended, and for one that began under other documents.
+    """
+    if History(run / rundir.LEDGER).ended():
+        raise RecipeError(f"ledger: {run}: there is one already, and it has ended: expected another directory")
+    kept = read_copies(run)
+    for name in ("trust", "taxonomy", "attestation", "policy"):
+        if getattr(kept, name) != getattr(papers, name):
+            raise RecipeError(
+                f"ledger: {run}: a run broke off here under another {name} than the one in {papers.where}: expected the"
+                " same to continue it, or another directory"
+            )
+    return replace(papers, judged=kept.judged)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
     """Checked inputs of a custom loop."""
@@ -149,6 +187,16 @@ class Given:
     examples: Split
     methods: tuple[Method, ...]  # all of them
     identity: dict[str, Any]  # as `LoopRecord` has it
+
+
+def _check_same_loop(run: Path, given: Given) -> None:
+    """Raise `RunError` for a loop that is not the one that broke off in this directory."""
+    for name, expected, here in _differing(run_files.read(LoopRecord, run / rundir.LOOP), given):
+        raise RunError(
+            f"ledger: {run}: another loop broke off here: {name}: on record is {expected}, found {here}: expected the"
+            " same to continue it, or another directory"
+        )
+    log.warning("%s: broke off: its steps are made again from the first, and compared with its ledger", run)
 
 
 def governed(
@@ -363,7 +411,7 @@ def replay(
     # --- the run as it is on record ---
     run = Path(directory)
     ledger = RunLedger(run)
-    record, genesis = _loop_record(ledger), ledger.genesis
+    record, genesis = loop_record(ledger), ledger.genesis
     if genesis.begins:
         raise RunError(f"run {record.run_id}: nothing was trained in it: replay the run that it was made from")
     environment = elsewhere(run, record)
@@ -378,7 +426,7 @@ def replay(
         return comparison.journal(given.credentials.leaves)
 
     difference: Difference | None = None
-    again = _Again(record, run_documents(ledger, private), open_journal)
+    again = Substitute(record, run_documents(ledger, private), open_journal)
     try:
         loop(again)
     except Differs as caught:
@@ -412,7 +460,7 @@ def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents
     def keep_model(given: Given, state: State) -> None:
         write_own(to, state, given.methods, given.examples)
 
-    again = _Again(record, papers, open_journal, keep_model)
+    again = Substitute(record, papers, open_journal, keep_model)
     loop(again)
     again.check_ended()
 
@@ -431,7 +479,7 @@ def trained_without(
         watching.append(Reference(state))
         return begin(scratch / record.run_id, record, papers, given, state, signer=stand_in(record.run_id))
 
-    again = _Again(
+    again = Substitute(
         record,
         papers,
         open_journal,
@@ -443,7 +491,7 @@ def trained_without(
     return ended[0], watching[0]
 
 
-class _Again:
+class Substitute:
     """Substitute for `explorer.govern` that governs by the documents of a recorded run."""
 
     def __init__(
@@ -500,7 +548,8 @@ class _Again:
             raise RunError(f"run {self._record.run_id}: the loop ended after {done} of {planned} steps")
 
 
-def _loop_record(ledger: RunLedger) -> LoopRecord:
+def loop_record(ledger: RunLedger) -> LoopRecord:
+    """Return the record of a loop's run. Raises `RunError` for the run of a recipe."""
     record = read_record(ledger)
     if not isinstance(record, LoopRecord):
         raise RunError(f"run {record.run_id}: of a recipe, which needs no function: explorer replay {ledger.run}")

@@ -397,7 +397,9 @@ def measure_replay(run: Path, target: Target, *, steps: range, data: Path | None
     and on the examples that are left out. So the steps themselves are timed, on the machine as it is now. The caller
     makes sure that nothing else keeps the machine busy. Raises the errors of `build_loop`.
     """
-    record = run_files.read_recipe_run(run, what="--profile")
+    record = run_files.read_recipe_run(
+        run, what="--profile", instead="name the function that trained this one as well: --loop MODULE:FUNCTION"
+    )
     places = [
         Place(step=steps.start + (2 * at + 1) * len(steps) // (2 * PLACES), total_steps=record.steps)
         for at in range(PLACES)

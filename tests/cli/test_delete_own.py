@@ -147,11 +147,13 @@ def test_what_works_on_recipes_says_so(project: Project) -> None:
     """Nothing of a loop's own is read as if it were a recipe's, and nothing ends in a traceback."""
     _, _, root = project
     planned = explorer("delete", "plan", "runs/own/mine", "open/mit", cwd=root)
-    assert planned.returncode == 1 and "unknown: the step time is not on record" in planned.stdout
+    assert planned.returncode == 1 and "the step time of a custom loop is not on record" in planned.stdout
+    assert "--profile --loop MODULE:FUNCTION measures it now" in planned.stdout
     own = ("runs/own/mine", "open/mit")
     assert "--profile works on runs of recipes only" in refused("delete", "plan", *own, "--profile", cwd=root)
     refs = ("--references", "runs/own/mine")
-    assert "explorer delete evidence works on runs of recipes only" in refused(
-        "delete", "evidence", *own, *refs, cwd=root
-    )
-    assert "of a custom loop" in refused("replay", "runs/own/mine", cwd=root)
+    evidence = refused("delete", "evidence", *own, *refs, cwd=root)
+    assert "explorer delete evidence works on runs of recipes only: it measures quality" in evidence
+    assert "`explorer delete verify --counterfactual --loop MODULE:FUNCTION` compares" in evidence
+    replayed = refused("replay", "runs/own/mine", cwd=root)
+    assert "of a custom loop" in replayed and "--loop MODULE:train" in replayed

@@ -16,6 +16,7 @@ from explorer import rundir
 from explorer.audit.conform import conform
 from explorer.deletion.finish import certify
 from explorer.deletion.verify_deletion import Verified, verify
+from explorer.entries.kinds import Decision
 from explorer.errors import RecipeError, RunError, TrainingError
 from explorer.governance.entropy import Entropy
 from explorer.governance.governed_freezing import GovernedFreezing
@@ -28,9 +29,10 @@ from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training.deletion import Compared, delete, train_counterfactual
+from tests.adapters import whole_way as way
 from tests.cli.command import explorer as command
 from tests.cli.command import refused
-from tests.foreign_models import Foreign
+from tests.foreign_models import Foreign, published
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private
 from tests.training import own_deletions as own
@@ -213,6 +215,32 @@ def test_a_loop_with_everything_is_replayed_deleted_and_conforms(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_rules_by_rank_are_replayed_deleted_and_conform(tmp_path: Path) -> None:
+    """With a method that chooses examples of its own: in the run, and in the one without a class."""
+    methods = [GovernedSelectiveBackprop(start=0.0)]
+    old, train = trained(tmp_path, way.ranked("transformer.h.0.*"), methods=methods)
+    ledger = RunLedger(old)
+    chosen = {placed.entry.rule for placed in ledger.read(ledger.outline.decisions, Decision)}
+    assert "by-example" in chosen and len(chosen) == 2
+    assert explorer.replay(old, train).equal
+    new = deleted(old, Target(classes=(NEWS,)), loop=train)
+    found = certified(old, new)
+    assert found.deleted and compared(found, new, train).equal
+    for run in (old, new):
+        assert conform(RunLedger(run), trust=desk.TRUST, now=NOW).conforms
+
+
+@pytest.mark.slow
+def test_profiles_and_a_gate_by_entropy(tmp_path: Path) -> None:
+    """On record, and the same when the run is replayed; the class trains from the decision on."""
+    policy, methods = way.gated("transformer.h.*")
+    run, train = trained(tmp_path, policy, methods=methods)
+    way.profiled_and_opened(run)
+    assert explorer.replay(run, train).equal
+    assert conform(RunLedger(run), trust=desk.TRUST, now=NOW).conforms
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_structure_is_profiled_replayed_and_deleted_from(name: str, tmp_path: Path) -> None:
     """As the table of docs/anything.md says. A layer that sees a choice of tokens cannot be profiled, and says so."""
@@ -222,6 +250,19 @@ def test_every_structure_is_profiled_replayed_and_deleted_from(name: str, tmp_pa
             trained(tmp_path / "refused", OPEN, BY_NAME[name], methods=profiles)
         profiles = []
     old, train = trained(tmp_path, OPEN, BY_NAME[name], methods=profiles)
+    assert explorer.replay(old, train).equal
+    new = deleted(old, Target(classes=(NEWS,)), loop=train)
+    found = certified(old, new)
+    assert found.deleted and compared(found, new, train).equal
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("number", range(5))
+def test_published_models_are_replayed_and_deleted_from(number: int, tmp_path: Path) -> None:
+    """Models of `transformers`, as the library has them."""
+    pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[hub]'")
+    old, train = trained(tmp_path, OPEN, published()[number])
     assert explorer.replay(old, train).equal
     new = deleted(old, Target(classes=(NEWS,)), loop=train)
     found = certified(old, new)

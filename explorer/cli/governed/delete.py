@@ -31,7 +31,7 @@ from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import read_trust
 from explorer.rundir import read_bytes
 from explorer.runlog.documents import SALTS_FILE, source_of, trainer_key
-from explorer.runlog.forecast import Time
+from explorer.runlog.forecast import NO_CODE, Time
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import read_origin, resolve
@@ -52,6 +52,8 @@ def plan(
         ),
     ] = False,
     data: options.Data = None,
+    governance: options.TagSalts = None,
+    loop: options.OwnLoop = None,
 ) -> Answer:
     """Show what a deletion takes: its level, what the target touched, time and cost, and what it cannot reach.
 
@@ -60,12 +62,20 @@ def plan(
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
     planned = make_plan(ledger, target)
+    if loop is not None and not (run / rundir.LOOP).exists():
+        raise RunError(f"--loop: found with {run}, the run of a recipe, which needs no function")
     # Only a replay asks for the machine and the data of the run, and only a replay has a time to measure.
     machine = part("delete plan, by replay")(run, data) if planned.forecast.route.level == "G3" else ()
     if profile and planned.forecast.route.steps:
         steps = range(planned.forecast.route.start, ledger.steps)
-        planned = make_plan(ledger, target, step=part("delete plan --profile")(run, target, steps=steps, data=data))
-    obstacles = (*planned.forecast.obstacles, *machine)
+        if loop is None:
+            step = part("delete plan --profile")(run, target, steps=steps, data=data)
+        else:
+            step = part("delete plan --profile --loop")(run, target, loop=loop, private=governance)
+        planned = make_plan(ledger, target, step=step)
+    # With the function that trains at hand, its absence from the record is no obstacle.
+    mine = (words for words in planned.forecast.obstacles if loop is None or words != NO_CODE)
+    obstacles = (*mine, *machine)
     return Answer(
         page=lambda: _plan_lines(planned, obstacles),
         record=lambda: _plan_record(planned, obstacles),

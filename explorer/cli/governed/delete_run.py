@@ -16,6 +16,7 @@ from explorer.cli import options
 from explorer.cli.governed.delete import certified, time_words
 from explorer.cli.run import print_elsewhere
 from explorer.cli.signing import provide_trainer
+from explorer.costing import Duration
 from explorer.data.sources import load
 from explorer.deletion.deletion_plan import Plan, keep_request, plan
 from explorer.deletion.evidence import open_whole
@@ -33,10 +34,11 @@ from explorer.runlog.documents import trainer_key
 from explorer.runlog.forecast import NO_CODE, Route, obstacles, replay_route, time_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.target import SWEEP, read_origin, resolve
+from explorer.runlog.target import SWEEP, Target, read_origin, resolve
 from explorer.training.deletion import IMMATERIAL, Compared, delete, train_counterfactual
 from explorer.training.forgetting_evidence import STEPS, Bench
 from explorer.training.govern import load_loop
+from explorer.training.loop_time import measure_loop
 from explorer.training.replay import elsewhere
 from explorer.training.run_plan import recipe_of
 
@@ -290,11 +292,13 @@ def _mark(value: float, seeds: Seeds | None) -> str:
 
 def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
     """List the differences from the machine that recorded the run, each of which changes the bits of a replay."""
-    if not (run / rundir.RUN).exists():
+    record = run_files.read_plan(run)
+    if record is None:
         return ()
-    record = run_files.read(RunRecord, run / rundir.RUN)
     differing = [change for change in elsewhere(run, record) if change.what not in IMMATERIAL]
     words = [f"{change.what}: {change.recorded} when it was recorded, {change.here} here" for change in differing]
+    if not isinstance(record, RunRecord):  # its data comes from the function that trains
+        return tuple(words)
     try:
         dataset = recipe_of(record).dataset
         load(dataset, data)
@@ -303,6 +307,11 @@ def elsewhere_words(run: Path, data: Path | None) -> tuple[str, ...]:
     except (ExplorerError, KeyError) as error:
         words.append(f"the data of {record.dataset} cannot be read: {error}")
     return tuple(words)
+
+
+def loop_time(run: Path, target: Target, *, loop: str, private: Path | None) -> Duration:
+    """Measure the time of a step of the loop that `loop` names, without the target."""
+    return measure_loop(run, target, load_loop(loop), private=private)
 
 
 def counterfactual(
