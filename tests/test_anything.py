@@ -16,7 +16,8 @@ from tests.training import own_deletions as own
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "anything.md"
 ROWS = [line for line in PAGE.read_text().split("\n## ")[0].splitlines() if line.startswith("| ")][1:]
-DIFF = re.findall(r"```diff\n(.*?)```", PAGE.read_text(), re.S)[0].splitlines()
+DIFF, *TRAINERS = (text.splitlines() for text in re.findall(r"```diff\n(.*?)```", PAGE.read_text(), re.S))
+SCRIPTS = ROOT / "notebooks" / "guide"
 MOST = 10  # lines that are added to a loop
 
 
@@ -52,6 +53,18 @@ def test_the_tests_of_capabilities_are_there() -> None:
 def test_at_most_ten_lines_are_added() -> None:
     counts = [int(number) for row in ROWS for number in re.findall(r"\b(\d+) lines", row)]
     assert len(counts) == len(ROWS) and max(counts) <= MOST
+
+
+@pytest.mark.parametrize("shown", TRAINERS, ids=lambda shown: shown[1])
+def test_the_diff_of_a_trainer_is_that_of_its_scripts(shown: list[str]) -> None:
+    names = [line.split()[1] for line in shown[:2]]
+    before, after = ((SCRIPTS / name).read_text().splitlines() for name in names)
+    made = difflib.unified_diff(before, after, *names, lineterm="", n=1)
+    assert shown == [line.rstrip() for line in made], "docs/anything.md: write the diff of the scripts again"
+
+
+def test_a_diff_is_shown_for_each_library_with_a_trainer() -> None:
+    assert [shown[1] for shown in TRAINERS] == ["+++ huggingface/governed.py", "+++ lightning/governed.py"]
 
 
 class Model(nn.Module):

@@ -45,7 +45,15 @@ GUIDES = {  # in the order of their reading, because some continue others: words
     "huggingface": "bit for bit as recorded",
     "accelerate": "bit for bit as recorded",
 }
-HUB = ("huggingface", "accelerate")  # guides that need the libraries of the extra `hub`, and no other guide
+ALONE = {  # `python docs/guides.py` runs these when they are named: by test_own_loops.py and `.ci/peers`
+    "transformers": "as on record: True",
+    "lightning": "bit for bit as recorded",
+}
+TRAINERS = {  # guides that need other libraries, and no other guide
+    "huggingface": ("hub", "transformers", "accelerate"),
+    "accelerate": ("hub", "accelerate"),
+    "lightning": ("lightning", "lightning"),
+}
 REFUSED = {  # commands that are wrong, and the word that is
     "explorer reslts digits": "reslts",
     "explorer sweep plam mine.yaml": "plam",
@@ -133,12 +141,12 @@ def printed(notebook: nbformat.NotebookNode) -> str:
     return "".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs)
 
 
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize("name", GUIDES | ALONE)
 def test_a_guide_is_short_and_shows_what_its_commands_print(name: str) -> None:
     notebook = nbformat.read(ROOT / "notebooks" / "guide" / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert len(notebook.cells) < 25
-    assert GUIDES[name] in printed(notebook), "run `python docs/guides.py`"
+    assert (GUIDES | ALONE)[name] in printed(notebook), "run `python docs/guides.py`"
     stored = (ROOT / "notebooks" / "guide" / f"{name}.ipynb").read_text()
     for place in (tempfile.gettempdir(), str(Path.home()), str(ROOT)):
         assert f"{place}/" not in stored, "a path of the machine that it was run on"
@@ -152,18 +160,19 @@ def test_the_guides_work_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
     guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))
     assert guides["ORDER"] == tuple(GUIDES)
     for name, words in GUIDES.items():
-        if name not in HUB:
+        if name not in TRAINERS:
             assert words in printed(guides["executed"](name, tmp_path)), name
 
 
 @pytest.mark.slow
 @pytest.mark.notebook
-@pytest.mark.parametrize("name", HUB)
+@pytest.mark.parametrize("name", TRAINERS)
 def test_the_guides_of_other_trainers_work_as_they_are(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for library in ("transformers", "accelerate"):
-        pytest.importorskip(library, reason=f"needs {library}: pip install -e '.[hub]'")
+    extra, *libraries = TRAINERS[name]
+    for library in libraries:
+        pytest.importorskip(library, reason=f"needs {library}: pip install -e '.[{extra}]'")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))
-    assert GUIDES[name] in printed(guides["executed"](name, tmp_path))
+    assert (GUIDES | ALONE)[name] in printed(guides["executed"](name, tmp_path))

@@ -139,7 +139,8 @@ class GovernedSteps(Trainer):
         if resume_from_checkpoint:
             raise RecipeError(
                 f"resume_from_checkpoint: found {resume_from_checkpoint!r:.100}: a governed run begins with its first"
-                " step, since its ledger records every step once; expected None, and another ledger"
+                " step: expected None. With the ledger of a run that broke off, its steps are made again and compared,"
+                " and it continues where the ledger ends"
             )
         self.governed = None
         try:
@@ -160,7 +161,7 @@ class GovernedSteps(Trainer):
         if self.governed is None:
             self._begin()
         assert self.governed is not None
-        return self.governed.step(inputs[ROWS], self._losses).detach().to(self.args.device)
+        return self.governed.step(inputs[ROWS], Losses(self)).detach().to(self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Return 0: the batch of numbers has no tokens to count."""
@@ -182,17 +183,31 @@ class GovernedSteps(Trainer):
         )
         self.optimizer = Stepped(prepared)
 
-    def _losses(self, model: nn.Module, inputs: Tensor, _: Tensor) -> Tensor:
-        """Return the mean loss of these rows for each of them: their sum, and so the gradient, is that of the rows."""
+    def mean_loss(self, model: nn.Module, inputs: Tensor) -> Tensor:
+        """Return the mean loss of these rows, as the Trainer computes it for a batch."""
         # As the Trainer collects a step's batches: with the number of labels, by which most of its models divide.
         (batch,), items = self.get_batch_samples(iter([self.data_collator(rows_from(inputs))]), 1, self.args.device)
-        loss: Any = self.compute_loss(model, self._prepare_inputs(batch), num_items_in_batch=items)
-        return loss.expand(len(inputs))
+        return self.compute_loss(model, self._prepare_inputs(batch), num_items_in_batch=items)
 
     def _evaluated(self) -> dict[str, float]:
         """Return the metrics of the last evaluation."""
         evaluations = (measured(logged) for logged in reversed(self.state.log_history))
         return next((metrics for metrics in evaluations if metrics), {})
+
+
+class Losses:
+    """The losses of a Trainer, which has a mean over the rows: their sum, and so the gradient, is that of the rows."""
+
+    def __init__(self, trainer: GovernedSteps) -> None:
+        self._trainer = trainer
+
+    def __call__(self, model: nn.Module, inputs: Tensor, _: Tensor) -> Tensor:
+        """Return the mean for each of the rows."""
+        return self._trainer.mean_loss(model, inputs).expand(len(inputs))
+
+    def each(self, model: nn.Module, inputs: Tensor, _: Tensor) -> Tensor:
+        """Return the loss of each row, a pass for each: for methods and rules that choose among them."""
+        return torch.stack([self._trainer.mean_loss(model, inputs[at : at + 1]) for at in range(len(inputs))])
 
 
 class Stepped:

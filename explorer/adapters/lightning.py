@@ -295,8 +295,9 @@ def _optimizer(module: Any, trainer: Any) -> Any:
         raise RecipeError(f"Trainer: found precision {trainer.precision!r}, expected one of {', '.join(PRECISIONS)}")
     if trainer.ckpt_path:
         raise RecipeError(
-            f"Trainer: found ckpt_path {str(trainer.ckpt_path)!r:.100}: a governed loop begins with its first step:"
-            " expected fit(...) without it"
+            f"Trainer: found ckpt_path {str(trainer.ckpt_path)!r:.100}: a governed run begins with its first step:"
+            " expected fit(...) without it. With the ledger of a run that broke off, its steps are made again and"
+            " compared, and it continues where the ledger ends"
         )
     if len(trainer.optimizers) != 1:
         raise RecipeError(f"configure_optimizers: found {len(trainer.optimizers)} optimisers, expected one")

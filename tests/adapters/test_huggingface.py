@@ -15,16 +15,20 @@ from torch import nn
 
 import explorer
 from explorer import rundir, track
-from explorer.adapters.huggingface import REFUSED, ExplorerCallback, GovernedSteps, Together
+from explorer.adapters.huggingface import REFUSED, ExplorerCallback, GovernedSteps, Losses, Together
 from explorer.adapters.rows import rows_of
 from explorer.audit.contents import examine_contents
+from explorer.entries.kinds import Decision
 from explorer.errors import RecipeError
+from explorer.governance.governed_selective_backprop import GovernedSelectiveBackprop
 from explorer.ledger.storage import LedgerDirectory
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.label_smoothing import smooth_labels
 from explorer.methods.muon import MuonOptimizer, hidden_matrices, matrix_groups
 from explorer.provenance.policy import RoutingPolicy
 from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.runlog.run_ledger import RunLedger
+from tests.adapters import whole_way as way
 from tests.training import own_deletions as own
 from tests.training.test_own_deletion import certified, deleted, lost
 
@@ -99,11 +103,12 @@ def governed(
     rows: Rows,
     *policies: RoutingPolicy,
     classes: list[str] | None = None,
+    papers: Path | None = None,
     **named: Any,
 ) -> Callable[..., Any]:
-    """A training function of `govern`, as its owner writes it. It returns the Trainer."""
+    """A training function of `govern`, as its owner writes it, under new documents or these. It returns the Trainer."""
     examples = rows_of(rows)
-    documents = own.papers(directory / "governed", examples, *policies, classes=classes)
+    documents = papers or own.papers(directory / "governed", examples, *policies, classes=classes)
     policy = policies[0].name if policies else "usual"
 
     def train(govern: Any = explorer.govern) -> Any:
@@ -176,6 +181,61 @@ def test_a_sealed_region_is_deleted(directory: Path) -> None:
     assert certified(old, new).deleted
     assert lost(old, new) and all(".@news." in name for name in lost(old, new))
     assert len(lost(old, new)) < len(trained)
+
+
+def test_profiles_and_a_gate_by_entropy(directory: Path) -> None:
+    """On record, and the same when the run is replayed; the class trains from the decision on."""
+    policy, methods = way.gated("transformer.h.*")
+    train = governed(directory, gpt2, BLOCKS, policy, methods=methods)
+    train()
+    way.profiled_and_opened(directory / "runs/own/mine")
+    assert explorer.replay(directory / "runs/own/mine", train).equal
+
+
+def test_examples_are_chosen_by_their_own_loss(directory: Path) -> None:
+    """A Trainer has the mean of a batch; what ranks or chooses rows gets the loss of each, and the choice replays."""
+    policy = way.ranked("transformer.h.0.*")
+    train = governed(directory, gpt2, BLOCKS, policy, methods=[GovernedSelectiveBackprop(start=0.0)])
+    trainer = train()
+    ledger = RunLedger(directory / "runs/own/mine")
+    chosen = {placed.entry.rule for placed in ledger.read(ledger.outline.decisions, Decision)}
+    assert "by-example" in chosen and len(chosen) == 2
+    assert explorer.replay(directory / "runs/own/mine", train).equal
+    losses, inputs = Losses(trainer), rows_of(BLOCKS).inputs
+    with torch.no_grad():
+        model = trainer.model.eval()
+        each, mean = losses.each(model, inputs, inputs), losses(model, inputs, inputs)
+    assert len(set(each.tolist())) == len(BLOCKS) and len(set(mean.tolist())) == 1
+    assert float(each.mean()) == pytest.approx(float(mean[0]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("level", "policy"), [("G2", own.sealed("bert.encoder.layer.1.attention.*", "classifier")), ("G3", way.OPEN)]
+)
+def test_from_the_trainer_to_the_gate(
+    level: str, policy: RoutingPolicy, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forecast, deletion, certificate, attestation, gate and what is next; G3 by the function that trains."""
+    train = governed(directory, bert, TEXTS, policy, data_collator=padded)
+    train()
+    way.to_the_gate(directory, level, train, monkeypatch)
+
+
+def test_a_trainer_that_broke_off_is_continued(directory: Path) -> None:
+    """With the same call: what is on record is made again and compared, and the ledger gets its end."""
+
+    class Crash(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 5:
+                raise KeyboardInterrupt
+
+    train = governed(directory, gpt2, BLOCKS)
+    with pytest.raises(KeyboardInterrupt):
+        governed(directory, gpt2, BLOCKS, callbacks=[Crash()], papers=directory / "governed")()
+    assert RunLedger(directory / "runs/own/mine").outline.end is None
+    train()
+    assert RunLedger(directory / "runs/own/mine").outline.end is not None
+    assert explorer.replay(directory / "runs/own/mine", train).equal
 
 
 class Normalised(torch.optim.SGD):

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from explorer.governance.entropy import Entropy
 from explorer.ledger.storage import LedgerDirectory
 from explorer.methods.ema import EMA
 from explorer.methods.gradient_clipping import GradientClipping
-from explorer.provenance.policy import Rule
+from explorer.provenance.policy import RoutingPolicy
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training.deletion import delete, train_counterfactual
+from tests.adapters import whole_way as way
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private
 from tests.training import own_deletions as own
@@ -38,7 +39,6 @@ library: Any = pytest.importorskip("lightning.pytorch", reason="needs Lightning:
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
-OPEN = desk.policy(name="everything", rules=(Rule(classes=("*",), weight=1.0),))
 Train = Callable[..., Any]
 
 
@@ -84,9 +84,15 @@ def held_out() -> Any:
     return DataLoader(TensorDataset(desk.SPLIT.inputs, desk.SPLIT.labels), batch_size=6)
 
 
-def governed(root: Path, *, after: Callable[[Any], object] = lambda fitted: None, **given: Any) -> Train:
+def governed(
+    root: Path,
+    *policies: RoutingPolicy,
+    after: Callable[[Any], object] = lambda fitted: None,
+    callbacks: Sequence[Any] = (),
+    **given: Any,
+) -> Train:
     """A function that trains a governed run by the `govern` that it gets."""
-    documents = own.papers(root / "governed", desk.SPLIT, OPEN, own.sealed("net.4"))
+    documents = own.papers(root / "governed", desk.SPLIT, way.OPEN, own.sealed("net.4"), *policies)
     how = {"policy": "everything", "every": 4, **given}
 
     def train(govern: Any = explorer.govern) -> Any:
@@ -94,7 +100,7 @@ def governed(root: Path, *, after: Callable[[Any], object] = lambda fitted: None
         module = Governed()
         run = root / "runs" / "own" / "mine"
         module.govern_by(examples=desk.SPLIT, documents=documents, ledger=run, govern=govern, **how)
-        fitting = trainer(root)
+        fitting = trainer(root, callbacks=list(callbacks))
         fitting.fit(module, DataLoader(range(12), batch_size=4, shuffle=True), held_out())  # pyright: ignore
         after(fitting)
         return module
@@ -133,11 +139,47 @@ def test_a_sealed_class_is_dropped_without_training(tmp_path: Path) -> None:
     assert not any("@" in name for name, _ in back.named_parameters())
 
 
+def test_profiles_and_a_gate_by_entropy(tmp_path: Path) -> None:
+    """On record, and the same when the run is replayed; the class trains from the decision on."""
+    policy, methods = way.gated("net.*")
+    train = governed(tmp_path, policy, policy=policy.name, methods=methods)
+    train()
+    way.profiled_and_opened(tmp_path / "runs" / "own" / "mine")
+    assert explorer.replay(tmp_path / "runs" / "own" / "mine", train).equal
+
+
+@pytest.mark.parametrize(("level", "policy"), [("G2", "sealed"), ("G3", "everything")])
+def test_from_the_trainer_to_the_gate(level: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forecast, deletion, certificate, attestation, gate and what is next; G3 by the function that trains."""
+    train = governed(tmp_path, policy=policy)
+    train()
+    way.to_the_gate(tmp_path, level, train, monkeypatch)
+
+
+def test_a_run_that_broke_off_is_continued(tmp_path: Path) -> None:
+    """With the same call: what is on record is made again and compared, and the ledger gets its end."""
+    breaks = [True]
+
+    class Crash(library.Callback):
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == 5 and breaks:
+                raise ValueError("mine")
+
+    train = governed(tmp_path, callbacks=[Crash()])
+    with pytest.raises(ValueError, match="mine"):
+        train()
+    assert RunLedger(tmp_path / "runs" / "own" / "mine").outline.end is None
+    breaks.clear()
+    train()
+    assert RunLedger(tmp_path / "runs" / "own" / "mine").outline.end is not None
+    assert explorer.replay(tmp_path / "runs" / "own" / "mine", train).equal
+
+
 def test_what_cannot_be_governed_is_refused(tmp_path: Path) -> None:
     loader: Any = DataLoader(range(12), batch_size=4)  # pyright: ignore
     with pytest.raises(RecipeError, match=r"Governed: not governed yet: expected govern_by\(\.\.\.\) before"):
         trainer(tmp_path).fit(Governed(), loader)
-    documents = own.papers(tmp_path / "governed", desk.SPLIT, OPEN)
+    documents = own.papers(tmp_path / "governed", desk.SPLIT, way.OPEN)
 
     def fit(kind: type[Governed] = Governed, **changes: Any) -> None:
         module = kind()
@@ -168,7 +210,7 @@ def test_an_error_leaves_a_ledger_without_an_end(tmp_path: Path) -> None:
         def on_train_epoch_end(self) -> None:
             raise ValueError("mine")
 
-    documents = own.papers(tmp_path / "governed", desk.SPLIT, OPEN)
+    documents = own.papers(tmp_path / "governed", desk.SPLIT, way.OPEN)
     module = Broken()
     module.govern_by(examples=desk.SPLIT, documents=documents, policy="everything", ledger=tmp_path / "mine", every=1)
     with pytest.raises(ValueError, match="mine"):

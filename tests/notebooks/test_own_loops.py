@@ -10,9 +10,8 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks" / "guide"
 DENIED = {"own_loop": ("embed", "near"), "transformers": ("transformer.wte", "transformer.h.0.mlp.c_fc")}
 
 
-@pytest.mark.parametrize("name", DENIED)
-def test_stored_without_outputs(name: str) -> None:
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+def test_stored_without_outputs() -> None:
+    notebook = nbformat.read(NOTEBOOKS / "own_loop.ipynb", as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
@@ -34,6 +33,7 @@ def test_governs_and_proves_it(name: str, tmp_path: Path) -> None:
     )
     shown = [out for cell in nbformat.read(output, as_version=4).cells for out in cell.get("outputs", [])]
     text = "".join(out.get("text", "") for out in shown)
+    assert "executed again: 12 steps, as on record: True" in text
     assert "12 steps, finished; verified: True" in text
     table = shown[-1].data["text/html"]
     row = table[table.index(f"<th>{DENIED[name][0]}</th>") :].split("</tr>")[0]
