@@ -82,4 +82,9 @@ def to_the_gate(root: Path, level: str, train: Train, patch: pytest.MonkeyPatch)
     assert "passes the gate" in verb("verify", new / "model", *gated, new)
     following = verb("next", new, *trust, fails=True)
     assert "attested" in following and "explorer report" in following
+    # --- for others: a report, a pack for an auditor, and how much of whose data was used ---
+    verb("report", run, *trust)
+    verb("pack", run, "--out", "run.pack.zip", *trust)
+    assert (root / "run.pack.zip").stat().st_size > 10_000
+    assert NEWS in verb("usage", run, "--by", "class")
     return new

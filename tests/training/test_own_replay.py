@@ -24,6 +24,7 @@ from explorer.governance.governed_selective_backprop import GovernedSelectiveBac
 from explorer.methods.ema import EMA
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.sam import SAM
+from explorer.provenance.keys import write_key
 from explorer.provenance.policy import RoutingPolicy, Rule
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
@@ -32,6 +33,7 @@ from explorer.training.deletion import Compared, delete, train_counterfactual
 from tests.adapters import whole_way as way
 from tests.cli.command import explorer as command
 from tests.cli.command import refused
+from tests.disclosure.grantees import READER_SEED, envelope_of, grant_of
 from tests.foreign_models import Foreign, published
 from tests.governance import desk
 from tests.provenance.people import EXPIRES, NOW, private
@@ -347,3 +349,21 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "gate.yaml").write_text(yaml.safe_dump(gate))
     passed = command("verify", new / "model", "--gate", tmp_path / "gate.yaml", *asked[-2:], "--ledger", new)
     assert passed.returncode == 0, passed.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_gets_the_numbers_of_a_loop_by_a_grant(tmp_path: Path) -> None:
+    """Of a class with a sealed region, whose numbers are encrypted; another class's stay closed."""
+    run, _ = trained(tmp_path)
+    trust = ("--trust", tmp_path / "governed" / "trust.json")
+    write_key(tmp_path / "reader.pem", READER_SEED, None)
+    (tmp_path / "grant.json").write_bytes(envelope_of(grant_of(run)).content)
+    asked = ("read", run, "--grant", tmp_path / "grant.json", "--key", tmp_path / "reader.pem")
+    for verb in (
+        (*asked, "--request", tmp_path / "request.json"),
+        ("grant", "answer", run, tmp_path / "request.json", *trust, "-o", tmp_path / "answer.json"),
+    ):
+        done = command(*verb)
+        assert done.returncode == 0, done.stderr
+    shown = command("read", run, "--answer", tmp_path / "answer.json", "--key", tmp_path / "reader.pem", *trust)
+    assert shown.returncode == 0 and NEWS in shown.stdout and "contents agree" in shown.stdout

@@ -43,10 +43,10 @@ def broken(train: Train, at: int, *, other_rows: bool = False) -> None:
         governed = explorer.govern(*given, **named)
         step = governed.step
 
-        def until(rows: Any, losses: Any) -> Any:
+        def until(examples: Any, losses: Any) -> Any:
             if governed.state.step == at and not other_rows:
                 raise KeyboardInterrupt
-            return step(np.roll(rows, 1) if governed.state.step >= at else rows, losses)
+            return step(np.roll(examples, 1) if governed.state.step >= at else examples, losses)
 
         governed.step = until
         return governed
