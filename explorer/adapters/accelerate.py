@@ -8,7 +8,8 @@
 
 A loop is governed as any other (training/govern.py): the loader goes through the numbers of the examples, and
 `governed.step(numbers, losses)` takes the place of the forward pass, `accelerator.backward` and `optimizer.step`.
-What `accelerator.prepare` returns can be governed, as can what it was given.
+What `accelerator.prepare` returns can be governed, as can what it was given; fp16, gradient accumulation and several
+processes are refused there.
 """
 
 from importlib import import_module

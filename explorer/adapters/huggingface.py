@@ -67,11 +67,14 @@ REFUSED: dict[str, Refusal] = {
         lambda args: args.n_gpu > 1 or args.world_size > 1,
         "a governed run is one process on one device; expected CUDA_VISIBLE_DEVICES=0, or one process",
     ),
-    "deepspeed": (lambda args: bool(args.deepspeed), "its engine makes the updates itself"),
-    "fsdp": (lambda args: bool(args.fsdp), "its shards hold parts of tensors, and the ledger records whole ones"),
+    "deepspeed": (lambda args: bool(args.deepspeed), "its engine makes the updates itself; expected None"),
+    "fsdp": (
+        lambda args: bool(args.fsdp),
+        "its shards hold parts of tensors, and the ledger records whole ones; expected none",
+    ),
     "torch_compile": (
         lambda args: args.torch_compile,
-        "each step has other numbers of rows for each class, and would be compiled again",
+        "each step has other numbers of rows for each class, and would be compiled again; expected False",
     ),
     "load_best_model_at_end": (
         lambda args: args.load_best_model_at_end,

@@ -50,7 +50,7 @@ from explorer.engine.parts import take_parts
 from explorer.engine.probing import Inspection
 from explorer.engine.state import SHARED, Region, Share, State
 from explorer.errors import DivergedError, RecipeError, TrainingError
-from explorer.governance.custom_optimizer import Regions, check_apart, of_regions
+from explorer.governance.custom_optimizer import Regions, check_apart, check_wrapper, of_regions
 from explorer.governance.journal import Journal
 from explorer.governance.shared_state import Session
 from explorer.provenance.policy import RoutingPolicy
@@ -113,6 +113,7 @@ class Governed:
         """
         # --- checks ---
         _check_optimizer(optimizer, model)
+        check_wrapper(optimizer)
         check_apart(optimizer)
         self._methods = ordered(methods)
         for method in self._methods:

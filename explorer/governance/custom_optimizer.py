@@ -103,6 +103,24 @@ def check_apart(optimizer: Optimizer) -> None:
         _compare(optimizer, chosen, side=None)
 
 
+def check_wrapper(optimizer: Optimizer) -> None:
+    """Raise `RecipeError` for an optimiser in a wrapper, such as Accelerate's, that would scale or skip its steps or
+    share them among processes: the ledger would have steps that were not made like that."""
+    scaled = getattr(optimizer, "scaler", None) is not None
+    skipped = getattr(getattr(optimizer, "gradient_state", None), "num_steps", 1)
+    processes = getattr(getattr(optimizer, "accelerator_state", None), "num_processes", 1)
+    for wrong, found in (
+        (
+            scaled,
+            "a scale of the losses (fp16), which follows from the gradients of all classes: expected bf16 or none",
+        ),
+        (skipped > 1, f"gradient accumulation over {skipped} steps, most of which it would skip: expected 1"),
+        (processes > 1, f"{processes} processes: expected one, whose steps the ledger has"),
+    ):
+        if wrong:
+            raise RecipeError(f"optimizer: {type(optimizer).__name__}: found {found}")
+
+
 class _FailedError(RecipeError):
     """A trial raised an error."""
 

@@ -57,9 +57,10 @@ def trained(
     *,
     optimizer: Any = torch.optim.AdamW,
     prepared: bool = True,
+    accumulated: int = 1,
 ) -> nn.Module:
     """Train the loop of the documentation, governed: with all that `prepare` returns, or with what it was given."""
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulated)
     torch.manual_seed(0)
     model = own_model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     optimizer = own_optimizer = optimizer(model.parameters(), lr=1e-2)
@@ -106,6 +107,19 @@ def test_a_prepared_optimiser_that_couples_tensors_is_refused(tmp_path: Path) ->
     documents = own.papers(tmp_path / "governed", EXAMPLES, own.sealed("0"), classes=own.desk.classes_of(24))
     with pytest.raises(RecipeError, match="moves a parameter by the gradients of others"):
         trained(documents, tmp_path / "runs/own/mine", optimizer=Coupled)
+
+
+def test_a_prepared_optimiser_that_skips_steps_is_refused(tmp_path: Path) -> None:
+    """Accumulation: the ledger would have steps that were never made."""
+    state = accelerate.state
+    documents = own.papers(tmp_path / "governed", EXAMPLES, own.sealed("0"), classes=own.desk.classes_of(24))
+    try:
+        with pytest.raises(RecipeError, match="gradient accumulation over 2 steps, most of which it would skip"):
+            trained(documents, tmp_path / "runs/own/mine", accumulated=2)
+    finally:  # its state is one for the whole process
+        state.GradientState._reset_state()
+        state.AcceleratorState._reset_state(reset_partial_state=True)
+    assert not (tmp_path / "runs/own/mine/ledger").exists()
 
 
 def test_a_loop_reports_by_its_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -311,6 +312,22 @@ def test_an_optimiser_that_nobody_governs_is_refused() -> None:
         a_loop(model, torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1))
     with pytest.raises(RecipeError, match="LBFGS takes the loss itself"):
         a_loop(model, torch.optim.LBFGS(model.parameters()))
+
+
+WRAPPED: dict[str, tuple[str, Any]] = {
+    "a scale of the losses": ("scaler", object()),
+    "gradient accumulation over 4 steps": ("gradient_state", SimpleNamespace(num_steps=4)),
+    "2 processes": ("accelerator_state", SimpleNamespace(num_processes=2)),
+}
+
+
+@pytest.mark.parametrize("what", WRAPPED)
+def test_a_wrapper_that_makes_other_steps_is_refused(what: str) -> None:
+    model = small_net("batch")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    setattr(optimizer, *WRAPPED[what])
+    with pytest.raises(RecipeError, match=f"optimizer: SGD: found {what}"):
+        a_loop(model, optimizer)
 
 
 def test_a_policy_that_ranks_examples_by_entropy_is_refused() -> None:
