@@ -158,7 +158,7 @@ def govern(
         every=every,
         methods=methods,
         open_journal=open_journal,
-        keep_model=lambda given, state: write_own(run, state, given.methods, examples),
+        keep_model=lambda given, state: write_own(run, state, given.methods, examples, model=class_name(state.model)),
     )
 
 
@@ -387,6 +387,7 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
 OwnLoop = Callable[[Callable[..., Governed]], object]
 """A training loop that takes `govern` as its argument; its result is ignored."""
 
+MODEL, MAIN = "recipe.model", "__main__"  # the class of the model in a record, and the module of a script that was run
 COMPARED = ("data", "initial", "classes", "layers", "shared")  # of the first entry; the rest follows from documents
 
 
@@ -458,7 +459,8 @@ def train_without(to: Path, record: LoopRecord, loop: OwnLoop, papers: Documents
         return begin(to, record, papers, given, state, origin=origin)
 
     def keep_model(given: Given, state: State) -> None:
-        write_own(to, state, given.methods, given.examples)
+        # Named as in the record, which a script that was run calls `__main__`.
+        write_own(to, state, given.methods, given.examples, model=flat(record.identity)[MODEL])
 
     again = Substitute(record, papers, open_journal, keep_model)
     loop(again)
@@ -581,6 +583,12 @@ def _check_identity(record: LoopRecord, given: Given) -> None:
 
 def _differing(record: LoopRecord, given: Given) -> list[tuple[str, str, str]]:
     expected, here = flat(record.identity), flat(given.identity)
+    # A script that was run is `__main__`, and is imported under its own name when its function trains again.
+    models = [values.get(MODEL, NOTHING) for values in (expected, here)]
+    if any(name.partition(".")[0] == MAIN for name in models):
+        expected, here = (
+            {**values, MODEL: name.rpartition(".")[2]} for values, name in zip((expected, here), models, strict=True)
+        )
     names = sorted(expected.keys() | here.keys())
     values = ((name, expected.get(name, NOTHING), here.get(name, NOTHING)) for name in names)
     return [row for row in values if row[1] != row[2]]

@@ -303,14 +303,15 @@ def write_finished(run: Path, loop: Loop, recipe: Recipe, record: RunRecord) -> 
     )
 
 
-def write_own(run: Path, state: State, methods: Sequence[Method], examples: Split) -> None:
-    """Write the model of a custom loop as it is now. Raises `RunError` if the disk refuses."""
+def write_own(run: Path, state: State, methods: Sequence[Method], examples: Split, *, model: str) -> None:
+    """Write the model of a custom loop as it is now; `model` is its class as the run's record names it. Raises
+    `RunError` if the disk refuses."""
     _write_model(
         run,
         state,
         methods,
         run=run.name,
-        model={OWN: {"class": class_name(state.model)}},
+        model={OWN: {"class": model}},
         example_shape=tuple(examples.inputs.shape[1:]),
         classes=0,
         dataset=EXAMPLES,

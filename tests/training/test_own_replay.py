@@ -26,7 +26,8 @@ from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.sam import SAM
 from explorer.provenance.keys import write_key
 from explorer.provenance.policy import RoutingPolicy, Rule
-from explorer.runlog.model_file import MODEL, ModelFile
+from explorer.release.attest import check_card
+from explorer.runlog.model_file import CARD, MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training.deletion import Compared, delete, train_counterfactual
@@ -135,6 +136,24 @@ def _moved(model: nn.Module) -> nn.Module:
     with torch.no_grad():
         next(model.parameters()).mul_(1 + 2**-20)
     return model
+
+
+def test_a_script_that_was_run_is_executed_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model's class is of `__main__` at first, and of a module when `--loop` imports it."""
+    kind = type(GPT.build())
+    with monkeypatch.context() as script:
+        script.setattr(kind, "__module__", "__main__")
+        old, train = trained(tmp_path, OPEN)
+    assert explorer.replay(old, train).equal
+    new = deleted(old, Target(classes=(NEWS,)), loop=train)
+    assert certified(old, new).deleted
+    check_card(RunLedger(new), new / rundir.MODEL / CARD)  # the card names the model as the ledger does
+    name, kind.__qualname__ = kind.__qualname__, "Another"
+    try:
+        difference = explorer.replay(old, train).difference
+    finally:
+        kind.__qualname__ = name
+    assert difference is not None and difference.field == "recipe: recipe.model"
 
 
 def test_a_function_that_is_no_such_loop_is_refused(tmp_path: Path) -> None:
