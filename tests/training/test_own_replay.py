@@ -138,6 +138,7 @@ def _moved(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 def test_a_script_that_was_run_is_executed_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its model's class is of `__main__` at first, and of a module when `--loop` imports it."""
     kind = type(GPT.build())

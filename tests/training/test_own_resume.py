@@ -58,7 +58,7 @@ def broken(train: Train, at: int, *, other_rows: bool = False) -> None:
         train(govern)
 
 
-@pytest.mark.parametrize("at", [1, 5])
+@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_what_broke_off_is_continued(at: int, tmp_path: Path) -> None:
     """Before anything was durable, and with two segments on record; nothing in the ledger tells it from one session."""
     run, train = loop(tmp_path)
