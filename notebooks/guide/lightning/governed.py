@@ -49,7 +49,8 @@ def train(govern=explorer.govern, lr=0.01, epochs=5, seed=0):
     data, held_out = explorer.Split(inputs=x[:1400], labels=y[:1400]), TensorDataset(x[1400:], y[1400:])
     module = Governed(lr=lr)
     module.govern_by(examples=data, govern=govern, documents="governed", policy="sealed", ledger="runs/_own/digits")
-    trainer = Trainer(max_epochs=epochs, accelerator="cpu", enable_progress_bar=False, logger=False)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_epochs=epochs, accelerator="cpu", **quiet)
     loader = DataLoader(range(len(data)), batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(held_out, batch_size=397))
     return module

@@ -40,7 +40,8 @@ def train(lr=0.01, epochs=5, seed=0):
     x = x.float() / 16
     data, held_out = TensorDataset(x[:1400], y[:1400]), TensorDataset(x[1400:], y[1400:])
     module = Classifier(lr=lr)
-    trainer = Trainer(max_epochs=epochs, accelerator="cpu", enable_progress_bar=False, logger=False)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_epochs=epochs, accelerator="cpu", **quiet)
     loader = DataLoader(data, batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(held_out, batch_size=397))
     return module

@@ -44,7 +44,8 @@ def train(lr=0.01, epochs=5, seed=0):
     data, held_out = TensorDataset(x[:1400], y[:1400]), TensorDataset(x[1400:], y[1400:])
     module = Classifier(lr=lr)
     report = tracked(metrics={"accuracy": "val_acc"})
-    trainer = Trainer(max_epochs=epochs, accelerator="cpu", enable_progress_bar=False, logger=False, callbacks=[report])
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_epochs=epochs, accelerator="cpu", **quiet, callbacks=[report])
     loader = DataLoader(data, batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(held_out, batch_size=397), ckpt_path=track.resume())
     return module
