@@ -1,4 +1,4 @@
-"""The cost of reporting to a sweep: a call of `track.log`, importing it, and the start of a swept command.
+"""The cost of reporting: a call of `track.log`, in a sweep and after `explorer.begin`; importing it; a command's start.
 
     python benchmarks/track.py        writes benchmarks/track.md
 
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from options import options, verdict
 
+import explorer
 from explorer import run_files, rundir, track
 from explorer.sweep.commands import command_process
 from explorer.sweep.plan import make_plan
@@ -34,6 +35,15 @@ def call_seconds() -> float:
         os.environ[track.PLACE] = place
         took = timeit.repeat(lambda: track.log(step=1, train_loss=0.41, seconds=1.5), number=CALLS, repeat=ROUNDS)
         del os.environ[track.PLACE]
+    return statistics.median(took) / CALLS
+
+
+def begun_seconds() -> float:
+    """Seconds of one call in a run that `explorer.begin` began, which has written its record and its measurement."""
+    with tempfile.TemporaryDirectory() as place:
+        explorer.begin(explorer.Place(runs=place), metrics=["accuracy"])
+        took = timeit.repeat(lambda: track.log(step=1, train_loss=0.41, seconds=1.5), number=CALLS, repeat=ROUNDS)
+        track.done(accuracy=1.0)
     return statistics.median(took) / CALLS
 
 
@@ -91,10 +101,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         (place / "train.sh").write_text(SCRIPT)
-        call, start = call_seconds(), swept_seconds(place) - own_seconds(place)
+        call, begun, start = call_seconds(), begun_seconds(), swept_seconds(place) - own_seconds(place)
     imported = processor_seconds("from explorer import track") - processor_seconds("pass")
     rows = [
         ("a call of `track.log`", call * 1e6, "microseconds", "at most 50"),
+        ("the same after `explorer.begin`, its curve included", begun * 1e6, "microseconds", "at most 50"),
         (
             "`from explorer import track`, beyond Python's own start",
             imported * 1e3,

@@ -11,8 +11,9 @@ model of your own on a task of your own; `explorer.govern` puts a training loop 
 with tensors that `explorer.tag` has tagged as a `Split`; `explorer.layers` lists the layers that a policy for a model
 can name; `explorer.replay` executes such a loop again and compares it with its ledger; `explorer.load_model` returns
 the model of a recorded run, once its attestation is verified. `explorer.functional` has the methods as functions, for
-a loop of your own. `explorer.load` returns the results of a directory of
-runs or of an export, for anybody's notebook: tables, comparisons, charts, questions.
+a loop of your own; `explorer.begin` makes a run of a program that no sweep started and that reports by
+`explorer.track`. `explorer.load` returns the results of a directory of runs or of an export, for anybody's notebook:
+tables, comparisons, charts, questions.
 """
 
 from importlib import import_module
@@ -23,6 +24,7 @@ from explorer import deferred, moved
 __version__ = "0.1.0"
 
 _LAZY = {
+    "begin": "explorer.sweep.commands.begun",
     "load": "explorer.api",
     "govern": "explorer.training.govern",
     "Governed": "explorer.training.govern",

@@ -5,6 +5,7 @@ from explorer import track as track
 from explorer.api import load as load
 from explorer.data.dataset import Split as Split
 from explorer.run_files import Metric as Metric
+from explorer.sweep.commands.begun import begin as begin
 from explorer.training.custom import Place as Place
 from explorer.training.custom import train as train
 from explorer.training.govern import Governed as Governed

@@ -19,7 +19,8 @@ other languages print the same records, a line of JSON each, and flush:
 by any signal, kill -9 among them. It is not flushed to the disk, so a power failure may lose the last seconds of
 records. A checkpoint is flushed before `checkpoint` returns.
 
-Outside a sweep every call does nothing, after one line of notice on standard error.
+In a program that no sweep started, `explorer.begin` begins a run, and the calls report to that. Without it every call
+does nothing, after one line of notice on standard error.
 """
 
 import json
@@ -27,6 +28,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 
 PLACE = "EXPLORER_TRACK"  # the variable with the directory of the run
 RESUME = "EXPLORER_RESUME"  # the variable with the checkpoint to continue from; absent in a first attempt
@@ -38,7 +40,18 @@ RESERVED = (KIND, "at", "path")
 # `float` reads the scalars of NumPy, PyTorch and JAX. One encoder for all records: `json.dumps` would make one a call.
 _encode = json.JSONEncoder(default=float, separators=(",", ":")).encode
 _descriptor: int | None = None
+_begun: "Receiver | None" = None
 _notified = False
+
+
+class Receiver:
+    """The run that `explorer.begin` began in this process."""
+
+    # A dataclass would cost half as much to import as everything else here.
+    def __init__(self, place: str, *, resume: str | None, receive: Callable[[bytes], None]) -> None:
+        self.place = place  # the directory of the run
+        self.resume = resume  # the checkpoint to continue from
+        self.receive = receive  # takes each record, a line of JSON
 
 
 def log(*, step: int, seconds: float | None = None, **metrics: float) -> None:
@@ -80,7 +93,13 @@ def checkpoint(path: str | os.PathLike[str]) -> None:
 
 def resume() -> str | None:
     """Return the path of the checkpoint to continue from; None in a first attempt, and outside a sweep."""
-    return os.environ.get(RESUME)
+    return os.environ.get(RESUME) if _begun is None else _begun.resume
+
+
+def report_to(receiver: Receiver | None) -> None:
+    """Hand every record to this receiver from now on; None: what is reported is not recorded any more."""
+    global _begun, _notified
+    _begun, _notified = receiver, receiver is None
 
 
 def keep(place: str, path: str) -> str:
@@ -111,7 +130,7 @@ def _write(kind: str, fields: dict[str, object], seconds: float | None, metrics:
             raise ValueError(f"track.{kind}: {name!r} cannot name a metric; it is a field of every record")
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"track.{kind}: seconds: found {seconds!r}, expected a number from 0")
-    if _descriptor is None:
+    if _begun is None and _descriptor is None:
         place = _place()
         if place is None:
             return
@@ -122,14 +141,18 @@ def _write(kind: str, fields: dict[str, object], seconds: float | None, metrics:
         )
     timed = {} if seconds is None else {"seconds": float(seconds)}
     record = {KIND: kind, "at": time.time(), **fields, **timed, **metrics}
-    os.write(_descriptor, (_encode(record) + "\n").encode())
+    line = (_encode(record) + "\n").encode()
+    if _begun is not None:
+        _begun.receive(line)
+    elif _descriptor is not None:
+        os.write(_descriptor, line)
 
 
 def _place() -> str | None:
     """Return the directory of the run; None outside a sweep, with a notice the first time."""
     global _notified
-    place = os.environ.get(PLACE)
+    place = os.environ.get(PLACE) if _begun is None else _begun.place
     if place is None and not _notified:
         _notified = True
-        print("explorer.track: outside a sweep, so nothing is recorded", file=sys.stderr)
+        print("explorer.track: outside a sweep, so nothing is recorded without explorer.begin", file=sys.stderr)
     return place

@@ -1,5 +1,6 @@
 """README, reference pages and guides agree with the code, and what they show works."""
 
+import json
 import re
 import runpy
 import shlex
@@ -150,6 +151,13 @@ def test_a_guide_is_short_and_shows_what_its_commands_print(name: str) -> None:
     stored = (ROOT / "notebooks" / "guide" / f"{name}.ipynb").read_text()
     for place in (tempfile.gettempdir(), str(Path.home()), str(ROOT)):
         assert f"{place}/" not in stored, "a path of the machine that it was run on"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks" / "guide").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_no_output_of_a_guide_steers_a_terminal(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output for output in outputs if "\\u001b" in json.dumps(output)], "run `python docs/guides.py`"
 
 
 @pytest.mark.slow

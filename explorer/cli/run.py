@@ -18,6 +18,7 @@ from explorer.errors import RecipeError, RunError
 from explorer.page.document import Block
 from explorer.page.progress import step_bar
 from explorer.page.terminal import Answer, show, visible
+from explorer.planned import is_own
 from explorer.recipes import catalogue
 from explorer.recipes.catalogue import cost
 from explorer.recipes.choice import OURS
@@ -84,8 +85,11 @@ def run(
     threads (1), governance (a directory of signed documents) and start (a model with its attestation, and the classes
     to admit from it).
     """
-    if recipe.suffix == ".json" and is_command(record_task(recipe)):
+    recorded = record_task(recipe) if recipe.suffix == ".json" else {}
+    if is_command(recorded):
         return _command(recipe, out or runs / "single")
+    if is_own({"recipe": recorded}):
+        raise RecipeError(f"{recipe}: a program of yours made this run (explorer.train, explorer.begin): run it again")
     planned = planned_from(recipe, data, governance)
     record = planned.record
     directory = (out or runs / record.sweep) / record.run_id

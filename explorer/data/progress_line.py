@@ -5,6 +5,7 @@
 The line is on standard error and is removed at the end.
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ CLEAR = "\r\x1b[2K"  # back to the start of the line, and empty it
 def watched(items: Iterable[Item], name: str, *, total: int, stream: TextIO | None = None) -> Iterator[Item]:
     """Yield the items, and show on a terminal how many of `total` are done."""
     out = stream or sys.stderr
-    if not out.isatty():
+    if not out.isatty() or "JPY_PARENT_PID" in os.environ:  # the terminal of a notebook's cell shows every code
         yield from items
         return
     began = last = time.monotonic()

@@ -9,6 +9,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
+from explorer.page.terminal import is_terminal
+
 WIDTH = 32  # characters of a bar
 
 
@@ -51,7 +53,7 @@ def step_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
 def _progress(name: str, *columns: ProgressColumn) -> tuple[Console, Progress]:
     # Said outright: FORCE_COLOR, which notebooks set, means colours to rich and a terminal, so bars in their output.
-    console = Console(stderr=True, force_terminal=sys.stderr.isatty())
+    console = Console(stderr=True, force_terminal=is_terminal(sys.stderr))
     shown = (TextColumn(name), BarColumn(bar_width=WIDTH), *columns)
     return console, Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
 

@@ -4,6 +4,7 @@ No text steers the terminal: `visible` writes out every character that a termina
 """
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -120,6 +121,13 @@ def from_here(path: Path) -> Path:
 
 # ---- tables
 
+KERNEL = "JPY_PARENT_PID"  # set by Jupyter in the processes of its kernels
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that obeys: `!explorer ...` has one whose codes its cell would show."""
+    return stream.isatty() and KERNEL not in os.environ
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> Table | str:
     """Return a table of values; `right` names the columns of numbers, and None is shown as a dash."""
@@ -142,9 +150,10 @@ def print_table(
     """
     cells = [["-" if cell is None else visible(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    # 0: not on a terminal, and COLUMNS is not set. A string has no width, though its process may have a terminal:
+    # 0: not on a terminal that obeys, and COLUMNS is not set. A string has no width, though its process may have one:
     # the kernel of a notebook has the one that Jupyter was started from.
-    room = shutil.get_terminal_size(fallback=(0, 0)).columns if file is None or file.isatty() else 0
+    sized = "COLUMNS" in os.environ or KERNEL not in os.environ
+    room = shutil.get_terminal_size(fallback=(0, 0)).columns if sized and (file is None or file.isatty()) else 0
     if not room or sum(widths) + GAP * len(widths) <= room:
         _print_plain(columns, cells, widths=widths, right=right, file=file)
     else:
@@ -185,4 +194,4 @@ def _print_wrapped(
     for row in cells:
         table.add_row(*map(escape, row))
     # In a notebook rich would show the table as an output of its own, and leave it out of what is written here.
-    Console(file=file, force_jupyter=False).print(table)
+    Console(file=file, force_jupyter=False, force_terminal=is_terminal(file or sys.stdout)).print(table)

@@ -4,12 +4,14 @@ import io
 import json
 import os
 import shutil
+import sys
 from typing import NoReturn
 
 import pytest
 
 from explorer.page.document import Bullets, Code, Column, Facts, Fold, Heading, Paragraph, Row, Span, Table, with_note
-from explorer.page.terminal import Answer, deliver, print_table, show
+from explorer.page.progress import Bar
+from explorer.page.terminal import KERNEL, Answer, deliver, print_table, show
 
 
 def test_a_narrow_terminal_breaks_words_and_leaves_nothing_out(
@@ -47,6 +49,29 @@ def test_a_string_is_not_wrapped_to_the_terminal_of_its_process(monkeypatch: pyt
     written = io.StringIO()
     print_table(("first", "second"), [("a" * 40, "b" * 40)], file=written)
     assert "a" * 40 + "  " + "b" * 40 in written.getvalue()
+
+
+def test_the_terminal_of_a_notebooks_cell_gets_whole_lines_and_no_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`!explorer results` runs in a terminal of 80 columns, and the notebook stores what it writes."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size((80, 24)))
+    monkeypatch.setattr(sys, "stderr", Narrow())
+    monkeypatch.setenv(KERNEL, "17")
+    text, drawn = _shown(monkeypatch)
+    assert "a" * 60 + "  " + "b" * 60 in text and "\x1b" not in text and not drawn
+    monkeypatch.delenv(KERNEL)
+    text, drawn = _shown(monkeypatch)
+    assert "\x1b" in text and drawn, "a terminal of one's own gets them as before"
+
+
+def _shown(monkeypatch: pytest.MonkeyPatch) -> tuple[str, bool]:
+    """Return the text of a wide table, and whether a bar is drawn."""
+    out = Narrow()
+    monkeypatch.setattr(sys, "stdout", out)
+    print_table(("first", "second"), [("a" * 60, "b" * 60)])
+    with Bar("mine") as bar:
+        return out.getvalue(), bar.is_drawn
 
 
 def test_what_is_piped_has_a_line_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from explorer import run_files, rundir
@@ -61,6 +62,7 @@ def sweep(spec: Path) -> Path:
         patch.setattr(watch, "_reasons", lambda *_, **__: [])
         done = run_sweep(make_plan(load_spec(spec), runs=runs))
     assert [failure.message for failure in done.failures] == []
+    assert done.complete
     return runs
 
 
@@ -164,6 +166,34 @@ def test_a_recipe_is_confirmed_on_fresh_seeds(tmp_path: Path) -> None:
     assert done.returncode in (0, 1), done.stderr
     fresh = [run_files.read(RunRecord, path).seed for path in (directory / "shell-confirm-fast").glob("*/run.json")]
     assert fresh and not {0, 1} & set(fresh)
+
+
+@pytest.mark.slow
+def test_a_notebook_is_swept(tmp_path: Path) -> None:
+    parameters = nbformat.v4.new_code_cell(
+        "lr = 0.1\nepochs = 2\nseed = 0\nway = ''", metadata={"tags": ["parameters"]}
+    )
+    code = """
+from explorer import track
+for step in range(1, epochs + 1):
+    track.log(step=step, train_loss=1 / step, seconds=float(step))
+if way == 'fails':
+    raise RuntimeError('a cell that raises')
+track.done(accuracy=lr, examples=10 * epochs)
+"""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python", "language": "python"}}
+    notebook = nbformat.v4.new_notebook(cells=[parameters, nbformat.v4.new_code_cell(code)], metadata=kernel)
+    nbformat.write(notebook, tmp_path / "train.ipynb")
+    task = SPEC.replace('command: "sh train.sh {lr} {epochs} {way} {seed}"', "notebook: train.ipynb")
+    spec = write(tmp_path, spec=task)
+    run = run_of(sweep(spec), "fast")
+    result = run_files.read(ResultRecord, run / rundir.RESULT)
+    assert (result.metrics, result.steps, result.examples) == ({"accuracy": 0.3}, 2, 20)
+    executed = nbformat.read(run / rundir.NOTEBOOK, as_version=4)
+    assert any("injected-parameters" in cell.metadata.get("tags", ()) for cell in executed.cells)
+    spec.write_text(spec.read_text().replace("way: counts", "way: fails"))
+    (failure,) = run_sweep(make_plan(load_spec(spec), runs=tmp_path / "runs")).failures
+    assert "a cell that raises" in failure.message
 
 
 def _until(reached: Callable[[], bool], *, seconds: float = 120) -> None:

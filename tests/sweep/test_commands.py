@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from explorer import run_files, rundir, track
@@ -144,7 +145,35 @@ def test_modules_next_to_a_script_are_part_of_it(tmp_path: Path) -> None:
     assert {"python", "numpy"} <= set(identity["versions"]) and "torch" not in identity["versions"]
 
 
+def test_of_a_notebook_the_code_counts_and_its_outputs_do_not(tmp_path: Path) -> None:
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python", "language": "python"}}
+    cell = nbformat.v4.new_code_cell("lr = 0.1\nepochs = 2\nseed = 0", metadata={"tags": ["parameters"]})
+    code = nbformat.v4.new_code_cell("%matplotlib inline\nimport numpy")
+    changes = {"task": {"notebook": "train.ipynb", "metrics": ["accuracy"]}}
+
+    def record() -> RunRecord:
+        nbformat.write(nbformat.v4.new_notebook(cells=[cell, code], metadata=kernel), tmp_path / "train.ipynb")
+        return planned(tmp_path, **changes).runs[0].record
+
+    first = record()
+    assert first.identity["recipe"]["task"] == {"notebook": "train.ipynb"}
+    assert set(first.identity["data"]) == {"train.ipynb"} and "numpy" in first.identity["versions"]
+    code.outputs = [nbformat.v4.new_output("stream", text="seen")]
+    assert record().run_id == first.run_id
+    code.source += "\nnumpy.zeros(1)"
+    assert record().run_id != first.run_id
+
+
 # --- reports ---
+
+
+def test_an_attempt_that_ended_and_whose_result_was_lost_is_made_again() -> None:
+    begun, done = {"explorer": "start", "at": 1.0}, {"explorer": "done", "accuracy": 0.5, "at": 2.0}
+    log = {"explorer": "log", "step": 1, "train_loss": 1.0, "at": 2.0}
+    assert fold([begun, log, done]).done
+    assert not fold([begun, log, done, begun]).done, "the second attempt has not ended"
+    again = fold([begun, log, done, begun, log, {**done, "accuracy": 0.75}])
+    assert (again.done, again.final, again.attempts, len(again.measured)) == (True, {"accuracy": 0.75}, 2, 1)
 
 
 def test_an_attempt_continues_from_the_last_checkpoint() -> None:

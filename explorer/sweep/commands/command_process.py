@@ -72,9 +72,9 @@ class CommandEngine:
             around = surroundings_of(recipe.task, where=f"run {record.run_id}")
             check_unchanged(record, recipe, around)
             argv = command_of(recipe, record, directory, around)
-            _write_environment(directory, recipe, around, argv)
+            write_environment(directory, recipe, around, argv)
             # The watch is for other processes: this one and the command are not among them.
-            watcher = Watcher(threads=self.threads, read=_read_with_children)
+            watcher = Watcher(threads=self.threads, read=read_with_children)
             watcher.attend(lambda: self._attempt(directory, recipe, argv))
             tracked = read_tracked(directory)
             busy = bool(watcher.watch().reasons)
@@ -93,7 +93,7 @@ class CommandEngine:
         (directory / WORK).mkdir(exist_ok=True)
         before = read_tracked(directory)
         variables = environment_of(recipe.task) | _variables(directory, before, threads=self.threads)
-        with _Recorder(directory, base=recipe.task.directory) as recorder:
+        with Recorder(directory, base=recipe.task.directory) as recorder:
             recorder.begin()
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), *argv],
@@ -120,7 +120,7 @@ class CommandEngine:
             raise NotebookError("interrupted", INTERRUPTED)
         _check_end(directory, recipe, tracked, code=code, late=late, fault=recorder.fault)
 
-    def _wait(self, process: subprocess.Popen[bytes], recorder: "_Recorder", recipe: CommandRecipe) -> bool:
+    def _wait(self, process: subprocess.Popen[bytes], recorder: "Recorder", recipe: CommandRecipe) -> bool:
         """Wait for the end of the command, and return whether it took too long."""
         recorder.read(process.stdout, process.stderr)
         begun, late, stopped = time.monotonic(), False, math.inf
@@ -225,7 +225,7 @@ def _variables(directory: Path, before: Tracked, *, threads: int) -> dict[str, s
     return {**counts, track.PLACE: str(place), **kept}
 
 
-def _write_environment(directory: Path, recipe: CommandRecipe, around: Surroundings, argv: list[str]) -> None:
+def write_environment(directory: Path, recipe: CommandRecipe, around: Surroundings, argv: list[str]) -> None:
     """Write the software of a run, and what was started, for people. Only `explorer run` acts on it."""
     content = {
         "format": 1,
@@ -245,7 +245,7 @@ def _task_of(recipe: CommandRecipe) -> dict[str, object]:
     return {"files": list(task.files), "env": list(task.env), "timeout": task.timeout}
 
 
-def _read_with_children() -> Reading:
+def read_with_children() -> Reading:
     """Return the clocks of the machine, with the ended children of this process as its own."""
     reading, children = read_machine(), resource.getrusage(resource.RUSAGE_CHILDREN)
     return dataclasses.replace(reading, own=reading.own + children.ru_utime + children.ru_stime)
@@ -278,7 +278,7 @@ def _remove_tree(path: Path) -> None:
         path.unlink()
 
 
-class _Recorder:
+class Recorder:
     """Files that grow while the command runs: its records, its measurements and its output."""
 
     def __init__(self, directory: Path, *, base: Path) -> None:
@@ -290,7 +290,7 @@ class _Recorder:
         self._offset = 0  # of the records that `metrics.jsonl` has
         self._next = 0.0  # on the monotonic clock: when the records are looked at again
 
-    def __enter__(self) -> "_Recorder":
+    def __enter__(self) -> "Recorder":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -28,13 +28,12 @@ from explorer import rundir
 from explorer.canonical import digest
 from explorer.errors import RunError, SpecError
 from explorer.run_files import METRICS, Hardware, RunRecord
-from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, check_parameters
+from explorer.sweep.commands.command_task import UNKNOWN, CommandRecipe, CommandTask, check_parameters
 
 MAX_FILES = 100_000  # of one specification; a directory with more is likelier a mistake
 MAX_SOURCE = 2 * 2**20  # bytes of a Python file that is searched for imports
 PATIENCE = 60.0  # seconds that an interpreter may take to list its packages
 PYTHON = re.compile(r"python[0-9.]*")
-UNKNOWN = "unknown"  # precision
 
 # Runs in the interpreter of the command: version, whether it has this package, and versions of what modules come from.
 _ASK = """
@@ -86,7 +85,7 @@ def surroundings_of(task: CommandTask, *, where: str) -> Surroundings:
     if task.notebook is not None or PYTHON.fullmatch(Path(program).name):
         python, packages, has = _asked(program, tuple(sorted(modules)))
         versions = {"python": python, **packages}
-        if "explorer" in modules and not has:
+        if "explorer" in modules and not has and not task.own:
             raise SpecError(
                 f"{where}: task.command: the code imports explorer, which {program} does not have; write {{python}} for"
                 " the Python of Explorer, install Explorer there, or copy explorer/track.py next to the code"

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -43,6 +43,7 @@ PARAMETERS = ("recipe", "budget", "seed", "directory")  # of a notebook
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 MAX_TEXT = 4000  # characters of the command, or of a value
 NO_VALUE = (Mapping, list)
+UNKNOWN = "unknown"  # the precision; of a notebook that began its run itself, the code
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
@@ -77,9 +78,12 @@ class CommandTask:
     model: str
     timeout: float | None  # seconds
     directory: Path  # in which the command runs
+    own: Literal["", "script", "notebook"] = ""  # what began its run itself, by `explorer.begin`; empty: a sweep did
 
     def to_mapping(self) -> dict[str, Any]:
         """Return what of the task is part of a run's identity."""
+        if self.own:
+            return {"own": self.dataset, **({"code": UNKNOWN} if self.own == "notebook" else {})}
         return {"command": list(self.command)} if self.notebook is None else {"notebook": self.notebook}
 
     @property
@@ -328,8 +332,16 @@ def _inside(document: Document, key: Key, name: str) -> str:
 def _label(written: _Written) -> str:
     """Return a name for the model, from the name of the program."""
     words = [written.notebook] if written.notebook else shlex.split(written.command or "")
-    script = next((word for word in words if Path(word).suffix), words[0])
-    return re.sub(r"[^a-z0-9_-]+", "-", Path(script).stem.lower()).strip("-_")[:64] or "command"
+    return label_of(Path(next((word for word in words if Path(word).suffix), words[0])).stem)
+
+
+def label_of(text: str) -> str:
+    """Return a label for tables, made of a text.
+
+    >>> label_of("Train ViT")
+    'train-vit'
+    """
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")[:64] or "command"
 
 
 def _text(value: Value) -> str:

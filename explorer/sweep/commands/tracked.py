@@ -68,6 +68,8 @@ def fold(records: list[dict[str, Any]]) -> Tracked:
             now = replace(kept, attempts=now.attempts + 1, done=False, final={})
             begun, before, base = record["at"], kept.wall, kept.reported
             continue
+        if now.done:
+            continue  # what an attempt reports after its end is not training
         seconds = record.get("seconds")
         now = replace(
             now,
@@ -81,7 +83,6 @@ def fold(records: list[dict[str, Any]]) -> Tracked:
             count = len(measured)
         elif kind == "done":
             now = replace(now, final=dict(numbers_of(record)), done=True)
-            break  # what is reported after the end is not training
         else:
             measured += [(now.step, name, value) for name, value in numbers_of(record) if math.isfinite(value)]
     return replace(now, measured=tuple(measured))

@@ -37,6 +37,7 @@ from explorer.page.document import (
     with_note,
 )
 from explorer.page.html import Markup, element, fragment, inline
+from explorer.planned import is_own
 from explorer.run_files import Metric, metric_of, tuning_words
 from explorer.store.learning_curves import learning_curves
 from explorer.store.run_details import Machine, Profile, RunDetails, run_details
@@ -505,9 +506,15 @@ def _own_files(directory: Path, *, here: Path, imported: str | None) -> Iterator
         record = rundir.read_json(directory / rundir.RUN)
         fault = "" if isinstance(record, dict) and record.get("run_id") == directory.name else "of another run"
     except RunError:
-        fault = "removed or damaged"
-    again = (Span(f"not possible: {rundir.RUN} is {fault}", "warn"),)
-    yield "Train again", again if fault else reproduce(directory, here=here)
+        record, fault = {}, "removed or damaged"
+    if fault:
+        yield "Train again", (Span(f"not possible: {rundir.RUN} is {fault}", "warn"),)
+    elif isinstance(identity := record.get("identity"), dict) and is_own(identity):
+        task = identity["recipe"]["task"]
+        code = ", a notebook: its code is not on record" if task.get("code") == "unknown" else ""
+        yield "Train again", f"by your own program, which made this run{code}"
+    else:
+        yield "Train again", reproduce(directory, here=here)
     yield "Notebook", notebook(directory, here=here)
 
 
