@@ -4,6 +4,7 @@ They run one after the other in a new directory, because some continue others. A
 """
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ ORDER = (
     "accelerate",
 )
 TIMEOUT = 1800  # seconds for a cell
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # by which text steers a terminal
 
 
 def executed(name: str, place: Path) -> nbformat.NotebookNode:
@@ -34,6 +36,9 @@ def executed(name: str, place: Path) -> nbformat.NotebookNode:
     resources = {"metadata": {"path": str(place)}}
     # A command that fails ends its cell with an error, which ends the notebook.
     NotebookClient(notebook, timeout=TIMEOUT, resources=resources, coalesce_streams=True, record_timing=False).execute()
+    for output in (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs):
+        if "text" in output:  # kernels ask programs for colours, and other people's programs obey
+            output["text"] = CODES.sub("", output["text"])
     notebook.metadata.pop("language_info", None)  # the version of Python, which says nothing about the guide
     return notebook
 

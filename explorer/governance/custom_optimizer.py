@@ -109,7 +109,7 @@ def check_wrapper(optimizer: Optimizer) -> None:
     scaled = getattr(optimizer, "scaler", None) is not None
     skipped = getattr(getattr(optimizer, "gradient_state", None), "num_steps", 1)
     processes = getattr(getattr(optimizer, "accelerator_state", None), "num_processes", 1)
-    for wrong, found in (
+    for wrong, fault in (
         (
             scaled,
             "a scale of the losses (fp16), which follows from the gradients of all classes: expected bf16 or none",
@@ -118,7 +118,7 @@ def check_wrapper(optimizer: Optimizer) -> None:
         (processes > 1, f"{processes} processes: expected one, whose steps the ledger has"),
     ):
         if wrong:
-            raise RecipeError(f"optimizer: {type(optimizer).__name__}: found {found}")
+            raise RecipeError(f"optimizer: {type(optimizer).__name__}: found {fault}")
 
 
 class _FailedError(RecipeError):
