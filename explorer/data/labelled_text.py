@@ -33,6 +33,7 @@ SHARE = 0.2
 PADDING = 0  # the byte that fills rows up
 COLUMNS = ("text", "review", "sentence", "comment", "content", "body")  # usual names of texts, in this order
 MAX_TEXTS = 2**31  # bytes of all rows together
+LEAST = 32  # bytes of a row that is guessed
 LONG = 20  # characters that a text has on average; a name or a category has fewer
 
 
@@ -127,7 +128,11 @@ class LabelledText(DataSource):
         cells = [cell for cell in texts(table.column(column)) if isinstance(cell, str)]
         if not cells or sum(map(len, cells)) < LONG * len(cells):
             return None
-        return cls(path=place.name, text=column, target=target, predict=guess(texts(table.column(target))))
+        # A power of two that holds the longest text, if that is less: every place costs time, filled up or not.
+        holds = 1 << (max(len(cell.encode(errors="replace")) for cell in cells) - 1).bit_length()
+        context = max(LEAST, min(holds, cls.__dataclass_fields__["context"].default))
+        predict = guess(texts(table.column(target)))
+        return cls(path=place.name, text=column, target=target, context=context, predict=predict)
 
     def with_classes(self, data: Path | None) -> Self:
         names = read_table(self._place(data), dataset=self.name).column_names

@@ -97,6 +97,7 @@ def test_it_trains_with_methods_and_refuses_those_that_cut_texts(data: Path) -> 
 def test_a_table_of_texts_is_recognised_and_another_is_not(data: Path) -> None:
     found = of_path(data / "reviews.csv")
     assert isinstance(found, LabelledText) and (found.text, found.target) == ("review", "label")
+    assert found.context == 64, "no more places than the longest text needs, which has 52 bytes"
     (data / "short.csv").write_text("text,label,x\n" + "ab,1,2\ncd,0,3\n" * 9)
     assert isinstance(of_path(data / "short.csv"), Tabular)
 
