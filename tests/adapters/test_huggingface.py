@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import explorer
-from explorer import rundir, track
+from explorer import run_files, rundir, track
 from explorer.adapters.huggingface import REFUSED, ExplorerCallback, GovernedSteps, Losses, Together
 from explorer.adapters.rows import rows_of
 from explorer.audit.contents import examine_contents
@@ -373,6 +373,15 @@ def test_a_run_that_is_evaluated_after_its_end(place: Path) -> None:
     trainer.evaluate()
     assert [record[track.KIND] for record in reported(place)].count("done") == 1
     assert set(reported(place)[-1]) >= {"accuracy", "loss", "steps", "examples", "seconds"}
+
+
+def test_a_trainer_that_no_sweep_started_makes_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook: `explorer.begin`, and the callback reports the rest."""
+    monkeypatch.delenv(track.PLACE, raising=False)
+    run = explorer.begin(explorer.Place(runs=tmp_path / "runs", recipe="small"), metrics=["accuracy"])
+    classifier(tmp_path, eval_strategy="epoch").train()
+    result = run_files.read(run_files.ResultRecord, run / rundir.RESULT)
+    assert result.steps == 6 and 0 <= result.metrics["accuracy"] <= 1
 
 
 # --- methods where a Trainer has a place for them ---
