@@ -423,11 +423,15 @@ def _tensors_of(loop: Loop, prefix: str) -> dict[str, Tensor]:
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Return whether both have the same bytes: -0.0 is not 0.0, and a NaN is itself."""
-    return one.shape == other.shape and one.dtype == other.dtype and _bytes(one) == _bytes(other)
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(_raw(one), _raw(other))
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return _raw(tensor).numpy().tobytes()
+
+
+def _raw(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
 
 
 def _numpy_state() -> bytes:
