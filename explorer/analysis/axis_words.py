@@ -72,6 +72,15 @@ def gain_words(x: str, ratio: float) -> str:
     return f"{before}{ratio_words(factor)}x {gain_name(x, more=ratio > 1)}"
 
 
+def gain_bound(x: str, ratio: float) -> str:
+    """Return how a recipe that needs at most `ratio` of the baseline's `x` compares with it.
+
+    >>> gain_bound("train_seconds", 0.5), gain_bound("train_seconds", 1.5)
+    ('at least 2.00x faster', 'at most 1.50x slower')
+    """
+    return f"at {'most' if ratio > 1 else 'least'} {gain_words(x, ratio)}"
+
+
 def gain_name(x: str, *, more: bool = False) -> str:
     """Return the comparative for needing less of `x`, or more: "faster", "slower"."""
     if x in _COMPARED:

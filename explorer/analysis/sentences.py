@@ -13,6 +13,7 @@ import pandas as pd
 from explorer.analysis.axis_words import (
     amount_words,
     axis_words,
+    gain_bound,
     gain_name,
     gain_number,
     gain_span,
@@ -235,8 +236,8 @@ def _sentence(verdict: Verdict) -> str:
         case Call.NOT_REACHED:
             return f"{label} does not reach {target} within its budgets ({_seeds(result)})"
         case Call.BELOW:
-            past = f"{label} is past {target} at its lowest budget already"
-            return f"{past}{f', at least {gain}' if gain else ''} (no interval, {_seeds(result)})"
+            bound = "" if result.ratio is None else f", {gain_bound(result.x, result.ratio)}"
+            return f"{label} is past {target} at its lowest budget already{bound} (no interval, {_seeds(result)})"
         case Call.NO_BASELINE:
             return f"{label} reaches {target}, but there is nothing to compare with: {result.reason}"
         case Call.ONE_SEED | Call.NO_INTERVAL:

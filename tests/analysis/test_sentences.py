@@ -109,6 +109,10 @@ def told(*results):
             "fast is past the baseline's accuracy at its lowest budget already, at least 8.00x faster (no"
             " interval, 3 s",
         ),
+        (
+            replace(BELOW, ratio=1.46),
+            "fast is past the baseline's accuracy at its lowest budget already, at most 1.46x slower (no interval, 3 s",
+        ),
         (ONE_SEED, "fast reaches the baseline's accuracy 1.61x faster (n=1: one seed, no interval)"),
         (NO_INTERVAL, "(no interval: only 70% of the resamples reach the target; 3 seeds)"),
         (UNKNOWN, "fast cannot be compared: fast has no cost: there is no price for its hardware"),

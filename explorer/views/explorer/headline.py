@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.analysis.across_sweeps import baseline_across
-from explorer.analysis.axis_words import gain_words, ratio_words
+from explorer.analysis.axis_words import gain_bound, gain_words, ratio_words
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.equal_quality import Call, EqualQuality
 from explorer.analysis.sentences import headliner
@@ -131,10 +131,8 @@ def _sentence(result: EqualQuality) -> str:
         return f"{label}{where[0]} reaches {target}{where[1]}."
     if result.call is Call.INCONCLUSIVE:
         return f"{_looks(result)}."
-    least = "at least " if result.call is Call.BELOW else ""
-    return (
-        f"{label}{where[0]} reaches {target}{where[1]} {least}{gain_words(result.x, result.ratio)}{_interval(result)}."
-    )
+    gain = (gain_bound if result.call is Call.BELOW else gain_words)(result.x, result.ratio)
+    return f"{label}{where[0]} reaches {target}{where[1]} {gain}{_interval(result)}."
 
 
 def _looks(result: EqualQuality) -> str:
