@@ -96,6 +96,11 @@ def started(runs: Path, sweep: str) -> dict[str, Any]:
     """Return the plan that a sweep was started with. Raises `SweepError`, which names the known sweeps."""
     known = [path.parent.name for path in runs.glob(f"*/{rundir.SWEEP}")]
     if sweep not in known:
+        if sweep in (path.parent.parent.name for path in runs.glob(f"*/*/{rundir.RUN}")):
+            raise SweepError(
+                f"{runs / sweep}: a program made its runs, by explorer.train or explorer.begin, and only that program"
+                " can make more: run it with fresh seeds"
+            )
         raise SweepError(f"{runs}: {unknown('sweep', sweep, known)}")
     plan = read_plan(runs / sweep)
     if not isinstance(plan.get("source"), str) or not all(

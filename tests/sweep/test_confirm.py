@@ -11,7 +11,7 @@ from explorer.sweep.confirm import check_same, confirmation, started, timed, wri
 from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import MAX_NAME, SweepSpec, load_spec, read_spec
 from explorer.yaml_document import parse_document
-from tests.builders import write_profile
+from tests.builders import run_record, write_profile, write_run
 from tests.sweep.sweeps import SPEC, spec
 
 RICH: dict[str, Any] = spec(
@@ -25,6 +25,14 @@ RICH: dict[str, Any] = spec(
     tuning="by hand: yes",
     seeds=[0, 1, 4],
 )
+
+
+def test_a_sweep_that_a_program_made_is_confirmed_by_that_program(tmp_path: Path) -> None:
+    write_run(tmp_path, run_record(sweep="mine"))
+    with pytest.raises(SweepError, match=r"mine: a program made its runs, by .* run it with fresh seeds"):
+        started(tmp_path, "mine")
+    with pytest.raises(SweepError, match="unknown sweep"):
+        started(tmp_path, "other")
 
 
 def start(runs: Path, content: dict[str, Any] = RICH, *, seeds: tuple[int, ...] | None = None) -> Path:
