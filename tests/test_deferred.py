@@ -20,6 +20,7 @@ assert rfc3987_syntax.is_valid_syntax("iri", "http://example.org/") and rfc3987_
 """
 
 
+@pytest.mark.slow
 def test_the_grammar_is_loaded_at_its_first_use_and_checks_as_before() -> None:
     pytest.importorskip(deferred.GRAMMAR)
     subprocess.run([sys.executable, "-c", FIRST_USE], check=True)

@@ -51,6 +51,7 @@ def test_imported_runs_and_other_datasets_are_not_compared() -> None:
         against(table(FIRST, other()), sweep="frist")
 
 
+@pytest.mark.slow
 def test_equal_recipes_are_seldom_called_different() -> None:
     random, wrong, sweeps = np.random.default_rng(3), 0, 120
     for _ in range(sweeps):

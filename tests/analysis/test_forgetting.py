@@ -97,6 +97,7 @@ def test_gibberish_forgets_and_retains_nothing() -> None:
     assert not beside.others.expects(found.others) and not beside.quality.expects(found.quality)
 
 
+@pytest.mark.slow
 def test_equal_is_not_close() -> None:
     models = references()
     twin = replace(models[1])

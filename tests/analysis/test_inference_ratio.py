@@ -50,6 +50,7 @@ def one(frame: pd.DataFrame):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drift", "own"), [(0.0, 0.03), (0.1, 0.03), (0.03, 0.01)])
 def test_models_that_are_the_same_are_not_said_to_be_slower(drift, own) -> None:
     """Of 100 sweeps with two twins of the baseline each, in 5 at most; by the ratio alone it was said in many."""

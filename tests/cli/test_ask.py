@@ -52,6 +52,7 @@ def as_json(runs: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(ask(runs, *arguments, "--json").stdout)
 
 
+@pytest.mark.slow
 def test_memory_is_a_limit_once_it_was_measured(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     unknown = ask(runs, "--max-memory", "2GiB")

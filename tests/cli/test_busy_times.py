@@ -104,6 +104,7 @@ def test_a_report_on_paper_says_it(busy: Path) -> None:
     assert SENTENCE in page(busy, "pdf")
 
 
+@pytest.mark.slow
 def test_numbers_for_programs_say_it(busy: Path, other: Path) -> None:
     for runs, expected in ((busy, ["baseline", "fast"]), (other, [])):
         (section, *_) = json.loads(page(runs, "json"))["sections"]

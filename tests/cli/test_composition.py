@@ -20,6 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_tables(runs: Path) -> None:
     done = explorer("results", "composed", "--composition", "--runs", runs)
     assert done.returncode == 0, done.stderr

@@ -38,6 +38,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene(tmp_path_factory.mktemp("evidence"))
 
 
+@pytest.mark.slow
 def test_the_table(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     done = explorer("delete", "evidence", scene.run, TARGET, *scene.references())
@@ -52,6 +53,7 @@ def test_the_table(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "deleted" not in done.stdout
 
 
+@pytest.mark.slow
 def test_as_json(scene: Scene) -> None:
     found = json.loads(
         explorer("delete", "evidence", scene.run, "simulated/class-00", *scene.references(), "--json").stdout

@@ -52,6 +52,7 @@ def route(found: dict[str, object]) -> tuple[object, ...]:
     return found["level"], said["start"], said["steps"], said["dropped"]
 
 
+@pytest.mark.slow
 def test_three_policies_and_what_deleting_the_class_takes(runs: dict[str, Path]) -> None:
     assert route(planned(runs["open"], NEWS)) == ("G3", 0, STEPS, [])
     assert route(planned(runs["late"], NEWS)) == ("G3", FIRST, STEPS - FIRST, [])

@@ -91,6 +91,7 @@ def test_each_command_completes_its_step_and_names_the_next_one(finished: Path) 
     assert page.returncode == 0 and "nothing is missing" in page.stdout
 
 
+@pytest.mark.slow
 def test_files_alone_complete_nothing(finished: Path, tmp_path: Path) -> None:
     desk = copied(finished, tmp_path / "desk")
     run = run_in(desk)

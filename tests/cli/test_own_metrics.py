@@ -131,6 +131,7 @@ def test_reports_show_all_of_them(runs: Path, tmp_path: Path, kind: str) -> None
         assert found["perplexity"] == ("1", False) and found["my_f1"] == ("fraction", True)
 
 
+@pytest.mark.slow
 def test_the_chart_is_labelled_as_declared(runs: Path) -> None:
     ingest(runs)
     for metric, style in (("perplexity", "~g"), ("my_f1", "~g"), ("top-5", "~%")):

@@ -95,6 +95,7 @@ def test_a_full_run_is_trained_and_compared(place: Path) -> None:
     assert file.name == f"{found['key']}.json" and run_files.read_profile(file).validation is not None
 
 
+@pytest.mark.slow
 def test_a_recorded_run_that_was_alone_is_compared_with_its_own_time(place: Path) -> None:
     done = json.loads(explorer("run", "mine.yaml", "--json", cwd=place).stdout)
     run = place / done["directory"]
@@ -185,6 +186,7 @@ def trained(once: Path, tmp_path: Path) -> tuple[Path, ProfileRecord]:
     return tmp_path / "place", dataclasses.replace(here, hardware=there, recipe_digest="1" * 64)
 
 
+@pytest.mark.slow
 def test_a_profile_from_elsewhere_predicts_the_runs_of_its_recipe(trained: tuple[Path, ProfileRecord]) -> None:
     place, profile = trained
     run_files.write(place / "h200.json", profile)

@@ -19,6 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_run(tmp_path_factory.mktemp("recorded"))
 
 
+@pytest.mark.slow
 def test_a_run_as_it_is_on_record(run: Path) -> None:
     done = explorer("replay", run, "--steps", "5:7")
     assert (done.returncode, done.stderr) == (0, "")
@@ -28,6 +29,7 @@ def test_a_run_as_it_is_on_record(run: Path) -> None:
     assert (found["equal"], found["difference"], found["environment"], found["steps"]) == (True, None, [], 1)
 
 
+@pytest.mark.slow
 def test_a_run_whose_record_was_altered(run: Path, tmp_path: Path) -> None:
     """The control, and what is said first of another build."""
 

@@ -109,6 +109,7 @@ def verifier_name(public: bytes, trust: Trust) -> str:
     return owner[0].name
 
 
+@pytest.mark.slow
 def test_whether_a_document_is_believed() -> None:
     draw, counted = random.Random(11), {True: 0, False: 0}
     for _ in range(250):

@@ -72,6 +72,7 @@ def test_the_pack_that_is_changed_here_is_sound(files: Files, tmp_path: Path) ->
     assert faults(files) == faults(signed_again(files)) == ours(files, tmp_path) == ""
 
 
+@pytest.mark.slow
 def test_every_region_of_the_file_is_covered(content: bytes) -> None:
     for at in [*range(0, len(content), 61), *range(len(content) - 400, len(content))]:
         with pytest.raises(verifier.Refused):
@@ -89,6 +90,7 @@ def test_a_changed_file_is_not_the_one_in_the_manifest(files: Files) -> None:
         assert f"{name}: not the file" in faults({**files, name: flipped(files[name], len(files[name]) // 2)})
 
 
+@pytest.mark.slow
 def test_a_changed_file_under_a_new_signature_is_refused_by_both(files: Files, tmp_path: Path) -> None:
     """Somebody has the trainer's key for packs, and not the ledger's past."""
     blobs = sorted(name for name in files if name.startswith("ledger/blobs/"))

@@ -67,6 +67,7 @@ def test_both_refuse_what_is_nested_deeper_than_an_entry() -> None:
         assert answers.explorer and answers.verify_py, levels
 
 
+@pytest.mark.slow
 def test_the_same_answer_to_hundreds_of_variations() -> None:
     counted: Counter[tuple[str, bool]] = Counter()
     for family, leaves in variations(COUNT, seed=4):

@@ -84,6 +84,7 @@ def test_a_discovery_that_misses_an_expert_is_refused(trial, monkeypatch: pytest
         trial(MOE)
 
 
+@pytest.mark.slow
 def test_and_without_that_refusal_the_trial_finds_it(trial, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the trial itself: an expert that silently never trains is found."""
     moves = trial(MOE)

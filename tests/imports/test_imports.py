@@ -192,6 +192,7 @@ def test_an_import_takes_no_name_of_runs_of_ones_own(tmp_path: Path, runs: Path)
     assert not list(runs.rglob(IMPORTED))
 
 
+@pytest.mark.slow
 def test_deleting_the_file_removes_the_runs(tmp_path: Path, runs: Path) -> None:
     write_run(runs, run_record())
     path = table(tmp_path / "theirs.csv", sound())

@@ -113,6 +113,7 @@ def test_senseless_parameters_are_refused(parameters: dict) -> None:
         tiny_recipe([{"batch_size_warmup": parameters}])
 
 
+@pytest.mark.slow
 def test_a_recorded_run_says_how_many_examples_each_step_had(tmp_path: Path) -> None:
     """Batches of 4 and 6 for half of 96 examples, then of 8: what is in the ledger is what the plan says."""
     method = BatchSizeWarmup(initial=0.5, stages=2, duration=0.5)

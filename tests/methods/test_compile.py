@@ -50,6 +50,7 @@ def test_captured_steps_are_the_plain_ones_dropout_included() -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_a_step_that_compiles_is_apart_from_the_training_time() -> None:
     """One step for each size of the images, and no other."""
     resizing = ProgressiveResizing(delay=0.5, finetune=0.5, increment=1)

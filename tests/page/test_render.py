@@ -91,6 +91,7 @@ class Elements(HTMLParser):
         self.words += "" if self._quiet else data
 
 
+@pytest.mark.slow
 def test_html_shows_every_text_and_runs_none() -> None:
     content = html.render_html(page([*HOSTILE.values(), TURNED]))
     seen = Elements(content)

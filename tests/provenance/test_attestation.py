@@ -147,6 +147,7 @@ def test_another_taxonomy_or_none_of_its_classes(tmp_path: Path) -> None:
         verify(path, envelope, taxonomy=without)
 
 
+@pytest.mark.slow
 def test_any_changed_byte_of_the_file_is_noticed_before_it_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_root_is_that_of_rfc_6962_at_every_size(tmp_path: Path, monkeypatch:
         assert read(table(tmp_path, *rows[:size])).root == expected_root(rows[:size])
 
 
+@pytest.mark.slow
 def test_a_table_of_several_batches(tmp_path: Path) -> None:
     """More rows than are held at a time, with numbers of authorities that differ from batch to batch."""
     rows = tuple(row(n % 997, source=f"s{n % 11}", authority="b" if n < 66_000 else "a") for n in range(70_000))
@@ -215,6 +216,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             TagFile(path)
 
 
+@pytest.mark.slow
 def test_any_changed_byte_gives_a_table_or_one_error(tmp_path: Path) -> None:
     """Parquet has bytes that mean nothing; what matters here is that no other error gets out."""
     path = table(tmp_path)

@@ -191,6 +191,7 @@ def test_no_text_raises_anything_but_our_errors(at: int, gone: int, new: str) ->
         assert len(found.digest) == 64
 
 
+@pytest.mark.slow
 def test_the_published_schema_accepts_what_the_code_accepts() -> None:
     good = to_json(example_taxonomy())
     assert agree("taxonomy", good)

@@ -153,6 +153,7 @@ def test_code_that_changed_since_it_was_imported_is_not_planned(package: Path) -
         planned()
 
 
+@pytest.mark.slow
 def test_what_reads_a_run_imports_nothing(package: Path, tmp_path: Path) -> None:
     record = planned()
     directory = tmp_path / "runs" / "s" / record.run_id

@@ -34,6 +34,7 @@ def written(run: Path, page: Path) -> str:
     return page.read_text()
 
 
+@pytest.mark.slow
 def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> None:
     page = written(run, tmp_path / "report.html")
     assert "shows confidential numbers of open/mit, personal/customer: sharing the report discloses them." in page
@@ -44,6 +45,7 @@ def test_its_owner_has_all_figures_and_is_warned(run: Path, tmp_path: Path) -> N
     assert document["profiles"]["rows"] and document["integrity"]["sums_agree"]
 
 
+@pytest.mark.slow
 def test_sealed_numbers_are_written_only_for_their_owner(run: Path, outside: Path, tmp_path: Path) -> None:
     """Wherever it is written to; a report without such numbers is a file like others."""
     for name, of, expected in (("sealed.html", run, 0o600), ("open.html", outside, 0o644)):
@@ -104,6 +106,7 @@ def everything(run: Path, *, drawn: bool) -> dict[str, str]:
         return made | {"pdf": "".join(path.read_text() for path in sorted(template.parent.iterdir()))}
 
 
+@pytest.mark.slow
 def test_sealed_numbers_are_not_written_next_to_their_keys(run: Path, outside: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / run.name))
     done = explorer("report", str(copy), cwd=tmp_path)

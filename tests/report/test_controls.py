@@ -60,6 +60,7 @@ def made(runs: Path, format: str) -> str:
     return (runs.parent / "report").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_and_the_text_have_the_table_and_the_words(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "svg", lambda picture, width: "<svg ></svg>")
     monkeypatch.setattr(html, "_bundle", lambda: "")  # a drawing takes its time, and is another test's
@@ -80,6 +81,7 @@ def test_a_gain_that_vanishes_is_a_negative_result(runs: Path) -> None:
     assert not any(each["subject"] == "picky" and "control" in each["topic"] for each in negatives)
 
 
+@pytest.mark.slow
 def test_a_control_is_not_compared_with_the_baseline_in_the_table_of_recipes(runs: Path) -> None:
     text = made(runs, "md").partition("## nll")[0]
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| picky", "| baseline"))]
@@ -105,6 +107,7 @@ def test_the_numbers_are_there(runs: Path) -> None:
     assert "picky-random" not in accuracy["answer"]
 
 
+@pytest.mark.slow
 def test_a_twin_is_drawn_as_a_control_and_is_on_no_front(runs: Path) -> None:
     """At half the budget it is the best that there is."""
     results = frames.results(database(runs))
@@ -120,6 +123,7 @@ def test_a_twin_is_drawn_as_a_control_and_is_on_no_front(runs: Path) -> None:
     assert '"strokeDash": {"condition"' not in json.dumps(tradeoff(plain).to_dict())
 
 
+@pytest.mark.slow
 def test_a_sweep_without_controls_says_nothing_of_them(tmp_path: Path) -> None:
     write_sweep(tmp_path, {"baseline": {1.0: (0.8, 0.82)}, "fast": {1.0: (0.9, 0.91)}}, step_seconds={"fast": 0.02})
     ingest(tmp_path)

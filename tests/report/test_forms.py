@@ -189,6 +189,7 @@ def test_compute_time_and_energy_are_given_as_far_as_they_are_recorded(run: Path
     assert answers(content)["training time"].status == "not recorded"  # the sample has no result
 
 
+@pytest.mark.slow
 def test_the_training_time_comes_from_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
     result = run_files.ResultRecord(

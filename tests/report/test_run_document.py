@@ -45,6 +45,7 @@ def test_the_published_schema_is_that_of_the_code(name: str) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
     schema.validate(document)
     assert document["format"] == 2

@@ -73,6 +73,7 @@ def page(run: Path) -> str:
     return written(run, trust=trust_of(run))
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_trained_what_and_the_verdict(page: str) -> None:
     assert re.search(r"<h1>What moved this model: open/apache \d+%, .*; denied everywhere: withheld\.</h1>", page)
     assert page.index("<h1>") < page.index("Verified") < page.index("The share of each class")
@@ -136,6 +137,7 @@ def test_a_class_is_deletable_only_as_far_as_the_structure_allows(run: Path) -> 
     assert lines["personal/customer"]["level"] == lines["withheld"]["level"] == "G2"
 
 
+@pytest.mark.slow
 def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
     for bundle in (copy / rundir.LEDGER / "tile" / "entries").rglob("*.p/*"):
         bundle.write_bytes(bundle.read_bytes().replace(b'"examples":[9,6,8,5,3]', b'"examples":[9,6,8,5,4]', 1))
@@ -147,6 +149,7 @@ def test_a_record_that_is_contradicted_establishes_nothing(copy: Path) -> None:
     assert "Broken" in page and "Verified" not in page and "does not hold" in page
 
 
+@pytest.mark.slow
 def test_a_changed_spool_is_reported_with_the_shares(copy: Path, run: Path) -> None:
     """The second segment's numbers replace the first one's: the same columns, other sums."""
     first, second, *_ = sorted((copy / rundir.CONTRIBUTIONS).iterdir())
@@ -170,6 +173,7 @@ def test_documents_that_a_stranger_signed_are_not_trusted(run: Path, tmp_path: P
     assert found["vouchers"] == [] and found["policy"] is None
 
 
+@pytest.mark.slow
 def test_the_report_names_what_a_run_starts_from(copy: Path) -> None:
     assert document(copy)["facts"]["Starts from"] == "nothing that was trained before"
     state = LedgerState(origin="example.com/base", size=1, root="0" * 64)
@@ -213,6 +217,7 @@ def test_ids_in_pictures_are_unique_on_the_page(page: str) -> None:
     assert pictures == ["heat", "time", "told-apart", "chi", "entropy"]
 
 
+@pytest.mark.slow
 def test_simulated_provenance_comes_before_everything(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path / "runs", sample=Sample(classes=SIMULATED))
     page = written(run)
@@ -272,6 +277,7 @@ def test_a_run_that_has_done_no_step_has_no_report(tmp_path: Path) -> None:
         write_run_report(run, tmp_path / "x.html")
 
 
+@pytest.mark.slow
 def test_missing_numbers_are_not_called_unmeasured(copy: Path) -> None:
     """A copy without the files next to the ledger, and without blobs of numbers, still shows what the entries say."""
     before = document(copy)
@@ -311,6 +317,7 @@ def test_the_content_rests_on_all_steps(run: Path) -> None:
     assert content.quarantined == sum(32 - sum(Sample().examples(step)) for step in range(STEPS))
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_run_by_directory_and_by_id(run: Path, tmp_path: Path) -> None:
     runs = run.parents[1]
     out = tmp_path / "x.json"

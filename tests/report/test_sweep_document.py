@@ -45,6 +45,7 @@ def test_the_published_schema_is_that_of_the_records() -> None:
     assert file_of("sweep_report.v3").read_bytes() == content_of("sweep_report.v3")
 
 
+@pytest.mark.slow
 def test_a_report_is_what_the_schema_says(document: dict[str, Any], schema: jsonschema.Draft202012Validator) -> None:
     schema.validate(document)
     section = document["sections"][0]

@@ -60,6 +60,7 @@ def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:
     assert FORMATS["pdf"](content).startswith(b"%PDF-")
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_not_run_is_a_negative_result(tmp_path: Path) -> None:
     qualities = {"baseline": {1.0: (0.8, 0.81)}, "fast": {1.0: (0.9, 0.91)}}
     planned = write_sweep(tmp_path, qualities, step_seconds={"fast": 0.02})

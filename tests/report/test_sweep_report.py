@@ -89,6 +89,7 @@ def test_it_says_how_it_was_measured(page: str) -> None:
         assert words in page
 
 
+@pytest.mark.slow
 def test_the_specification_is_kept_with_the_report(runs: Path, page: str, tmp_path: Path) -> None:
     assert "plan is not kept" in page
     copy = tmp_path / "runs"
@@ -99,6 +100,7 @@ def test_the_specification_is_kept_with_the_report(runs: Path, page: str, tmp_pa
     assert "explorer sweep run digits.yaml" in page
 
 
+@pytest.mark.slow
 def test_a_run_that_was_changed_is_named(runs: Path, tmp_path: Path) -> None:
     copy = tmp_path / "runs"
     shutil.copytree(runs, copy)
@@ -112,6 +114,7 @@ def test_a_run_that_was_changed_is_named(runs: Path, tmp_path: Path) -> None:
     assert changed.name in made(copy, "md")
 
 
+@pytest.mark.slow
 def test_markdown_and_json_say_the_same(runs: Path) -> None:
     document = json.loads(made(runs, "json"))
     markdown = made(runs, "md")
@@ -142,6 +145,7 @@ def composed_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     return reports
 
 
+@pytest.mark.slow
 def test_how_methods_compose(composed_reports: dict[str, str]) -> None:
     (found,) = json.loads(composed_reports["json"])["composition"].values()
     fast = next(recipe for recipe in found["recipes"] if recipe["label"] == "fast")
@@ -153,6 +157,7 @@ def test_how_methods_compose(composed_reports: dict[str, str]) -> None:
         assert words in page
 
 
+@pytest.mark.slow
 def test_a_sweep_that_composes_nothing_has_no_such_section(runs: Path, page: str) -> None:
     assert json.loads(made(runs, "json"))["composition"] == {}
     assert "How methods compose" not in page and "How methods compose" not in made(runs, "md")
@@ -185,6 +190,7 @@ def test_a_section_is_added_by_one_file_and_one_line(runs: Path, monkeypatch: py
     assert "## Weather" in text and "It was fine in 2 metrics." in text
 
 
+@pytest.mark.slow
 def test_a_section_of_another_package_is_on_the_page(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

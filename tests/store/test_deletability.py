@@ -60,6 +60,7 @@ def test_the_database_says_what_the_forecast_says(tmp_path: Path, contended: boo
     assert {row[0]: row[2] for row in rows} == {NEWS: 5, OPEN: 0, MIT: 0}
 
 
+@pytest.mark.slow
 def test_a_profile_or_a_price_that_comes_later_counts(tmp_path: Path) -> None:
     run = write_governed_run(tmp_path)
     ingest(tmp_path)

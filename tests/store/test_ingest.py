@@ -149,6 +149,7 @@ def test_a_run_that_finishes_later_becomes_a_result(runs):
     assert ask(runs, "SELECT quality FROM results WHERE recipe = 'late'") == ((0.7,),)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_run_again_counts_once_with_its_new_result(runs):
     record = run_record(recipe="again")
     directory = write_run(runs, record, metrics={"accuracy": 0.7, "nll": 0.5})
@@ -215,6 +216,7 @@ def test_two_sweeps_may_hold_the_same_run(runs):
     assert queries.sweeps(database(runs)) == ["digits", "second"]
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run_that_trains_are_there_only_live(runs):
     record = run_record(recipe="running")
     directory = write_run(runs, record, finished=False)
@@ -237,6 +239,7 @@ def test_metrics_of_a_run_that_trains_are_there_only_live(runs):
     assert everything(runs) == before
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run_that_stopped_are_kept_and_follow_its_next_attempt(runs):
     directory = write_failure(runs, run_record(recipe="stopped"))
     count = "SELECT count(*), max(step) FROM metrics WHERE run_id LIKE '%stopped%'"

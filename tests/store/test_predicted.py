@@ -187,6 +187,7 @@ def test_a_deletion_is_forecast_once_and_for_the_machine_that_trained(tmp_path: 
     ] * 5
 
 
+@pytest.mark.slow
 def test_it_comes_and_goes_with_the_file_and_a_damaged_one_is_told(tmp_path: Path) -> None:
     write_run(tmp_path, PHASED)
     path = imported(tmp_path, PHASED)

@@ -67,6 +67,7 @@ def test_a_reader_beside_a_writer_sees_whole_snapshots_only(tmp_path):
         assert most == 10
 
 
+@pytest.mark.slow
 def test_reading_in_the_process_that_writes_shows_what_was_just_published(tmp_path):
     for seed in range(4):
         write_run(tmp_path, run_record(seed=seed))
@@ -140,6 +141,7 @@ def test_a_read_only_directory_can_be_read_and_refuses_an_ingest_clearly(enterab
     assert len(queries.results(database(enterable)).rows) == 1
 
 
+@pytest.mark.slow
 def test_a_report_beside_read_only_runs_says_where_else_it_can_go(enterable, request, tmp_path):
     write_sweep(enterable, {"baseline": {0.5: (0.8, 0.81), 1.0: (0.9, 0.91)}, "fast": {1.0: (0.92, 0.93)}})
     elsewhere = tmp_path / "report.json"

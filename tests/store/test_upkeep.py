@@ -33,6 +33,7 @@ def shown(runs: Path) -> int:
     return len(queries.results(database(runs)).rows)
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_current_until_something_is_new_gone_or_damaged(runs: Path, tmp_path_factory) -> None:
     profile = next((runs / "digits" / rundir.PROFILES).glob("*.json"))
     run = next((runs / "digits").glob("*/result.json")).parent
@@ -58,6 +59,7 @@ def test_a_snapshot_is_current_until_something_is_new_gone_or_damaged(runs: Path
     assert not is_current(runs)
 
 
+@pytest.mark.slow
 def test_a_price_table_that_was_edited_removed_or_damaged_is_noticed(runs: Path) -> None:
     table = runs / "prices.csv"
 
@@ -107,6 +109,7 @@ def test_runs_that_nobody_ingested_are_brought_in(runs: Path) -> None:
     assert shown(runs) == 7
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_that_has_finished_since_is_brought_in(runs: Path) -> None:
     write_run(runs, run_record(seed=7), finished=False)
     ingest(runs)
@@ -154,6 +157,7 @@ def test_damaged_runs_and_plans_are_no_gap(runs: Path) -> None:
     assert len(queries.select(database(runs), queries.Question(sql="FROM problems")).rows) == 2
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_the_snapshot_is_shown_and_what_is_missing_is_said(runs: Path) -> None:
     write_run(runs, run_record(seed=7))
     shutil.rmtree(runs / "_store")

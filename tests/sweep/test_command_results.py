@@ -96,6 +96,7 @@ def test_examples_that_were_not_reported_are_unknown(results: Runs) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_examples_that_were_not_reported_have_no_mark(results: Runs) -> None:
     assert _marked(results, "steps") == {"baseline", "fast"}
     assert _marked(results, "examples") == {"fast"}

@@ -275,6 +275,7 @@ def test_a_measured_control_takes_as_long(tmp_path):
     assert abs(control - slow) <= max(0.03 * slow, seconds["baseline", None] / 28)
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 def test_without_profiles_the_sweep_says_that_controls_are_not_done(tmp_path):
     recipes = {"baseline": [], "slow": ["sam"]}

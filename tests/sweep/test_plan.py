@@ -54,6 +54,7 @@ def test_a_method_that_finds_nothing_to_change_is_refused_before_anything_runs(t
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_missing(tmp_path):
     execute(tmp_path)
     wide = plan(tmp_path, spec(seeds=[0, 1]))
@@ -107,6 +108,7 @@ def test_a_damaged_profile_counts_as_missing(tmp_path):
     assert all(run.seconds is None for run in plan(tmp_path).runs)
 
 
+@pytest.mark.slow
 def test_a_run_belongs_to_its_specification(tmp_path):
     """Anything that determines the result gives the run another name; names and tuning do not."""
     names = {run.record.run_id for run in plan(tmp_path).runs}

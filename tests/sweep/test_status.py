@@ -22,6 +22,7 @@ def finished(tmp_path_factory):
     return runs
 
 
+@pytest.mark.slow
 def test_a_finished_sweep(finished):
     status = sweep_status(finished / "tiny", content=SPEC)
     assert status.counts == {"done": 4}

@@ -92,6 +92,7 @@ def run(tmp_path, content=SMALL, **settings):
     return summary, [event.kind for event in events], events
 
 
+@pytest.mark.slow
 def test_times_are_measured_before_the_first_run_and_the_baseline_again_at_the_end(tmp_path, machine):
     summary, kinds, _ = run(tmp_path)
     assert summary.complete
@@ -99,6 +100,7 @@ def test_times_are_measured_before_the_first_run_and_the_baseline_again_at_the_e
     assert (machine.passes, machine.checks) == ([{"baseline", "mixed"}], 1)
 
 
+@pytest.mark.slow
 def test_a_run_has_its_time_as_soon_as_it_is_finished(tmp_path, machine):
     """Also where the sweep ends there: Ctrl-C after the first run leaves a time, and so a curve to begin with."""
     seen = []
@@ -151,6 +153,7 @@ def test_a_machine_that_stays_busy_is_measured_twice_and_not_for_ever(tmp_path, 
     assert busy_reasons(profiles, profiles.keys()) == BUSY.reasons
 
 
+@pytest.mark.slow
 def test_what_fails_to_measure_first_is_measured_last(tmp_path, machine):
     machine.fault = RunError("no room")
     _, kinds, _ = run(tmp_path)
@@ -159,6 +162,7 @@ def test_what_fails_to_measure_first_is_measured_last(tmp_path, machine):
     assert run(tmp_path)[1] == ["start", "profile", "end"]
 
 
+@pytest.mark.slow
 def test_without_profiles_nothing_is_measured(tmp_path, machine):
     execute(tmp_path, SMALL)
     assert (machine.passes, machine.checks) == ([], 0)
@@ -175,6 +179,7 @@ def test_another_sweep_that_trains_is_named_in_the_profile(tmp_path, machine, mo
     assert busy_reasons(profiles, profiles.keys()) == ("sweep 'theirs' trained at the same time",)
 
 
+@pytest.mark.slow
 def test_it_is_measured_again_on_request_and_nothing_is_trained(tmp_path, machine):
     run(tmp_path)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
@@ -201,6 +206,7 @@ def test_a_sweep_that_runs_is_not_measured_by_another_process(tmp_path, machine)
         profile_sweep(planned)
 
 
+@pytest.mark.slow
 def test_profiles_of_two_passes_are_not_compared(tmp_path, machine):
     """Killed between two files, a new pass has replaced one of them."""
     run(tmp_path)
@@ -261,6 +267,7 @@ def test_a_drift_is_more_than_noise(tmp_path, before, after, moved):
     assert found == (None if moved is None else pytest.approx(moved))
 
 
+@pytest.mark.slow
 def test_recipes_are_tried_out_once_and_it_is_said(tmp_path, machine, monkeypatch):
     tried, told = [], []
     monkeypatch.setattr(planning, "rehearse", lambda recipe, **_: tried.append(recipe.name) or ())

@@ -124,6 +124,7 @@ def test_the_table_in_force_has_the_weights_by_band(done: Path) -> None:
     assert table.weights.min() == 1.0, "the largest of any example"
 
 
+@pytest.mark.slow
 def test_a_loop_that_lets_denied_examples_through_does_not_conform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

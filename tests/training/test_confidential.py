@@ -152,6 +152,7 @@ def test_nor_in_what_is_made_from_it(run: Path, tmp_path: Path) -> None:
     assert told(numbers_for_an_outsider(run, tmp_path), secret_numbers(run)) == 0
 
 
+@pytest.mark.slow
 def test_the_same_search_finds_them_where_nothing_is_confidential(plain: Path, tmp_path: Path) -> None:
     """The control."""
     secret = secret_numbers(plain)
@@ -172,12 +173,14 @@ def named_blobs(run: Path, *, without: tuple[str, ...] = ()) -> int:
     return sum(class_of(name) not in without for head in heads for name in head.blobs)
 
 
+@pytest.mark.slow
 def test_a_replay_comes_out_as_it_is_on_record(run: Path) -> None:
     found = replay(run)
     assert found.equal and found.secrets_missing == found.sealed_missing == ()
     assert found.blobs == named_blobs(run)
 
 
+@pytest.mark.slow
 def test_a_replay_says_what_it_could_not_compare(run: Path, tmp_path: Path) -> None:
     made = Path(shutil.copytree(run, tmp_path / run.name))
     destroy_salt(made / rundir.SECRETS, RunLedger(run).class_(MIT))

@@ -85,6 +85,7 @@ def test_by_structure(sealed: Path, tmp_path: Path) -> None:
     ).equal  # the control: nothing is left out of the comparison but what was dropped
 
 
+@pytest.mark.slow
 def test_by_replay(late: Path, tmp_path: Path) -> None:
     new = deleted(late, TARGET, tmp_path)
     found = certified(late, new)
@@ -94,6 +95,7 @@ def test_by_replay(late: Path, tmp_path: Path) -> None:
     assert compared(found.certificate, new).equal
 
 
+@pytest.mark.slow
 def test_what_a_freeze_had_seen_of_the_class_is_no_obstacle(papers: Path, tmp_path: Path) -> None:
     """By then it had looked at the class's probes. The start is the recorded state, memory and all, and forgets."""
     watching: list[Any] = ["contributions", {"governed_freezing": {"probes": 4, "profiles": 4}}]
@@ -113,6 +115,7 @@ def test_single_records(late: Path, tmp_path: Path) -> None:
     assert compared(found.certificate, new).equal
 
 
+@pytest.mark.slow
 def test_one_deletion_after_another(late: Path, tmp_path: Path) -> None:
     first = deleted(late, TARGET, tmp_path / "first")
     second = deleted(first, Target(classes=("open",)), tmp_path / "second")

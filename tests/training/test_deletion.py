@@ -152,6 +152,7 @@ def states_of(run: Path) -> dict[int, TrainingState]:
     return {at.entry.step: at.entry.state for at in ledger.read([at for _, at in ledger.outline.states], State)}
 
 
+@pytest.mark.slow
 def test_the_deletion_reads_nothing_of_the_class_either(old: Path, reference: Path, tmp_path: Path) -> None:
     with payload_absent(of_class):
         assert same(delete(old, CLASS, route=route(old, CLASS), to=tmp_path / "deletions"), reference)
@@ -250,6 +251,7 @@ DECIDING: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 def test_with_methods_that_decide_class_by_class(desk_of: Path, tmp_path: Path) -> None:
     """What they had noted of the class before it trained is forgotten in the first step that is trained again."""
     old = trained(tmp_path, desk_of, recipe_of("late", DECIDING, **TRAIN))
@@ -274,6 +276,7 @@ def test_a_transformer(tmp_path: Path, setting: Any) -> None:
         assert same(new, never(old, CLASS, tmp_path / "never", data=data)) and not same(new, old)
 
 
+@pytest.mark.slow
 def test_a_deletion_from_a_run_that_a_deletion_made(new: Path, tmp_path: Path) -> None:
     """It leaves out both, and continues from the state that the first one had taken over."""
     second = Target(classes=(MIT,))
@@ -401,6 +404,7 @@ def test_a_directory_with_something_else_in_it_is_refused(old: Path, new: Path, 
         delete(old, CLASS, route=replace(found, start=0, steps=10), to=new.parent)
 
 
+@pytest.mark.slow
 def test_interrupted_it_goes_on_where_it_was(old: Path, reference: Path, tmp_path: Path) -> None:
     """A stop after seven steps leaves a checkpoint; the same command continues from there, and not from step 5."""
     seen: list[int] = []

@@ -56,6 +56,7 @@ def left_of(run: Path, to: Path, *, level: str) -> Path:
     return delete(run, target, route=route, to=to)
 
 
+@pytest.mark.slow
 def test_the_run_is_told_from_those_that_never_had_the_class(scene: Scene) -> None:
     found, beside = judge(scene.bench.whole(), scene.references), reference(scene.references)
     assert found.target < beside.target.least and found.relearned == 0
@@ -63,6 +64,7 @@ def test_the_run_is_told_from_those_that_never_had_the_class(scene: Scene) -> No
     assert all((each.relearned or 0) > 0 for each in scene.references)
 
 
+@pytest.mark.slow
 def test_what_a_replay_leaves_is_equal_to_its_reference_and_the_run_is_not(scene: Scene, tmp_path: Path) -> None:
     """G3. Not close: all numbers are the same."""
     found = scene.bench.without(left_of(scene.run, tmp_path, level="G3"))
@@ -71,6 +73,7 @@ def test_what_a_replay_leaves_is_equal_to_its_reference_and_the_run_is_not(scene
     assert judge(scene.bench.ablated(), scene.references).same is False
 
 
+@pytest.mark.slow
 def test_what_dropping_a_region_leaves_is_equal_to_its_reference(
     sealed: tuple[Bench, Path, Path], tmp_path: Path
 ) -> None:

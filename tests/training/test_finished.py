@@ -17,6 +17,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_run(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_the_model_is_what_the_ledger_ended_with(run: Path) -> None:
     ledger = RunLedger(run)
     tensors = read_ended(ledger).tensors
@@ -34,6 +35,7 @@ def test_the_card_says_how_to_build_it(run: Path) -> None:
     assert next(iter(card.model)) == "resnet8" and card.methods == () and card.sealed == ()
 
 
+@pytest.mark.slow
 def test_a_model_that_was_lost_comes_back_the_same(run: Path) -> None:
     """Killed behind the end of the ledger, before the result."""
     path = run / rundir.MODEL / MODEL

@@ -209,6 +209,7 @@ def test_only_a_trainer_signs_the_ledger(desk: Path, tmp_path: Path) -> None:
         assert not (run / rundir.LEDGER).exists()
 
 
+@pytest.mark.slow
 def test_the_passphrase_of_the_trainer_comes_from_the_environment(
     desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +227,7 @@ def test_the_passphrase_of_the_trainer_comes_from_the_environment(
     assert execute(run).steps == 4
 
 
+@pytest.mark.slow
 def test_a_ledger_goes_on_with_the_code_that_began_it(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WINDOW_SECONDS", 0.005)
 
 
+@pytest.mark.slow
 def test_every_phase_of_every_recipe() -> None:
     resizing = tiny_recipe(["progressive_resizing"], epochs=2)
     runs = [tiny_run(resizing, ssr=ssr, seed=seed) for ssr in (0.5, 1.0) for seed in (0, 1)]
@@ -36,6 +37,7 @@ def test_every_phase_of_every_recipe() -> None:
     assert heard == [(done, module.WINDOWS) for done in range(1, module.WINDOWS + 1)]
 
 
+@pytest.mark.slow
 def test_profiling_is_no_training() -> None:
     """The same step again and again, whatever the model has become meanwhile; random generators do not move."""
     before = torch.get_rng_state()
@@ -51,6 +53,7 @@ def test_one_disturbed_window_moves_no_part() -> None:
     assert sum(split.get("other", 0.0) for split in splits) / len(splits) > 0.07
 
 
+@pytest.mark.slow
 def test_every_window_is_recorded_with_its_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_disturbed", lambda ratio, *, best: False)  # whatever else runs on the machine
     runs = [tiny_run(tiny_recipe()), tiny_run(tiny_recipe(["progressive_resizing"], epochs=2))]

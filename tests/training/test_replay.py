@@ -86,6 +86,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_an_entry_that_was_changed_is_found(run: Path, tmp_path: Path, name: str) -> None:
     """The control: the ledger was rewritten by the holder of its key, so it verifies."""
@@ -98,6 +99,7 @@ def test_an_entry_that_was_changed_is_found(run: Path, tmp_path: Path, name: str
     assert difference.field.startswith(field) and difference.expected != difference.found
 
 
+@pytest.mark.slow
 def test_traits_and_strategy_are_those_of_the_code_that_trains(run: Path, tmp_path: Path) -> None:
     """Who says that nothing decides by probes, and that nothing was fitted, makes deletions look cheaper."""
     genesis = decode(entries_of(run)[0])
@@ -115,6 +117,7 @@ def test_traits_and_strategy_are_those_of_the_code_that_trains(run: Path, tmp_pa
     assert replay(changed(run, tmp_path / "older", 0, {"methods": None, "fitted": None})).equal
 
 
+@pytest.mark.slow
 def test_numbers_and_states_that_were_changed_are_found(run: Path, tmp_path: Path) -> None:
     index = place(run, State, EVERY)
     entry = decode(entries_of(run)[index])
@@ -129,6 +132,7 @@ def test_numbers_and_states_that_were_changed_are_found(run: Path, tmp_path: Pat
     assert difference and (difference.entry, difference.field) == (index, "state.optimizer")
 
 
+@pytest.mark.slow
 def test_a_ledger_of_before_sketches_were_committed_to_is_replayed(run: Path, tmp_path: Path) -> None:
     index = place(run, State, EVERY)
     assert any(decode(entries_of(run)[index]).sketches)  # pyright: ignore
@@ -173,6 +177,7 @@ def test_a_run_of_another_machine_is_replayed_here(run: Path, tmp_path: Path, mo
     assert (what, recorded, here) == ("hardware.name", usual.name, "another processor") and found.equal
 
 
+@pytest.mark.slow
 def test_without_secrets_the_numbers_are_compared_by_their_blobs(run: Path, tmp_path: Path) -> None:
     made = copied(run, tmp_path)
     destroy_salt(made / rundir.SECRETS, 1)

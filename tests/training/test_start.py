@@ -75,6 +75,7 @@ def tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_it_begins_with_the_model_and_not_with_drawn_weights(base: Path, tuned: Path) -> None:
     record = run_files.read(RunRecord, tuned / rundir.RUN)
     loop = build_loop(record, data=None, documents=documents_in(tuned, record))
@@ -111,6 +112,7 @@ def test_a_replay_begins_there_too(tuned: Path) -> None:
     assert replay(tuned, steps=(0, 3)).equal
 
 
+@pytest.mark.slow
 def test_without_the_place_where_the_model_came_from(base: Path, tmp_path: Path) -> None:
     """The run has a copy of its own; killed and begun again it needs nothing else."""
     shutil.copytree(base / "model", tmp_path / "model")

@@ -101,6 +101,7 @@ def test_more_runs_are_a_survey_without_a_verdict(snapshot: Snapshot, monkeypatc
     assert headline(shown).words.endswith("choose one sweep to compare its recipes with its baseline.")
 
 
+@pytest.mark.slow
 def test_a_view_that_is_widened_keeps_its_baseline_and_exports_what_was_recorded(runs: Path) -> None:
     page = Explorer(runs, question=Question(sweep="other"))
     page.ask(replace(page.question, sweep="*"))

@@ -169,6 +169,7 @@ def test_names_are_escaped() -> None:
     assert f'"{quote}"' in axis
 
 
+@pytest.mark.slow
 def test_the_panel_shows_all_of_it(explorer: Explorer) -> None:
     explorer.ask(replace(explorer.question, section="composition"))
     panel = explorer._sections.by_key["composition"]

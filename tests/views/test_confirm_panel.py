@@ -129,6 +129,7 @@ def test_a_winner_by_noise_says_so(panel: ConfirmSection, runs: Path) -> None:
     assert "not confirmed on 3 fresh seeds" in winner(panel).words.value and not has_button(winner(panel))
 
 
+@pytest.mark.slow
 def test_an_unfinished_confirmation_goes_on(panel: ConfirmSection, runs: Path) -> None:
     write(runs, sweep="again", seeds=(3, 4, 5))
     last = run_record(recipe="fast", sweep="again", seed=5, methods=("fast",))
@@ -175,6 +176,7 @@ def test_an_inconclusive_recipe_shows_the_seeds_that_would_decide(tmp_path: Path
     assert seeds == winner(panel).seeds and f"on {seeds} fresh" in winner(panel).button.description
 
 
+@pytest.mark.slow
 def test_the_docked_line_offers_these_runs_and_a_press_starts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_brush_on_a_log_scale_selects_by_quality(tmp_path: Path) -> None:
     assert set(opened.shown["ssr"]) == {0.125}
 
 
+@pytest.mark.slow
 def test_exports_hold_exactly_what_is_shown(explorer: Explorer, runs: Path, tmp_path: Path) -> None:
     brush(explorer, {"x": [3.1, 3.3], "y": [0.9, 1.0]})
     for kind in FORMATS:
@@ -204,6 +205,7 @@ def test_refresh_finds_what_was_made_since(tmp_path: Path) -> None:
     assert "n=1" in texts(empty)
 
 
+@pytest.mark.slow
 def test_a_database_without_finished_runs_and_a_damaged_one(runs: Path, tmp_path: Path) -> None:
     ingest(tmp_path)
     assert "There are no runs" in texts(explore(tmp_path))
@@ -248,6 +250,7 @@ def test_failed_runs_alone_are_counted(tmp_path: Path) -> None:
     assert "There are no finished runs" in shown and "2 failed" in shown and "sweep status" in shown
 
 
+@pytest.mark.slow
 def test_a_sweep_in_progress_and_one_run_show_what_there_is(tmp_path: Path) -> None:
     write_run(tmp_path, run_record(), metrics={"accuracy": 0.9, "nll": 0.3})
     write_run(tmp_path, run_record(seed=1), finished=False)
@@ -272,6 +275,7 @@ def test_a_snapshot_of_an_older_version_says_how_to_make_it_anew(tmp_path: Path)
     assert "explorer store rebuild" in texts(explore(tmp_path))
 
 
+@pytest.mark.slow
 def test_fresh_seeds_take_the_place_of_the_wish_for_them(tmp_path: Path) -> None:
     """The same two recipes on other seeds, in a sweep where there was nothing to choose."""
     draws = np.random.default_rng(1)

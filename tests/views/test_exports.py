@@ -55,6 +55,7 @@ def written(kind: Any, rows: pd.DataFrame, chart: Any, snapshot: Snapshot, direc
     return path, json.loads(path.with_name(f"{path.name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_format_has_its_origin_beside_it(
     snapshot: Snapshot, results: pd.DataFrame, chart: Any, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
     assert "<img" not in curves._words.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["steps", "examples", "time"])
 @pytest.mark.parametrize("mean", [True, False])
 def test_every_choice_is_a_valid_chart(over: str, mean: bool, runs: Path) -> None:
@@ -164,6 +165,7 @@ def growing_place(runs: Path, tmp_path: Path) -> Path:
 NEXT = run_record(recipe="fast", methods=("fast",), seed=9)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_someone_else_runs_is_followed_to_its_end(
     growing_place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_every_section_shows_a_run_in_progress_and_a_damaged_project(tmp_path: P
         assert 'role="alert"' in texts(view) and AUDIT in texts(view) and "<b>" not in texts(view)
 
 
+@pytest.mark.slow
 def test_a_trust_file_makes_it_verified_and_another_ones_does_not(
     governed_runs: Path, governed: Path, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_stretch_that_ends_before_it_begins_is_turned_round(view: Ledger) -> N
     assert fields.steps == range(STEPS)
 
 
+@pytest.mark.slow
 def test_another_trust_file_leaves_what_is_looked_at(governed_runs: Path, governed: Path) -> None:
     view = ledger(governed_runs)
     training(view).controls.first.value, training(view).controls.last.value = 16, 20
@@ -256,6 +258,7 @@ def test_a_run_is_found_by_id_and_by_directory(governed_runs: Path, governed: Pa
     assert find_run(Path("nowhere"), str(governed)) == governed
 
 
+@pytest.mark.slow
 def test_it_opens_at_the_cell_with_the_largest_share(view: Ledger) -> None:
     opened = view.opened
     assert opened is not None

@@ -54,6 +54,7 @@ def options(specification: dict[str, Any], name: str) -> list[Any]:
     return field["bind"]["options"]
 
 
+@pytest.mark.slow
 def test_every_choice_draws_something(specification: dict[str, Any]) -> None:
     metrics, axes = options(specification, "metric"), options(specification, "x_axis")
     assert len(metrics) >= 2 and {"time", "steps", "examples"} <= set(axes)

@@ -67,6 +67,7 @@ def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path
     assert "\x1b" not in panel.output.value
 
 
+@pytest.mark.slow
 def test_plan_shows_what_is_wrong_with_a_specification(panel: SweepPanel) -> None:
     panel.editor.value = TEMPLATE.replace("label_smoothing", "label_smothing<b>")
     asyncio.run(panel.plan())
@@ -98,6 +99,7 @@ def test_a_running_sweep_is_followed_to_its_end(
     assert (panel.run_button.disabled, panel.stop_button.disabled) == (False, True)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_started_elsewhere_is_followed_from_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def test_steps_are_counted_so_their_marks_are_filled(results: pd.DataFrame) -> N
     assert "hollow" not in layers(tradeoff(scene_of(results, payment=PAYMENTS["steps"])).to_dict())
 
 
+@pytest.mark.slow
 def test_the_front_is_bright_by_point_and_by_segment_and_the_baseline_always(scene: Scene) -> None:
     rows = values(tradeoff(scene).to_dict(), "curves")
     lit = {name: {row["lit"] for row in rows if row["recipe"] == name} for name in scene.recipes}
@@ -124,6 +125,7 @@ def test_a_point_under_a_line_is_grey_although_no_point_beats_it(tmp_path: Path)
     assert means.loc["between", "on_front"] and not means.loc["between", "bright"]
 
 
+@pytest.mark.slow
 def test_one_seed_has_no_band(scene: Scene, results: pd.DataFrame) -> None:
     assert "bands" in layers(tradeoff(scene).to_dict())
     assert "bands" not in layers(tradeoff(scene_of(results[results["seed"] == 0])).to_dict())
@@ -143,6 +145,7 @@ def live(scene: Scene) -> dict[str, Any]:
     return alt.LayerChart.from_dict(tradeoff_spec(scene, brush=())).to_dict()
 
 
+@pytest.mark.slow
 def test_only_the_chart_on_the_screen_has_parameters(scene: Scene) -> None:
     params = {param["name"]: param for param in live(scene)["params"]}
     assert set(params) == {BRUSH, ISOLATED, PICKED, CHOSEN, BANDS}
@@ -190,6 +193,7 @@ def test_above_eight_recipes_only_the_front_and_the_baseline_have_colours(result
     assert grey(6) == {"heavy", *(f"h{n}" for n in range(6))}
 
 
+@pytest.mark.slow
 def test_names_stand_apart_at_the_ends_of_their_lines(results: pd.DataFrame) -> None:
     more = [
         results[results["recipe"] == "heavy"].assign(
@@ -205,6 +209,7 @@ def test_names_stand_apart_at_the_ends_of_their_lines(results: pd.DataFrame) -> 
     assert "legend" not in json.dumps(tradeoff(scene).to_dict()["layer"]).replace('"legend": null', "")
 
 
+@pytest.mark.slow
 def test_a_speedup_is_drawn_where_it_is_read_off(scene: Scene) -> None:
     assert "gain" not in layers(tradeoff(scene).to_dict())
     claimed = replace(scene, gain=Gain(recipe="fast", x=1.5, baseline_x=3.0, claimed=True))
@@ -217,6 +222,7 @@ def test_a_speedup_is_drawn_where_it_is_read_off(scene: Scene) -> None:
     assert layers(tradeoff(seen).to_dict())["gain"]["mark"]["color"] == theme.GREY
 
 
+@pytest.mark.slow
 def test_a_single_run_has_ticks_and_no_target_through_it(results: pd.DataFrame) -> None:
     for seconds in (0.0031, 0.8, 1.0, 47.0, 5000.0):
         one = results.head(1).assign(train_seconds=seconds)
@@ -227,6 +233,7 @@ def test_a_single_run_has_ticks_and_no_target_through_it(results: pd.DataFrame) 
         assert "target" not in layers(chart)
 
 
+@pytest.mark.slow
 def test_a_diverged_run_is_a_cross_at_its_budget(results: pd.DataFrame) -> None:
     diverged = pd.DataFrame(
         {
@@ -273,6 +280,7 @@ def test_the_description_says_what_a_listener_needs(scene: Scene) -> None:
     assert "On the frontier: fast" in words
 
 
+@pytest.mark.slow
 def test_tooltips_say_no_price_where_there_is_none(scene: Scene, results: pd.DataFrame) -> None:
     assert {row["cost_text"] for row in values(tradeoff(scene).to_dict(), "runs")} == {"no price"}
     priced = tradeoff(scene_of(results.assign(cost_usd=0.5))).to_dict()
@@ -326,6 +334,7 @@ def test_where_there_are_too_many_runs_means_are_drawn_and_can_be_selected(
     assert [param["views"] for param in chart["params"] if param["name"] == BRUSH] == [["hollow"]]
 
 
+@pytest.mark.slow
 def test_the_size_of_a_mark_says_a_third_thing(results: pd.DataFrame) -> None:
     slow = results.assign(inference_seconds=results["recipe"].map({"baseline": 0.001, "fast": 0.004}))
     chart = tradeoff(scene_of(slow, size="inference")).to_dict()
