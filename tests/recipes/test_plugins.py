@@ -205,7 +205,8 @@ def test_a_task_of_ones_own_trains_and_declares_its_metrics() -> None:
         "mean_error",
         "train_loss",
     ]
-    assert record.metric("train_loss").unit == "1", "the unit of somebody else's loss is unknown"
+    loss = record.metric("train_loss")
+    assert loss is not None and loss.unit == "1", "the unit of another package's loss is unknown"
     loop = build_loop(record, data=None)
     loop.step()
     assert set(loop.setting.task.evaluate(loop.state.model, loop.setting.batches)) == {"mean_error"}
