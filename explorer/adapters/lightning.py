@@ -158,7 +158,7 @@ class GovernedSteps:
 
     def losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each example, B, for rows as they were tagged."""
-        raise NotImplementedError(f"{type(self).__name__}.losses: expected the loss of each example, without a mean")
+        raise NotImplementedError  # `govern_by` refuses a module without it
 
     def govern_by(
         self,
@@ -178,7 +178,14 @@ class GovernedSteps:
         Args:
             steps: how many there will be; None: as many as the Trainer's epochs and the loader give.
             govern: for a function that `explorer.replay` and deletions call again with another `govern`.
+
+        Raises `RecipeError` for a module without `losses`.
         """
+        if type(self).losses is GovernedSteps.losses:
+            raise RecipeError(
+                f"{type(self).__name__}: losses: missing: expected a method losses(inputs, labels) in this class, which"
+                " returns the loss of each example, without a mean"
+            )
         self._given = {
             "examples": examples, "documents": documents, "policy": policy, "ledger": ledger, "steps": steps,
             "seed": seed, "every": every, "methods": methods, "govern": govern,

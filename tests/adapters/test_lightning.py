@@ -175,6 +175,15 @@ def test_a_run_that_broke_off_is_continued(tmp_path: Path) -> None:
     assert explorer.replay(tmp_path / "runs" / "own" / "mine", train).equal
 
 
+def test_a_module_without_losses_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    class Bare(GovernedSteps, Classifier):
+        pass
+
+    with pytest.raises(RecipeError, match=r"Bare: losses: missing: expected a method losses\(inputs, labels\)"):
+        Bare().govern_by(examples=desk.SPLIT, documents=tmp_path, policy="everything", ledger=tmp_path / "mine")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_governed_is_refused(tmp_path: Path) -> None:
     loader: Any = DataLoader(range(12), batch_size=4)  # pyright: ignore
     with pytest.raises(RecipeError, match=r"Governed: not governed yet: expected govern_by\(\.\.\.\) before"):

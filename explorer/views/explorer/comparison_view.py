@@ -457,8 +457,9 @@ def _speedup(line: Line, sheet: Sheet) -> Markup:
     if low is not None and high is not None:
         span = " to ".join(ratio_words(1 / max(end, 1e-300)) for end in (high, low))
         return two_lines(speedup(result), span)
-    if result.outcome is Outcome.BELOW:
-        return two_lines(speedup(result), "its lowest budget")
+    if result.outcome is Outcome.BELOW and result.ratio is not None:
+        # On two lines, since "at least 0.88x" would make the table wider than its place.
+        return two_lines(f"{ratio_words(1 / max(result.ratio, 1e-300))}x", "or more")
     return two_lines(speedup(result), "no interval", sheet.mark(_why(result)))
 
 
