@@ -1,0 +1,1 @@
+"""Sweeps whose later runs follow from earlier results: more seeds, tuning, search. Decisions are in `explorer.search`."""
