@@ -1,13 +1,13 @@
 """The reference pages, made from the code: `python docs/make.py` writes them, and a test compares them.
 
-commands.md is every verb with its options, methods.md the table of training methods, functional.md the methods as
-functions, python.md what `import explorer` offers.
+commands.md is every verb with its options, methods.md the tables of training methods and of schedules, functional.md
+the methods as functions, python.md what `import explorer` offers.
 """
 
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from textwrap import dedent, indent
@@ -20,6 +20,7 @@ import explorer
 from explorer import api, functional
 from explorer.cli.app import app
 from explorer.cli.verbs import GROUPS, VERBS
+from explorer.engine.optimizer import SCHEDULES
 from explorer.recipes import catalogue
 from explorer.recipes.settings import METHODS as KNOWN
 
@@ -34,12 +35,21 @@ measured](../benchmarks/method_cost.md)). Methods that act on signed documents n
 
 """
 
+SCHEDULED = """
+# Learning-rate schedules
+
+`schedule: {wsd: {decay_share: 0.3}}` under `train:`; a name alone takes the defaults, and without the key it is
+`cosine`. Each also has `warmup` (0), the share of the full schedule's steps in which the rate rises in a straight line,
+and `scale_warmup` (false), whether a smaller budget shortens it too. Other shares are of the steps after warm-up.
+
+"""
+
 
 def pages() -> dict[str, str]:
     """Return the content of each page by its file name."""
     return {
         "commands.md": commands(),
-        "methods.md": METHODS + catalogue.markdown(),
+        "methods.md": METHODS + catalogue.markdown() + SCHEDULED + schedules(),
         "functional.md": functions(),
         "python.md": python(),
     }
@@ -71,6 +81,17 @@ def python() -> str:
         if name not in ("load", "__version__") and not inspect.ismodule(getattr(explorer, name)):
             parts += _section(f"explorer.{name}", getattr(explorer, name))
     return "\n\n".join(parts) + "\n"
+
+
+def schedules() -> str:
+    """Return the table of learning-rate schedules."""
+    rows = ["| schedule | what it does | parameters (default) |", "|---|---|---|"]
+    for name, kind in sorted(SCHEDULES.items()):
+        about = re.sub(r"\s+", " ", inspect.getdoc(kind) or "")
+        own = [field for field in fields(kind) if field.name not in ("warmup", "scale_warmup")]
+        given = ", ".join(f"`{field.name}` ({field.default})" for field in own)
+        rows.append(f"| `{name}` | {about} | {given or '-'} |")
+    return "\n".join(rows) + "\n"
 
 
 def functions() -> str:

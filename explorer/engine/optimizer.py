@@ -16,9 +16,9 @@ Li, Yumer, Ramanan, "Budgeted Training", 2020, arXiv:1905.04753.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -121,6 +121,7 @@ def decay_groups(parameters: Iterable[nn.Parameter], *, weight_decay: float) -> 
 # --- learning-rate schedules ---
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+ROUNDED = 1e-9  # less than the share of a step in the longest run, and more than the error of a quotient
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,6 +155,24 @@ class Schedule(ABC):
             return 1.0
         return self.decay((step - warm) / (total_steps - warm))
 
+    def stable(self) -> float:
+        """Return the share of the steps after warm-up that come first and have the peak rate; 0: it moves at once."""
+        return 0.0
+
+    def branch_step(self, *, total_steps: int, full_steps: int) -> int | None:
+        """Return how many of the first steps have the same factors in every longer run; None: they are not the same.
+
+        A longer run can begin with the state that this one has there.
+        """
+        warm = self.warmup_steps(full_steps)
+        if not self.stable() or (self.warmup and self.scale_warmup) or warm >= total_steps:
+            return None
+        step = warm + math.ceil(self.stable() * (total_steps - warm))
+        # The quotients are rounded: only what is exactly the peak is the same in a longer run.
+        while step > warm and self.factor(step - 1, total_steps=total_steps, full_steps=full_steps) != 1.0:
+            step -= 1
+        return step
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constant(Schedule):
@@ -162,6 +181,9 @@ class Constant(Schedule):
     name: ClassVar[str] = "constant"
 
     def decay(self, progress: float) -> float:
+        return 1.0
+
+    def stable(self) -> float:
         return 1.0
 
 
@@ -201,5 +223,95 @@ class MultiStep(Schedule):
     def decay(self, progress: float) -> float:
         return self.factor_each ** sum(milestone <= progress for milestone in self.milestones)
 
+    def stable(self) -> float:
+        return min(self.milestones, default=1.0)
 
-SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Constant, Cosine, Linear, MultiStep)}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step(Schedule):
+    """Multiplied by `factor_each` at the start of every stage but the first; `stages` equal ones after warm-up."""
+
+    name: ClassVar[str] = "step"
+
+    stages: Annotated[int, Field(ge=1, le=1000)] = 3
+    factor_each: Fraction = 0.1
+
+    def decay(self, progress: float) -> float:
+        return self.factor_each ** int(progress * self.stages + ROUNDED)
+
+    def stable(self) -> float:
+        return 1 / self.stages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exponential(Schedule):
+    """A constant share of the rate in every step, from the peak to `final` of it."""
+
+    name: ClassVar[str] = "exponential"
+
+    final: Annotated[float, Field(gt=0, le=1)] = 0.01
+
+    def decay(self, progress: float) -> float:
+        return self.final**progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Polynomial(Schedule):
+    """A power of the share of steps that is left, from the peak to `final` of it."""
+
+    name: ClassVar[str] = "polynomial"
+
+    power: Annotated[float, Field(gt=0, le=100)] = 2.0
+    final: Fraction = 0.0
+
+    def decay(self, progress: float) -> float:
+        return self.final + (1 - self.final) * (1 - progress) ** self.power
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restarts(Schedule):
+    """Half a cosine again and again, each time from the peak to `final` of it (SGDR: Loshchilov, Hutter 2017,
+    arXiv:1608.03983). Every cycle is `longer` times as long as the one before; the last one ends with the run."""
+
+    name: ClassVar[str] = "restarts"
+
+    cycles: Annotated[int, Field(ge=1, le=100)] = 3
+    longer: Annotated[float, Field(ge=1, le=10)] = 2.0
+    final: Fraction = 0.0
+
+    def decay(self, progress: float) -> float:
+        lengths = [self.longer**cycle for cycle in range(self.cycles)]
+        ends = [sum(lengths[: cycle + 1]) / sum(lengths) for cycle in range(self.cycles)]
+        cycle = sum(end <= progress + ROUNDED for end in ends[:-1])
+        within = (progress - ends[cycle]) * sum(lengths) / lengths[cycle] + 1
+        return self.final + (1 - self.final) * (1 + math.cos(math.pi * max(0.0, within))) / 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WSD(Schedule):
+    """Warm-up, stable, decay: the peak, until the last `decay_share` of the steps after warm-up goes from it to `final`
+    of it (Haegele et al. 2024, arXiv:2405.18392). Until then no step depends on the length of the run."""
+
+    name: ClassVar[str] = "wsd"
+
+    decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    shape: Literal["linear", "cosine", "1-sqrt"] = "1-sqrt"
+    final: Fraction = 0.0
+
+    def decay(self, progress: float) -> float:
+        done = 1 - (1 - progress) / self.decay_share  # of the decay; a root would enlarge the error of its first step
+        return self.final + (1 - self.final) * SHAPES[self.shape](done) if done > ROUNDED else 1.0
+
+    def stable(self) -> float:
+        return 1 - self.decay_share
+
+
+SHAPES: dict[str, Callable[[float], float]] = {
+    "linear": lambda done: 1 - done,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+    "1-sqrt": lambda done: 1 - math.sqrt(done),
+}
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    kind.name: kind for kind in (Constant, Cosine, Exponential, Linear, MultiStep, Polynomial, Restarts, Step, WSD)
+}

@@ -25,7 +25,7 @@ def recipe(settings: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
 
 METHODS = ", ".join(sorted(settings.METHODS))
 TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, schedule"
-SCHEDULES = "constant, cosine, linear, multistep"
+SCHEDULES = "constant, cosine, exponential, linear, multistep, polynomial, restarts, step, wsd"
 MODELS = ", ".join(sorted(table.MODELS))
 DATASETS = ", ".join(sorted(sources.DATASETS))
 
