@@ -1,1 +1,1 @@
-"""Sweeps whose later runs follow from earlier results: more seeds, tuning, search. Decisions are in `explorer.search`."""
+"""Sweeps whose later runs follow from earlier results: more seeds, tuning, search. `explorer.search` decides."""
