@@ -38,7 +38,7 @@ measured](../benchmarks/method_cost.md)). Methods that act on signed documents n
 SCHEDULED = """
 # Learning-rate schedules
 
-`schedule: {wsd: {decay_share: 0.3}}` under `train:`; a name alone takes the defaults, and without the key it is
+`schedule: {wsd: {decay_share: 0.3}}` under `train:`; a bare name takes the defaults, and without the key it is
 `cosine`. Each also has `warmup` (0), the share of the full schedule's steps in which the rate rises in a straight line,
 and `scale_warmup` (false), whether a smaller budget shortens it too. Other shares are of the steps after warm-up.
 
