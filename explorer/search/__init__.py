@@ -1,1 +1,1 @@
-"""Which runs come next, and when there are enough: decisions from results alone, without training anything."""
+"""Which runs come next, and when there are enough: decisions from results only, without training anything."""

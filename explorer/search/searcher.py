@@ -1,6 +1,6 @@
 """The interface of searchers: what may be tried, what a run showed, and the run to try next.
 
-A searcher is a pure function of what was seen. It keeps nothing between two calls, so a search that was killed goes on
+A searcher is a pure function of what was seen. It keeps nothing between two calls, so a search that was killed continues
 from its finished runs, and a recorded landscape replays the very same decisions.
 
 A recipe is a subset of the space's methods. Its score is the time to the target quality: less is better. Quality is
