@@ -1,7 +1,7 @@
 """The interface of searchers: what may be tried, what a run showed, and the run to try next.
 
-A searcher is a pure function of what was seen. It keeps nothing between two calls, so a search that was killed continues
-from its finished runs, and a recorded landscape replays the very same decisions.
+A searcher is a pure function of what was seen. It keeps nothing between two calls, so a killed search continues from
+its finished runs, and a recorded landscape replays the very same decisions.
 
 A recipe is a subset of the space's methods. Its score is the time to the target quality: less is better. Quality is
 signed, so that higher is better.
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
-    """What a search may try."""
+    """Recipes and budgets that a search may try."""
 
     methods: tuple[str, ...]
     recipes: tuple[Methods, ...]  # the subsets that can be built, the empty one (the baseline) first
