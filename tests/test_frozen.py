@@ -50,6 +50,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("frozen")
     with tarfile.open(HERE / ARCHIVE) as archive:
         archive.extractall(place, filter="data")
+    write_private(place / "governed" / "trainer.pem", "trainer")
     return place
 
 
@@ -114,6 +115,22 @@ def test_one_changed_byte_changes_the_answer(copy: Path, name: str, changed: str
     flip(copy / resolve(copy, changed))
     done = ask(copy, name)
     assert done.returncode != 0 or facts(values(done.stdout)) != facts(ANSWERED[name])
+
+
+def test_without_the_key_nothing_can_be_deleted(copy: Path) -> None:
+    done = ask(copy, "delete plan")
+    (obstacle,) = json.loads(done.stdout)["obstacles"]
+    assert done.returncode == 1 and obstacle.startswith("governed/trainer.pem: missing")
+
+
+def test_a_deletion_finds_the_key_where_it_is_now(copy: Path) -> None:
+    (copy / "moved").mkdir()
+    write_private(copy / "moved" / "trainer.pem", "trainer")
+    _, _, run, target, *_ = (resolve(copy, argument) for argument in VERBS["delete plan"])
+    done = explorer("delete", "run", run, target, "--out", "new", cwd=copy)
+    assert done.returncode == 1 and "trainer.pem: missing" in done.stderr
+    done = explorer("delete", "run", run, target, "--out", "new", "--governance", "moved", cwd=copy)
+    assert done.returncode == 0 and "made, and not certified yet" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("program", ["its own", "today's"])

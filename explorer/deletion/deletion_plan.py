@@ -68,14 +68,16 @@ class Plan:
     beyond: tuple[NotReached, ...]
 
 
-def plan(run: RunLedger, target: Target, *, step: Duration | None = None) -> Plan:
+def plan(run: RunLedger, target: Target, *, step: Duration | None = None, private: Path | None = None) -> Plan:
     """Plan a deletion; nothing is changed. `step` is the time of one step to replay, measured now.
+
+    `private` is where the salts and the trainer's key are now, if not where the run had them.
 
     Raises `LedgerError` for a target that the run does not have and for damage, `ProvenanceError` for documents that
     are not the run's, `RunError` for damaged records, `PriceError` for prices that cannot be used.
     """
     presence = Presence(run)
-    forecast = forecast_of(presence, target, step=step)
+    forecast = forecast_of(presence, target, step=step, private=private)
     return Plan(
         run=run.genesis.run,
         target=target,

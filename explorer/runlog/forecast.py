@@ -53,8 +53,11 @@ NO_CODE = (
 )
 
 
-def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, ...]:
-    """List the obstacles to a deletion, in words; empty: none that can be seen from here."""
+def obstacles(presence: Presence, reached: Reach, *, level: str, private: Path | None = None) -> tuple[str, ...]:
+    """List the obstacles to a deletion, in words; empty: none that can be seen from here.
+
+    `private` is where the salts and the trainer's key are now, if not where the run had them.
+    """
     run, listed = presence.run, [*learned_before(presence.run, reached)]
     if run.outline.end is None:
         listed.insert(0, "the ledger has no end: the run is unfinished")
@@ -63,7 +66,7 @@ def obstacles(presence: Presence, reached: Reach, *, level: str) -> tuple[str, .
     # The rest needs records of the run; the first that is missing or damaged is the last obstacle listed.
     try:
         record = read_record(run)
-        private = Path(source_of(run.run).private)
+        private = Path(source_of(run.run).private) if private is None else private
         if not (private / TRAINER_FILE).exists():
             listed.append(f"{private / TRAINER_FILE}: missing: the new ledger cannot be signed")
         listed += _all(presence, reached)
@@ -284,16 +287,20 @@ class Forecast:
         return None if self.obstacles else self.route.level
 
 
-def forecast(run: RunLedger, target: Target, *, step: Duration | None = None) -> Forecast:
+def forecast(run: RunLedger, target: Target, *, step: Duration | None = None, private: Path | None = None) -> Forecast:
     """Forecast the deletion of a target; `step` is the time of one step to replay, measured now.
+
+    `private` is where the salts and the trainer's key are now, if not where the run had them.
 
     Raises `LedgerError` for a target that the run does not have and for a damaged ledger, `ProvenanceError` for
     documents that are not those of the run, `RunError` for damaged records.
     """
-    return forecast_of(Presence(run), target, step=step)
+    return forecast_of(Presence(run), target, step=step, private=private)
 
 
-def forecast_of(presence: Presence, target: Target, *, step: Duration | None = None) -> Forecast:
+def forecast_of(
+    presence: Presence, target: Target, *, step: Duration | None = None, private: Path | None = None
+) -> Forecast:
     """Like `forecast`, but reuse a `Presence` across targets."""
     run, reached = presence.run, reach_of(presence, target)
     route = route_of(run, reached)
@@ -301,7 +308,7 @@ def forecast_of(presence: Presence, target: Target, *, step: Duration | None = N
         reach=reached,
         route=route,
         time=time_of(run.run, route, step=step),
-        obstacles=obstacles(presence, reached, level=route.level),
+        obstacles=obstacles(presence, reached, level=route.level, private=private),
     )
 
 

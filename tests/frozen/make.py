@@ -50,7 +50,8 @@ VERBS: dict[str, tuple[str, ...]] = {  # what the project is asked, with pattern
     "conform without sealed": ("conform", WITHOUT_SEALED, *TRUST),
     "conform without late": ("conform", WITHOUT_LATE, *TRUST),
     "trace": ("trace", RUN, "--class", "simulated/class-00"),
-    "delete plan": ("delete", "plan", RUN, SEALED),  # a replay asks for the training code of then
+    # By structure, since a replay asks for the training code of then. The trainer's key is no longer where it was.
+    "delete plan": ("delete", "plan", RUN, SEALED, "--governance", "governed"),
     "certificate by structure": (
         *("delete", "verify", f"{WITHOUT_SEALED}/certificate.json"),
         *("--old", RUN, "--new", WITHOUT_SEALED, *TRUST),

@@ -52,7 +52,7 @@ def plan(
         ),
     ] = False,
     data: options.Data = None,
-    governance: options.TagSalts = None,
+    governance: options.Private = None,
     loop: options.OwnLoop = None,
 ) -> Answer:
     """Show what a deletion takes: its level, what the target touched, time and cost, and what it cannot reach.
@@ -61,7 +61,7 @@ def plan(
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
-    planned = make_plan(ledger, target)
+    planned = make_plan(ledger, target, private=governance)
     if loop is not None and not (run / rundir.LOOP).exists():
         raise RunError(f"--loop: found with {run}, the run of a recipe, which needs no function")
     # Only a replay asks for the machine and the data of the run, and only a replay has a time to measure.
@@ -72,7 +72,7 @@ def plan(
             step = part("delete plan --profile")(run, target, steps=steps, data=data)
         else:
             step = part("delete plan --profile --loop")(run, target, loop=loop, private=governance)
-        planned = make_plan(ledger, target, step=step)
+        planned = make_plan(ledger, target, step=step, private=governance)
     # With the function that trains at hand, its absence from the record is no obstacle.
     mine = (words for words in planned.forecast.obstacles if loop is None or words != NO_CODE)
     obstacles = (*mine, *machine)

@@ -86,8 +86,8 @@ def run(
     """
     ledger = RunLedger(run)
     target = resolve(ledger, class_=class_, authority=authority, records=record or ())
-    planned = plan(ledger, target)
-    route = _route(planned, ledger, level, loop=loop)
+    planned = plan(ledger, target, private=governance)
+    route = _route(planned, ledger, level, loop=loop, private=governance)
     if not json:
         print(visible("\n".join(_planned(planned, route, run))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
@@ -138,7 +138,7 @@ def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
     return Answer(page=lambda: lines, record=lambda: {**made, **rest})
 
 
-def _route(planned: Plan, ledger: RunLedger, level: str | None, *, loop: str | None) -> Route:
+def _route(planned: Plan, ledger: RunLedger, level: str | None, *, loop: str | None, private: Path | None) -> Route:
     """Return the route of the deletion. Raises `RunError` if it is not available."""
     if level not in (None, *LEVELS):
         raise RunError(f"--level: {unknown('level', level or '', LEVELS)}; weaker levels delete nothing")
@@ -156,7 +156,7 @@ def _route(planned: Plan, ledger: RunLedger, level: str | None, *, loop: str | N
         )
     if level == "G3" and route.level == "G2":
         route = replay_route(ledger, forecast.reach)
-        hindering = obstacles(Presence(ledger), forecast.reach, level="G3")
+        hindering = obstacles(Presence(ledger), forecast.reach, level="G3", private=private)
     # With the code of the user's own loop at hand, its absence from the record is no obstacle.
     if loop is not None:
         hindering = tuple(obstacle for obstacle in hindering if obstacle != NO_CODE)
