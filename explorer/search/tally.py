@@ -22,10 +22,10 @@ class Tally:
 
     def __init__(self, space: Space, seen: Sequence[Seen], pending: Collection[Trial] = ()) -> None:
         self.space = space
-        self.taken = {each.trial for each in seen} | set(pending)
+        self.taken = {one.trial for one in seen} | set(pending)
         self.spent = sum(space.seconds(trial.methods, trial.budget) for trial in self.taken)
         # One failed run rules its recipe out: no other seed will mend it.
-        self.failed = {each.trial.methods for each in seen if each.quality is None}
+        self.failed = {one.trial.methods for one in seen if one.quality is None}
         self.qualities: dict[Methods, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         for trial, quality in seen:
             if quality is not None and trial.methods not in self.failed:
@@ -82,8 +82,8 @@ class Tally:
             return None
         points = [budget for budget in self.space.ladder if budget in own]
         times = np.array([[self.space.seconds(methods, budget) for budget in points]])
-        found = crossing(times, monotone(np.array([[np.mean(own[point]) for point in points]])), np.array([target]))
-        seconds = times[0, 0] if found.below_R[0] else found.x_R[0]
+        met = crossing(times, monotone(np.array([[np.mean(own[point]) for point in points]])), np.array([target]))
+        seconds = times[0, 0] if met.below_R[0] else met.x_R[0]
         return float(seconds) if np.isfinite(seconds) else None
 
     def ranking(self) -> list[Ranked]:
