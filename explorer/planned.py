@@ -178,8 +178,8 @@ def check_plan(plan: Any) -> None:
             raise ValueError(f"run {entry['run_id']}: control_of must list names of recipes")
     if not isinstance(plan["name"], str) or not isinstance(plan["spec"], dict):
         raise ValueError("name must be text and spec a mapping")
-    if not all(isinstance(plan.get(key), str | None) for key in ("baseline", "tuning", "source")):
-        raise ValueError("baseline, tuning and source must be text")
+    if not all(isinstance(plan.get(key), str | None) for key in ("baseline", "tuning", "source", "tunes")):
+        raise ValueError("baseline, tuning, source and tunes must be text")
     machine = plan.get("hardware", {"device": "", "name": "", "threads": 1})
     if not isinstance(machine["device"], str) or not isinstance(machine["name"], str):
         raise ValueError("the machine must have a device and a name")

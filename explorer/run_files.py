@@ -128,8 +128,13 @@ _NO_TUNING = frozenset(
 _NOT_HOW = frozenset(("yes", "y", "true", "1", "ok", "done", "tuned", "was tuned", "it was tuned", "baseline tuned"))
 
 
-def tuning_words(value: object) -> str | None:
+TUNES_EVERY = "every recipe:"  # the text of a sweep that tuned all of its recipes with equal effort begins so
+
+
+def tuning_words(value: object, *, is_baseline: bool = True) -> str | None:
     """Return how the baseline of a sweep was tuned, in its author's words; None if it was not tuned.
+
+    Most sweeps say of no other recipe how it was tuned; those with the key `tune` say it of all.
 
     This is a claim of the author's, and shown as one: it is not checked.
 
@@ -138,7 +143,8 @@ def tuning_words(value: object) -> str | None:
     """
     if not isinstance(value, str):
         return None
-    return None if _folded(value) in _NO_TUNING else value
+    known = is_baseline or value.startswith(TUNES_EVERY)
+    return None if _folded(value) in _NO_TUNING or not known else value
 
 
 def says_how_tuned(value: str) -> bool:

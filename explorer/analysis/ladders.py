@@ -184,7 +184,7 @@ class Ladder:
     control: Control | None  # of a recipe that is there to be compared with others; None for the baseline
     control_of: tuple[str, ...]  # the recipes that it is the control of
     baseline: str
-    tuning: str | None  # of the sweep's own baseline: a sweep says of no other recipe how it was tuned
+    tuning: str | None  # of the sweep's own baseline, and of every recipe where the sweep tuned all
     inference_ratio: float | None
     inference_times: StepTimes  # how exact the inference time is
     time_source: str  # "profiled", "measured", "imported", "measured+profiled", "" where unknown
@@ -357,7 +357,7 @@ def _ladders(
             control="random-subset" if controlled else None,
             control_of=controlled,
             baseline=own.baseline,
-            tuning=tuning_words(own.tuning) if own.is_baseline else None,
+            tuning=tuning_words(own.tuning, is_baseline=bool(own.is_baseline)),
             inference_ratio=None if np.isnan(ratio) else float(ratio),
             inference_times=exact,
             time_source="+".join(sorted(sources)),

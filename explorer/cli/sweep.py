@@ -29,6 +29,7 @@ from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.published import database
+from explorer.sweep.chosen import is_tuned
 from explorer.sweep.execute import Event, Settings, Summary, profile_sweep, run_sweep
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.profiles import read_profiles
@@ -50,9 +51,12 @@ def run(
 
     Step times are measured first, so that every finished run has its time at once; nothing else should run meanwhile.
     When all runs are done, the baseline is measured again; if its time has drifted, or the machine was busy, so are all
-    recipes.
+    recipes. A sweep with the key `tune` is tuned before its first run.
     """
-    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
+    asked = load_spec(spec)
+    if not is_tuned(asked, runs / asked.name):
+        part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, json=json)
+    planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
     for words in planned.warnings:
@@ -118,12 +122,21 @@ def _shown(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.3g}"
 
 
-def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, profile: bool, json: bool) -> Summary:
+def execute(
+    planned: Plan,
+    *,
+    runs: Path,
+    engine: str,
+    workers: int | None,
+    profile: bool,
+    json: bool,
+    answers: bool = True,
+) -> Summary:
     """Run a planned sweep with progress on the screen. Every finished run enters the database at once.
 
     `runs` is the directory of all runs, `engine` a notebook engine, `workers` the number of runs at the same time
-    (None: as many as the cores allow), `profile` whether step times are measured first, and `json` whether events are
-    printed as lines of JSON instead of a bar.
+    (None: as many as the cores allow), `profile` whether step times are measured first, `json` whether events are
+    printed as lines of JSON instead of a bar, and `answers` whether the bar has the best answer so far.
     """
     if engine not in ENGINES:
         raise SweepError(unknown("notebook engine", engine, ENGINES))
@@ -135,7 +148,8 @@ def execute(planned: Plan, *, runs: Path, engine: str, workers: int | None, prof
 
         def bring_in(directory: Path) -> None:
             ingest(runs)
-            progress.answer(lambda: so_far(sweep_verdicts(frames.results(database(runs), sweep=planned.spec.name))))
+            if answers:
+                progress.answer(lambda: so_far(sweep_verdicts(frames.results(database(runs), sweep=planned.spec.name))))
 
         settings = Settings(
             engine=chosen,

@@ -1,11 +1,14 @@
 """`explorer sweep plan`: what a sweep would run, why, in which order, and what that takes."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from explorer.cli import options
 from explorer.cli.sweep_status import label
+from explorer.cli.verbs import part
 from explorer.costing import cost_usd, load_prices, own_prices
 from explorer.page import amounts
 from explorer.page.amounts import busy_words, price_words
@@ -13,6 +16,7 @@ from explorer.page.document import Block
 from explorer.page.progress import duration, tell_rehearsal
 from explorer.page.terminal import Answer, from_here, table, visible
 from explorer.planned import left_out_words
+from explorer.sweep.chosen import is_tuned
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
 from explorer.sweep.profiles import busy_reasons, read_profiles
 from explorer.sweep.spec import load_spec
@@ -26,10 +30,18 @@ def plan(
     workers: options.Workers = None,
 ) -> Answer:
     """Show what a sweep would run and why: its runs, their order, time, dollars and disk. Nothing is written."""
-    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
+    asked, before = load_spec(spec), Before()
+    if is_tuned(asked, runs / asked.name):
+        planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
+    else:
+        planned, before = part("sweep plan, untuned")(asked, runs=runs, data=data, workers=workers)
     estimate, at_once = estimated(planned, runs=runs, workers=workers)
     return Answer(
-        page=lambda: [*plan_blocks(planned, estimate, at_once), *_next(planned, spec, runs, data)],
+        page=lambda: [
+            *before.blocks,
+            *plan_blocks(planned, estimate, at_once),
+            *_next(planned, spec, runs, data),
+        ],
         record=lambda: (
             planned.to_json()
             | {
@@ -44,8 +56,17 @@ def plan(
                 "warnings": planned.warnings,
                 "busy_profile": list(_busy(planned)),
             }
+            | before.record
         ),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Before:
+    """What a sweep does before its first run: its tuning, where it is not done yet."""
+
+    blocks: Sequence[Block | str] = ()
+    record: dict[str, Any] = field(default_factory=dict)
 
 
 SHARED = (
@@ -100,7 +121,7 @@ def _question(planned: Plan) -> str:
     if others < 1:
         return f"{planned.spec.name}: how good is {planned.spec.baseline} at each budget? ({task})"
     which = "the other recipe" if others == 1 else f"any of {others} recipes"
-    untuned = "" if planned.spec.tuning else ", which is not tuned"
+    untuned = "" if planned.spec.tuning or planned.spec.tunes else ", which is not tuned"
     words = (
         f"does {which} reach the {first.quality.replace('_', ' ')} of {planned.spec.baseline}{untuned} in less time?"
     )

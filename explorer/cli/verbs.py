@@ -102,6 +102,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "sweep_status:status",
         "Show the state of a sweep: runs done, running, diverged, failed, interrupted and planned, by recipe.",
     ),
+    "tune": (
+        "tune:tune",
+        "Tune every recipe of a sweep with equal effort: as many points at the same budget, on seeds of their own.",
+    ),
     "sweep profile": ("sweep:profile", "Measure the step times of all recipes of a sweep again."),
     "sweep prune": (
         "store:prune",
@@ -277,6 +281,8 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results --out": "explorer.store.export:export",
     "results --against": "explorer.cli.verdicts:show_across",
     "results --composition": "explorer.cli.verdicts:show_composition",
+    "sweep run, untuned": "explorer.cli.tune:tune_first",
+    "sweep plan, untuned": "explorer.cli.tune:plan_untuned",
     "open": "explorer.views.lab:serve",
     "open --view": "explorer.views.explorer.checked_view:view_by_options",
     "prices list": "explorer.recipes.machine:hardware",

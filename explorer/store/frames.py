@@ -155,10 +155,12 @@ def _frame(database: Path, question: Question, *, sweep: str | None = None, metr
 
 # --- sweeps that may confirm a sweep, and sweeps that it may confirm ---
 
-# Two recipes, both of which this sweep has. A random subset of examples is a control and no third choice.
+# Two recipes, both of which this sweep has. A random subset of examples is a control and no third choice. The runs that
+# tuned a recipe chose its values, so a sweep of them neither confirms nor is confirmed.
 _SWEEPS = """
 SELECT sweep FROM runs
 WHERE state = 'finished' AND NOT superseded AND sweep <> ? AND control IS DISTINCT FROM 'random-subset'
+  AND NOT EXISTS (SELECT * FROM plans p WHERE p.tunes IS NOT NULL AND p.sweep IN (runs.sweep, ?))
 GROUP BY sweep
 HAVING count(DISTINCT recipe_digest) = 2
    AND bool_and(recipe_digest IN (
@@ -177,6 +179,7 @@ WITH here AS (
 SELECT sweep FROM runs
 WHERE state = 'finished' AND sweep <> ? AND control IS DISTINCT FROM 'random-subset'
   AND (SELECT count(*) FROM here) = 2
+  AND NOT EXISTS (SELECT * FROM plans p WHERE p.tunes IS NOT NULL AND p.sweep IN (runs.sweep, ?))
 GROUP BY sweep
 HAVING count(DISTINCT recipe_digest) > 2
    AND count(DISTINCT recipe_digest) FILTER (recipe_digest IN (SELECT recipe_digest FROM here)) = 2
@@ -189,7 +192,7 @@ def confirming(database: Path, sweep: str) -> list[str]:
 
     None for a sweep that the database does not have.
     """
-    questions = [Question(sql=sql, parameters=(sweep, sweep)) for sql in (_SWEEPS, _CONFIRMED)]
+    questions = [Question(sql=sql, parameters=(sweep, sweep, sweep)) for sql in (_SWEEPS, _CONFIRMED)]
     return [name for question in questions for (name,) in queries.select(database, question).rows]
 
 

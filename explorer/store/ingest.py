@@ -413,8 +413,16 @@ def _plan(path: str, file: Path) -> Found:
     """Return what a plan says about its runs, without its specification, which only planning needs."""
     seen = file_digest(file)
     kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec")
-    plan = {name: value for name, value in read_plan(file.parent).items() if name in kept} | {"spec": {}}
-    row = (path, seen, canonical(plan).decode())
+    whole = read_plan(file.parent)
+    plan = {name: value for name, value in whole.items() if name in kept} | {"spec": {}}
+    tuned = whole.get("tuned")
+    row = (
+        path,
+        seen,
+        canonical(plan).decode(),
+        whole.get("tunes"),
+        None if tuned is None else canonical(tuned).decode(),
+    )
     return Found(source=Source(path=path, kind="plan", version=seen, state="usable"), rows={"plans": [row]})
 
 

@@ -61,7 +61,7 @@ CREATE TABLE profiles (
     high DOUBLE, windows BIGINT, split MAP(VARCHAR, DOUBLE), inference_seconds DOUBLE, made_at VARCHAR,
     effective VARCHAR, rounds DOUBLE[], profile_pass VARCHAR, busy VARCHAR, inference_rounds DOUBLE[]
 );
-CREATE TABLE plans (path VARCHAR, version VARCHAR, content VARCHAR);
+CREATE TABLE plans (path VARCHAR, version VARCHAR, content VARCHAR, tunes VARCHAR, tuned VARCHAR);
 CREATE TABLE contributions (
     path VARCHAR, version VARCHAR, first_step BIGINT, last_step BIGINT, layer VARCHAR, class VARCHAR, steps BIGINT,
     examples BIGINT, share_num DOUBLE, share_den DOUBLE, update_num DOUBLE, update_sq DOUBLE, exact_num DOUBLE
@@ -106,7 +106,8 @@ _KINDS: dict[object, str] = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", boo
 # runs of a plan are called and are for, the plan says; `standings` has a row for each of them.
 SNAPSHOT = """
 CREATE TABLE plans AS
-SELECT s.sweep, s.version, s.path AS source FROM work.present s WHERE s.kind = 'plan' ORDER BY s.path;
+SELECT s.sweep, s.version, s.path AS source, p.tunes, p.tuned
+FROM work.present s LEFT JOIN work.plans p USING (path, version) WHERE s.kind = 'plan' ORDER BY s.path;
 
 CREATE TABLE imports AS
 SELECT s.sweep, s.version, i.words, i.runs, s.path AS source

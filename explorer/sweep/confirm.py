@@ -20,11 +20,12 @@ from explorer.errors import RunError, SweepError, unknown
 from explorer.planned import read_plan
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import RunRecord
+from explorer.sweep.chosen import started_spec
 from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.compose import fitting
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.profiles import read_profiles
-from explorer.sweep.spec import SweepSpec, load_spec
+from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import state_of
 from explorer.training.run_plan import MAX_SEED
 
@@ -57,7 +58,7 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     if not 1 <= seeds <= MAX_SEEDS:
         raise SweepError(f"seeds: found {seeds}; expected a whole number from 1 to {MAX_SEEDS}")
     recorded = started(runs, sweep)
-    spec = load_spec(recorded["spec"])
+    spec, whole = started_spec(recorded, where=str(runs / sweep / rundir.SWEEP))
     chosen = _chosen(spec, recipe)
     name, finished = _round(runs, f"{sweep}-confirm-{chosen.name}", seeds)
     used = _used(runs, sweep, _digests(recorded, (spec.baseline, recipe)), but=name)
@@ -72,8 +73,8 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     # The recipes are copied as their author wrote them, so that the confirmation trains the same thing.
     base = next(recipe_ for recipe_ in spec.trained if recipe_.name == spec.baseline)
     content: dict[str, Any] = {"name": name}
-    content |= {key: recorded["spec"][key] for key in KEPT if key in recorded["spec"]}
-    content["recipes"] = {recipe.name: _written(recorded["spec"], recipe) for recipe in (base, chosen)}
+    content |= {key: whole[key] for key in KEPT if key in whole}
+    content["recipes"] = {recipe.name: _written(whole, recipe) for recipe in (base, chosen)}
     content["seeds"] = fresh
     if spec.command is not None:
         # Labels that were left out follow from the sweep's name, and the paths are seen from its file.

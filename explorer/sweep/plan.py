@@ -21,6 +21,8 @@ from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
+from explorer.schema import to_json
+from explorer.sweep.chosen import with_tuned
 from explorer.sweep.commands.command_record import check_notebook_task, command_record, surroundings_of
 from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
@@ -103,6 +105,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of `sweep.json`."""
+        tuned, tunes = self.spec.tuned, self.spec.tunes
         return {
             "format": 1,
             "name": self.spec.name,
@@ -111,6 +114,8 @@ class Plan:
             "source": self.spec.source,
             "spec": self.spec.content,
             "spec_digest": self.spec.digest,
+            **({} if tuned is None else {"tuned": to_json(tuned)}),
+            **({} if tunes is None else {"tunes": tunes}),
             "hardware": asdict(self.runs[0].record.hardware),
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
@@ -136,12 +141,13 @@ def make_plan(
     rehearsed    True if all recipes were rehearsed a moment ago, so that none is rehearsed again
     on_rehearse  called with the names of the recipes before the rehearsal, which can take a while
 
-    Raises `SpecError` for a budget that leaves no step and for a method that finds nothing to change in the model, and
-    `DataError` when the dataset is missing.
+    Raises `SpecError` for a sweep that is not tuned yet, for a budget that leaves no step and for a method that finds
+    nothing to change in the model, and `DataError` when the dataset is missing.
     """
     directory, now = runs / spec.name, int(time.time())
     if spec.command is not None:
         return _plan_commands(spec, directory, data)
+    spec = with_tuned(spec, directory)
     documents: dict[str, Documents | None] = {}
     warned: list[str] = []
     # Documents come first: they are part of a governed run's identity.

@@ -15,8 +15,10 @@
     seeds: [0, 1, 2]
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
     governance: ../governed                              # signed documents for all runs, relative to this file
+    tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
 
-A task may be a command or a notebook of the user's: see `explorer.sweep.commands.command_task`.
+A task may be a command or a notebook of the user's: see `explorer.sweep.commands.command_task`. What `tune` may say is
+in `explorer.sweep.tune_key`.
 
 Names become names of directories. A Python dict with the same content is the same specification.
 """
@@ -37,13 +39,17 @@ from explorer.sweep.commands import command_task
 from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, is_command, read_task
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
+from explorer.sweep.tune_key import KEYS as TUNE_KEYS
+from explorer.sweep.tune_key import REQUIRED as TUNE_REQUIRED
+from explorer.sweep.tune_key import Axis, Tune, read_tune, with_values
+from explorer.sweep.tuned import TunedRecord
 from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.training.run_plan import SWEEP as SINGLE
 from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "tuning", "compose", "controls", "threads", "governance")
+KEYS = (*REQUIRED, "tuning", "tune", "compose", "controls", "threads", "governance")
 OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "tuning", "threads", *command_task.KEYS)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
@@ -68,6 +74,9 @@ class SweepSpec:
     content: Mapping[str, Any]  # as written
     command: CommandTask | None = None  # that trains in place of Explorer
     settings: tuple[CommandRecipe, ...] = ()  # the recipes of a command
+    tune: Tune | None = None  # the tuning that it asks for
+    tunes: str | None = None  # the sweep whose recipes it tunes, if that is its purpose
+    tuned: TunedRecord | None = None  # the tuning that chose the values of its recipes; None: they are as written
 
     @property
     def trained(self) -> tuple[Recipe | CommandRecipe, ...]:
@@ -104,6 +113,7 @@ def read_spec(document: Document) -> SweepSpec:
     baseline = _baseline(document, content["baseline"], written)
     room = MAX_RUNS // (len(budgets) * len(seeds)) - len(written)
     recipes, not_run = _compositions(document, content, written, baseline=baseline, most=room)
+    tune = _tune(document, content, recipes, seeds=seeds)
     twins, rescaled = Twins(), 0
     if controls is not None:
         # At worst, every recipe needs a rescaled baseline of its own at every budget.
@@ -126,6 +136,7 @@ def read_spec(document: Document) -> SweepSpec:
         governance=_directory(document, content.get("governance")),
         source=document.where,
         content=content,
+        tune=tune,
     )
 
 
@@ -287,6 +298,58 @@ def _tuning(document: Document, value: Any) -> str | None:
     raise document.error(("tuning",), f"{_found(value)}, expected a text of at most 500 characters")
 
 
+def _tune(
+    document: Document, content: Mapping[str, Any], recipes: Sequence[Recipe], *, seeds: Sequence[int]
+) -> Tune | None:
+    """Return the tuning that is asked for, once every recipe can be built with it."""
+    if "tune" not in content:
+        return None
+    if content.get("tuning") is not None:
+        raise document.error(("tuning",), "'tune' tunes every recipe and says how; leave this key out")
+    value = _mapping(document, ("tune",), content["tune"], known=TUNE_KEYS, required=TUNE_REQUIRED)
+    budget = _budget(document, ("tune", "budget"), value["budget"])
+    own = _distinct(document, "seeds", value, _seed, under=("tune",))
+    tune = read_tune(document, value, budget=budget, seeds=own, claimed=seeds)
+    for name in tune.spaces:
+        if name not in (known := [recipe.name for recipe in recipes]):
+            raise document.error(("tune", "spaces", name), unknown("recipe", name, known))
+    methods = {method.name for recipe in recipes for method in recipe.methods}
+    for axis in (*tune.space, *(axis for space in tune.spaces.values() for axis in space)):
+        name, dot, _ = axis.key.partition(".")
+        if dot and name not in methods:
+            raise document.error(("tune", "space"), unknown("method", name, methods))
+    points = tune.runs * len(recipes)
+    if points * len(own) > MAX_RUNS:
+        raise document.error(("tune",), f"{points * len(own)} runs are too many; at most {MAX_RUNS} are allowed")
+    same: dict[str, str] = {}
+    for recipe in recipes:
+        axes = tune.axes(recipe.name, [method.name for method in recipe.methods])
+        key: Key = ("tune", "spaces", recipe.name) if recipe.name in tune.spaces else ("tune", "space")
+        if not axes:
+            raise document.error(key, f"nothing in it is a number of the recipe {recipe.name!r}")
+        built = [_valued(document, key, recipe, values) for values in _corners(axes)]
+        twin = same.setdefault(built[0].digest, recipe.name)
+        if twin != recipe.name:
+            raise document.error(key, f"recipes {twin!r} and {recipe.name!r} differ only in what is tuned")
+    return tune
+
+
+def _corners(axes: Sequence[Axis]) -> list[dict[str, Any]]:
+    """Return points that have every end and every choice of the axes."""
+    most = max((len(axis.options) for axis in axes), default=0)
+    shares = [at / (most - 1) for at in range(most)] if most > 1 else [0.0, 1.0]
+    return [{axis.key: axis.at(share) for axis in axes} for share in sorted({0.0, 1.0, *shares})]
+
+
+def _valued(document: Document, key: Key, recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    whole = recipe.to_mapping()
+    made = with_values(whole, values, where=document.place(key))
+    try:
+        return build_recipe(recipe.name, task=whole["task"], **made, where=f"recipe {recipe.name!r}")
+    except RecipeError as error:
+        raise document.error(key, str(error)) from error
+
+
 def _directory(document: Document, value: Any) -> Path | None:
     """Return a directory, which is relative to the file; without a file, to the working directory."""
     if value is None:
@@ -297,18 +360,20 @@ def _directory(document: Document, value: Any) -> Path | None:
     return base / value
 
 
-def _distinct(document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any]) -> list[Any]:
-    """Return a list of distinct numbers, every one checked."""
-    values = content[name]
+def _distinct(
+    document: Document, name: str, content: Mapping[str, Any], check: Callable[..., Any], *, under: Key = ()
+) -> list[Any]:
+    """Return a list of distinct numbers, every one checked; `under` is the key of the content."""
+    values, key = content[name], (*under, name)
     if not isinstance(values, list):
-        raise document.error((name,), f"{_found(values)}, expected a list of numbers")
+        raise document.error(key, f"{_found(values)}, expected a list of numbers")
     if not values:
-        raise document.error((name,), "empty: a sweep needs at least one")
+        raise document.error(key, "empty: a sweep needs at least one")
     checked: dict[Any, None] = {}  # in the order of writing
     for index, value in enumerate(values):
-        number = check(document, (name, index), value)
+        number = check(document, (*key, index), value)
         if number in checked:
-            raise document.error((name, index), f"{number:g} is given twice")
+            raise document.error((*key, index), f"{number:g} is given twice")
         checked[number] = None
     return list(checked)
 
