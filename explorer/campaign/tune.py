@@ -1,6 +1,6 @@
 """Tuning of a sweep: an ordinary sweep over recipes x points, and the choice of each recipe's values from its results.
 
-`tuned.json` is written last, so a tuning that was killed goes on from its finished runs. It names what was asked by its
+`tuned.json` is written last, so a tuning that was killed continues from its finished runs. It names what was asked by its
 digest, so a specification that changes is tuned again; runs that both have in common are kept.
 """
 

@@ -15,10 +15,10 @@ CHOICE = Axis(key="batch_size", scale="of", options=(32, 64, 128))
 
 def test_points_are_the_same_on_every_machine() -> None:
     assert points([LR, DECAY], 4) == [
-        {"lr": 0.01823, "weight_decay": 0.08234},
-        {"lr": 0.1823, "weight_decay": 0.01567},
-        {"lr": 0.05765, "weight_decay": 0.04901},
-        {"lr": 0.5765, "weight_decay": 0.07123},
+        {"lr": 0.02425, "weight_decay": 0.02883},
+        {"lr": 0.2425, "weight_decay": 0.09549},
+        {"lr": 0.07669, "weight_decay": 0.06216},
+        {"lr": 0.7669, "weight_decay": 0.01772},
     ]
 
 
