@@ -1,7 +1,7 @@
 """Tuning of a sweep: an ordinary sweep over recipes x points, and the choice of each recipe's values from its results.
 
-`tuned.json` is written last, so a tuning that was killed continues from its finished runs. It names what was asked by its
-digest, so a specification that changes is tuned again; runs that both have in common are kept.
+`tuned.json` is written last, so a tuning that was killed continues from its finished runs. It names what was asked by
+its digest, so a specification that changes is tuned again; runs that both have in common are kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence

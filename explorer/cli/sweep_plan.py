@@ -63,7 +63,7 @@ def plan(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Before:
-    """What a sweep does before its first run: its tuning, where it is not done yet."""
+    """The tuning that precedes the first run of a sweep, where it is not done yet."""
 
     blocks: Sequence[Block | str] = ()
     record: dict[str, Any] = field(default_factory=dict)
