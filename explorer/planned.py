@@ -185,6 +185,11 @@ def check_plan(plan: Any) -> None:
         raise ValueError("the machine must have a device and a name")
     if type(machine["threads"]) is not int or type(plan.get("waiting", 0)) is not int:
         raise ValueError("threads and waiting must be whole numbers")
+    until = plan.get("until", {"at_most": 0, "of": (), "first": (), "added": None})
+    if type(until["at_most"]) is not int or not all(isinstance(name, str) for name in until["of"]):
+        raise ValueError("until must have a number and names of recipes")
+    if not all(type(seed) is int for seed in (*until["first"], *(until["added"] or ()))):
+        raise ValueError("until must list seeds")
     for left_out in plan.get("not_run", ()):
         if not isinstance(left_out["name"], str) or not isinstance(left_out["reason"], str):
             raise ValueError("every entry of not_run must have a name and a reason")

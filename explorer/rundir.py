@@ -6,6 +6,7 @@ This is the seam between training and reading. Layout:
     runs/_profiles/<key>.json            step times measured on other machines, and imported
     runs/prices.csv                      the user's own prices
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order
+    runs/<sweep>/until.json              how many seeds a sweep with `until` adds, decided once
     runs/<sweep>/.lock                   held by the process that executes the sweep
     runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
@@ -64,6 +65,7 @@ GRANTS = "grants"
 ORIGIN = "origin.json"
 PROFILES = "_profiles"
 SWEEP = "sweep.json"
+UNTIL = "until.json"
 IMPORTED = "imported.jsonl"
 LOCK = ".lock"
 

@@ -3,9 +3,10 @@
 The seeds of both are resampled, jointly where they share seeds, and every comparison takes its interval from the two
 curves in each resample.
 
-Shapes: R different resamples (row 0 is the sample itself), B budgets, S seeds.
+Shapes: R different resamples (row 0 is the sample itself), B budgets, S seeds, F of them of the first stage.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ class Pair:
     weight_R: np.ndarray  # number of resamples behind each row
     n: int  # seeds
     df: int  # degrees of freedom of Student's t
+    first: int | None  # seeds of the first stage, whose spread is the error of all; None: there was one stage
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
     same: bool  # the recipe has the baseline's quality in every run, seed by seed
 
@@ -62,6 +64,9 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
     Seeds that both have are resampled jointly, with n-1 degrees of freedom. Where they have none in common, each is
     resampled on its own, with 2(n-1). A budget that lacks one of the seeds is left out. Without `paired`, equal numbers
     of seeds mean nothing, as across sweeps: both are resampled separately, with the degrees of freedom of the smaller.
+
+    Seeds that a rule added, because of the spread of the first ones, move the estimate and not its error (Stein 1945):
+    that comes from the first ones, with their degrees of freedom. Such seeds count in pairs only.
     """
     seeds_b, baselines = _seeds(baseline), {}  # the baseline is resampled once for all recipes with its seeds
     results = []
@@ -71,22 +76,26 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
         # Pairing removes the noise that a seed brings to both (same data order, same initial weights). It needs the
         # smaller set to lie in the larger one; a partial overlap would throw away seeds.
         joint = paired and common.size == min(seeds_b.size, seeds_r.size)
-        mine, others = (common, common) if joint else (seeds_b, seeds_r)
-        taken = _resamples(mine.size, others.size, joint=joint, resamples=resamples)
+        mine, others = (common, common) if joint else (_first(baseline, seeds_b), _first(recipe, seeds_r))
+        firsts = _first(baseline, mine)
+        staged = joint and 1 < firsts.size < mine.size
+        first_b, first_r = (firsts, firsts) if staged else (mine, others)
+        taken = _resamples(first_b.size, first_r.size, joint=joint, resamples=resamples)
         key = (tuple(mine), others.size, joint)
         if key not in baselines:
             cells_b = _cells(baseline, mine)
-            baselines[key] = cells_b, _resampled(cells_b, taken.counts[0])
+            baselines[key] = cells_b, _resampled(cells_b, taken.counts[0], np.isin(mine, first_b))
         cells_b, curves_b = baselines[key]
         cells_r = _cells(recipe, others)
-        n = min(mine.size, others.size)
+        n = min(first_b.size, first_r.size)
         results.append(
             Pair(
                 baseline=curves_b,
-                recipe=_resampled(cells_r, taken.counts[-1]),
+                recipe=_resampled(cells_r, taken.counts[-1], np.isin(others, first_r)),
                 weight_R=taken.weight_R,
-                n=n,
+                n=min(mine.size, others.size),
                 df=n - 1 if common.size or not paired else 2 * (n - 1),  # a partial overlap takes the smaller number
+                first=n if staged else None,
                 left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
                 same=joint and _same(cells_b, cells_r),
             )
@@ -103,6 +112,11 @@ def _seeds(ladder: Ladder) -> np.ndarray:
     """Return the seeds of the budget that has most of them; of several such budgets, the smallest."""
     present_BS = np.isfinite(ladder.quality_BS)
     return ladder.seeds_S[present_BS[present_BS.sum(axis=1).argmax()]]
+
+
+def _first(ladder: Ladder, seeds: np.ndarray) -> np.ndarray:
+    """Return those of the seeds that no rule added."""
+    return np.setdiff1d(seeds, ladder.added)
 
 
 def _cells(ladder: Ladder, seeds: np.ndarray) -> _Cells:
@@ -139,9 +153,17 @@ def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
     return np.resize(rows, (resamples, n)) if len(rows) < resamples else rows
 
 
-def _resampled(cells: _Cells, counts_RS: np.ndarray) -> Resampled:
-    x_RB = _medians(cells.x_BS, counts_RS)
-    y_RB = counts_RS @ cells.y_BS.T / counts_RS.shape[1]
+def _resampled(cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray) -> Resampled:
+    """Return the curve of all seeds, and in the other rows what resampling the first ones makes of it."""
+    x_RB = _medians(cells.x_BS[:, first_S], counts_RF)
+    y_RB = counts_RF @ cells.y_BS[:, first_S].T / counts_RF.shape[1]
+    if not first_S.all():
+        n, first = first_S.size, counts_RF.shape[1]
+        # A mean of n varies less than one of the first by the root of first / n. The second root takes back what
+        # `standard_error` puts on for n seeds and puts on what is due to the first.
+        share = math.sqrt(first / n) * math.sqrt(first / (first - 1) * (n - 1) / n)
+        all_x_B, all_y_B = np.median(cells.x_BS, axis=1), cells.y_BS.mean(axis=1)
+        x_RB, y_RB = all_x_B * (x_RB / x_RB[0]) ** share, all_y_B + share * (y_RB - y_RB[0])
     # Budgets are sorted by x in each resample by itself, since noisy times can change places.
     order_RB = np.argsort(x_RB, axis=1, kind="stable")
     x_RB, y_RB = np.take_along_axis(x_RB, order_RB, 1), monotone(np.take_along_axis(y_RB, order_RB, 1))

@@ -74,6 +74,7 @@ class EqualQuality:
     adjusted_high: float | None = None
     confidence: float
     n: int
+    first: int | None = None  # of the n seeds, those whose spread decided on the others, and is the error of all
     reach_rate: float | None = None
     p_value: float | None = None
     p_adjusted: float | None = None  # for all comparisons with this baseline
@@ -211,7 +212,7 @@ def _compare(compared_pair: Compared, *, target: float | None, confidence: float
     blank = _blank(match, x=compared_pair.x, target=target, confidence=confidence)
     if both is None:
         return blank
-    blank = replace(blank, n=both.n, left_out=both.left_out)
+    blank = replace(blank, n=both.n, first=both.first, left_out=both.left_out)
     sign = match.recipe.sign
     if target is not None:
         target_R = np.full(len(both.recipe.x_RB), sign * target)

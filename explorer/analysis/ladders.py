@@ -193,6 +193,7 @@ class Ladder:
     x_BS: np.ndarray
     quality_BS: np.ndarray
     times_B: tuple[StepTimes, ...]  # how exact x is at each budget; empty where it is counted or measured run by run
+    added: tuple[int, ...] = ()  # the seeds that a rule added, because of the spread of the others
 
     @property
     def imported(self) -> bool:
@@ -366,8 +367,9 @@ def _ladders(
             x_BS=grid.values[0],
             quality_BS=grid.values[1],
             times_B=times_B,
+            added=added,
         )
-        for setting, style, own, controlled, ratio, exact, sources, grid, times_B in zip(
+        for setting, style, own, controlled, ratio, exact, sources, grid, times_B, added in zip(
             zip(*(first[column].tolist() for column in SETTING), strict=True),
             first["format"].tolist() if "format" in first else [""] * len(first),
             first[["recipe", "recipe_digest", "is_baseline", "baseline", "tuning"]].itertuples(index=False),
@@ -377,9 +379,21 @@ def _ladders(
             texts(groups, frame["time_source"], where_N=known_N),
             grids(groups, ssr_N=ssr_N, seed_N=seed_N, values=(x_N, quality_N), where_N=known_N),
             times,
+            _added(frame, groups, seed_N),
             strict=True,
         )
     ]
+
+
+def _added(frame: pd.DataFrame, groups: Groups, seed_N: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the seeds of each ladder that a rule added."""
+    seeds_G: list[tuple[int, ...]] = [()] * len(groups)
+    if "added" not in frame.columns:
+        return seeds_G
+    rows = np.flatnonzero(frame["added"].astype("boolean").fillna(False).astype(bool))
+    for group in np.unique(groups.of_N[rows]):
+        seeds_G[group] = tuple(np.unique(seed_N[rows[groups.of_N[rows] == group]]).tolist())
+    return seeds_G
 
 
 def _times(

@@ -334,6 +334,8 @@ def _named(result: EqualQuality | EqualBudget) -> str:
 
 
 def _seeds(result: EqualQuality | EqualBudget | Difference) -> str:
+    if isinstance(result, EqualQuality) and result.first is not None:
+        return f"{result.first} seeds, then {result.n - result.first} more by the two-stage rule (Stein)"
     return f"{result.n} seed{'s' * (result.n != 1)}"
 
 

@@ -14,6 +14,7 @@ import typer
 
 from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
+from explorer.campaign.until import run_until
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_plan import SHARED
@@ -63,7 +64,12 @@ def run(
         print(f"warning: {visible(words)}", file=sys.stderr)
     if planned.spec.command is not None and (workers or 1) > 1:
         print(SHARED, file=sys.stderr)
-    summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=profile, json=json)
+    summary = run_until(
+        planned,
+        lambda plan: execute(plan, runs=runs, engine=engine, workers=workers, profile=profile, json=json),
+        runs=runs,
+        tell=lambda words: print(visible(words), file=sys.stderr),
+    )
     finish(summary, json=json)
     if not json:
         option = () if runs == options.RUNS else ("--runs", str(runs))

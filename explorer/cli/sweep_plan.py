@@ -2,10 +2,11 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from explorer.campaign.until import expected
 from explorer.cli import options
 from explorer.cli.sweep_status import label
 from explorer.cli.verbs import part
@@ -16,6 +17,7 @@ from explorer.page.document import Block
 from explorer.page.progress import duration, tell_rehearsal
 from explorer.page.terminal import Answer, from_here, table, visible
 from explorer.planned import left_out_words
+from explorer.search.stopping import spread
 from explorer.sweep.chosen import is_tuned
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
 from explorer.sweep.profiles import busy_reasons, read_profiles
@@ -36,10 +38,12 @@ def plan(
     else:
         planned, before = part("sweep plan, untuned")(asked, runs=runs, data=data, workers=workers)
     estimate, at_once = estimated(planned, runs=runs, workers=workers)
+    more = _more(planned, estimate, runs=runs)
     return Answer(
         page=lambda: [
             *before.blocks,
             *plan_blocks(planned, estimate, at_once),
+            *_more_words(planned, more),
             *_next(planned, spec, runs, data),
         ],
         record=lambda: (
@@ -57,6 +61,7 @@ def plan(
                 "busy_profile": list(_busy(planned)),
             }
             | before.record
+            | ({} if more is None else {"then": asdict(more)})
         ),
     )
 
@@ -135,7 +140,79 @@ def _counted(planned: Plan, estimate: Estimate) -> str:
         f"{amounts.count(len(spec.budgets), 'budget')} ({', '.join(f'{budget:g}' for budget in spec.budgets)})",
         f"{amounts.count(len(spec.seeds), 'seed')} ({', '.join(map(str, spec.seeds))})",
     )
-    return f"{total} runs, {total - len(planned.missing)} done, {estimate.runs} to do: {' x '.join(parts)}"
+    more = ""
+    if planned.decided is not None and (added := planned.decided.added):
+        more = f" + {amounts.count(len(added), 'seed')} ({', '.join(map(str, added))}) of {_of(planned)}"
+    return f"{total} runs, {total - len(planned.missing)} done, {estimate.runs} to do: {' x '.join(parts)}{more}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _More:
+    """Seeds that a sweep may add once those of its specification are done. None where it is not known."""
+
+    seeds: int  # at most
+    runs: int
+    train_seconds: float | None
+    usd: float | None
+    expected_seeds: int | None  # by the runs that have finished
+    expected_seconds: float | None
+    expected_usd: float | None
+
+
+def _more(planned: Plan, estimate: Estimate, *, runs: Path) -> _More | None:
+    """Return the seeds that may follow; None where their number is fixed, by the specification or a decision."""
+    until, spec = planned.spec.until, planned.spec
+    if until is None or planned.decided is not None:
+        return None
+    names, most = (spec.baseline, *until.of), until.at_most - len(spec.seeds)
+    of_seed = [run for run in planned.runs if run.record.recipe in names and run.record.seed == spec.seeds[0]]
+    of_seed = [run for run in of_seed if run.record.control is None]
+    seconds = [run.seconds for run in of_seed if run.seconds is not None]
+    likely = expected(planned, until, runs=runs)
+
+    def amount(seeds: int | None) -> tuple[float | None, float | None]:
+        if seeds is None or len(seconds) < len(of_seed):
+            return None, None
+        total = seeds * sum(seconds)
+        return total, None if estimate.price is None else cost_usd(total, estimate.price)
+
+    (train_seconds, usd), (expected_seconds, expected_usd) = amount(most), amount(likely)
+    return _More(
+        seeds=most,
+        runs=most * len(of_seed),
+        train_seconds=train_seconds,
+        usd=usd,
+        expected_seeds=likely,
+        expected_seconds=expected_seconds,
+        expected_usd=expected_usd,
+    )
+
+
+def _more_words(planned: Plan, more: _More | None) -> Iterator[str]:
+    """Yield how many seeds may follow, and what they take at most and probably."""
+    until = planned.spec.until
+    if more is None or until is None:
+        return
+    width = spread(until.half_width)
+    yield (
+        f"then: up to {amounts.count(more.seeds, 'more seed')} of {_of(planned)}, as many as a 95% interval of {width}"
+        f" takes: at most {amounts.count(more.runs, 'run')}{_takes(more.train_seconds, more.usd)}"
+    )
+    if more.expected_seeds is not None:
+        likely = _takes(more.expected_seconds, more.expected_usd)
+        yield f"expected by the runs that are done: {amounts.count(more.expected_seeds, 'more seed')}{likely}"
+
+
+def _takes(seconds: float | None, usd: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f", {duration(seconds)} of training" + ("" if usd is None else f", {amounts.dollars(usd)}")
+
+
+def _of(planned: Plan) -> str:
+    """Return the names of the recipes that get more seeds."""
+    until = planned.spec.until
+    return " and ".join((planned.spec.baseline, *(until.of if until else ())))
 
 
 def _order(planned: Plan) -> str:
@@ -177,7 +254,7 @@ def _size(content: float) -> str:
 
 def _next(planned: Plan, spec: Path, runs: Path, data: Path | None) -> Iterator[str]:
     option = () if runs == options.RUNS else ("--runs", str(runs))
-    if planned.missing or planned.waiting:
+    if planned.missing or planned.waiting or (planned.spec.until is not None and planned.decided is None):
         place = () if data is None else ("--data", str(from_here(data)))
         yield f"\nnext: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option, *place))}"
     else:

@@ -35,6 +35,7 @@ def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
             "busy_profile": list(busy),
             "counts": progress.counts,
             "waiting": progress.waiting,
+            "may_add": progress.may_add,
             "not_run": [{"name": name, "reason": reason} for name, reason in progress.not_run],
             "superseded": list(progress.superseded),
             "runs": [
@@ -64,6 +65,8 @@ def _page(progress: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: b
         yield f"the specification has changed since the sweep was started: see `explorer sweep plan {spec}`"
     if progress.waiting:
         yield f"up to {progress.waiting} more control runs, whose budgets follow from the profile"
+    if progress.may_add:
+        yield f"up to {progress.may_add} more seeds, as these runs decide: see `explorer sweep plan {spec}`"
     for name, reason in progress.not_run:
         yield f"not run: {name}: {reason}"
     if words := left_out_words(len(progress.superseded), progress.name):

@@ -61,7 +61,7 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     spec, whole = started_spec(recorded, where=str(runs / sweep / rundir.SWEEP))
     chosen = _chosen(spec, recipe)
     name, finished = _round(runs, f"{sweep}-confirm-{chosen.name}", seeds)
-    used = _used(runs, sweep, _digests(recorded, (spec.baseline, recipe)), but=name)
+    used = used_seeds(runs, sweep, _digests(recorded, (spec.baseline, recipe)), but=name)
     # Seeds of an earlier start come first; then the smallest free ones.
     before = _before(runs / name)
     free = (seed for seed in itertools.count() if seed not in used and seed not in before)
@@ -175,7 +175,7 @@ def _digests(plan: Mapping[str, Any], recipes: tuple[str, ...]) -> set[str]:
     return {run["recipe_digest"] for run in plan["runs"] if run["recipe"] in recipes}
 
 
-def _used(runs: Path, sweep: str, digests: set[str], *, but: str) -> set[int]:
+def used_seeds(runs: Path, sweep: str, digests: set[str], *, but: str = "") -> set[int]:
     """Return the seeds of every run of the sweep, and of runs of these recipes in all other sweeps except `but`."""
     # Directories count too, because runs of earlier specifications are in no plan.
     used = {int(match[1]) for path in rundir.run_directories(runs / sweep) if (match := _SEED.search(path.name))}

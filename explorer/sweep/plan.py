@@ -29,6 +29,7 @@ from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, 
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
+from explorer.sweep.until_key import DecisionRecord, Until, read_decision
 from explorer.training.ledgered import documents_of
 from explorer.training.run_plan import plan_run, rehearse
 
@@ -78,6 +79,7 @@ class Plan:
     waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baselines need a profile, one run for each baseline
     not_run: tuple[NotRun, ...]  # recipes and controls that were asked for and cannot be run
     warnings: tuple[str, ...] = ()  # of methods, with the names of their recipes
+    decided: DecisionRecord | None = None  # on the number of seeds, if the specification leaves it open
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
@@ -120,7 +122,12 @@ class Plan:
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
             "not_run": [asdict(control) for control in self.not_run],
+            **({} if self.spec.until is None else {"until": self._until(self.spec.until)}),
         }
+
+    def _until(self, until: Until) -> dict[str, Any]:
+        added = None if self.decided is None else list(self.decided.added)
+        return {**asdict(until), "of": list(until.of), "first": list(self.spec.seeds), "added": added}
 
 
 def make_plan(
@@ -165,6 +172,10 @@ def make_plan(
     profiles = read_profiles(directory)
     wanted = _wanted(spec, directory, all_records, profiles)
     controls, not_run = _rescaled(spec, wanted, data, documents)
+    decided = _decided(spec, directory, all_records)
+    chosen = [recipe for recipe in spec.recipes if decided is not None and recipe.name in decided.recipes]
+    added = [(ssr, seed, recipe) for ssr in spec.budgets for seed in _added(decided) for recipe in chosen]
+    all_records += [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in added]
     all_records += controls
     all_records = _renamed(directory, all_records)
     states = {record.run_id: state_of(directory / record.run_id) for record in all_records}
@@ -200,7 +211,21 @@ def make_plan(
         waiting=wanted.waiting,
         not_run=(*spec.not_run, *not_run),
         warnings=tuple(warned),
+        decided=decided,
     )
+
+
+def _decided(spec: SweepSpec, directory: Path, records: Sequence[RunRecord]) -> DecisionRecord | None:
+    """Return the decision on the number of seeds, if it was taken for these runs."""
+    if spec.until is None:
+        return None
+    digests = {record.recipe: record.recipe_digest for record in records}
+    recipes = {name: digests[name] for name in (spec.baseline, *spec.until.of)}
+    return read_decision(directory, spec.until, first=spec.seeds, recipes=recipes, where=spec.source)
+
+
+def _added(decided: DecisionRecord | None) -> tuple[int, ...]:
+    return () if decided is None else decided.added
 
 
 def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
@@ -209,9 +234,8 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
     check_notebook_task(spec.settings, where=spec.source, seeds=len(spec.seeds))
     around = surroundings_of(spec.command, where=spec.source)
     hardware = machine.hardware(threads=spec.threads)
-    order = [(ssr, seed, setting) for ssr in spec.budgets for seed in spec.seeds for setting in spec.settings]
-    planned: list[tuple[CommandRecipe, RunRecord]] = []
-    for ssr, seed, setting in order:
+
+    def record_of(ssr: float, seed: int, setting: CommandRecipe) -> tuple[CommandRecipe, RunRecord]:
         try:
             record = command_record(
                 setting,
@@ -225,7 +249,12 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
             )
         except RecipeError as error:
             raise SpecError(f"{spec.source}: budgets: {error}") from error
-        planned.append((setting, record))
+        return setting, record
+
+    planned = [record_of(ssr, seed, own) for ssr in spec.budgets for seed in spec.seeds for own in spec.settings]
+    decided = _decided(spec, directory, [record for _, record in planned])
+    chosen = [setting for setting in spec.settings if decided is not None and setting.name in decided.recipes]
+    planned += [record_of(ssr, seed, own) for ssr in spec.budgets for seed in _added(decided) for own in chosen]
     records = _renamed(directory, [record for _, record in planned])
     states = {record.run_id: state_of(directory / record.run_id) for record in records}
     # The only step times are those of finished runs: training takes about as long as its budget is large.
@@ -247,7 +276,7 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
                 setting=setting,
             )
         )
-    return Plan(spec=spec, directory=directory, data=data, runs=tuple(runs), waiting=(), not_run=())
+    return Plan(spec=spec, directory=directory, data=data, runs=tuple(runs), waiting=(), not_run=(), decided=decided)
 
 
 def _rates(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:

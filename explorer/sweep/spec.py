@@ -13,6 +13,7 @@
     controls: all                                        # comparisons other than the baseline
     budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
     seeds: [0, 1, 2]
+    until: {interval: 10%, of: [fast], at_most: 12}      # more seeds, see `explorer.sweep.until_key`; may be left out
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
     governance: ../governed                              # signed documents for all runs, relative to this file
     tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
@@ -43,14 +44,15 @@ from explorer.sweep.tune_key import KEYS as TUNE_KEYS
 from explorer.sweep.tune_key import REQUIRED as TUNE_REQUIRED
 from explorer.sweep.tune_key import Axis, Tune, read_tune, with_values
 from explorer.sweep.tuned import TunedRecord
+from explorer.sweep.until_key import Until, read_until
 from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
 from explorer.training.run_plan import SWEEP as SINGLE
 from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "tuning", "tune", "compose", "controls", "threads", "governance")
-OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "tuning", "threads", *command_task.KEYS)
+KEYS = (*REQUIRED, "until", "tuning", "tune", "compose", "controls", "threads", "governance")
+OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "until", "tuning", "threads", *command_task.KEYS)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
 
@@ -77,6 +79,7 @@ class SweepSpec:
     tune: Tune | None = None  # the tuning that it asks for
     tunes: str | None = None  # the sweep whose recipes it tunes, if that is its purpose
     tuned: TunedRecord | None = None  # the tuning that chose the values of its recipes; None: they are as written
+    until: Until | None = None  # more seeds
 
     @property
     def trained(self) -> tuple[Recipe | CommandRecipe, ...]:
@@ -121,7 +124,9 @@ def read_spec(document: Document) -> SweepSpec:
         if CONTROLS[controls].twins:
             made, twins, impossible = twins_of(recipes, baseline=baseline)
             recipes, not_run = [*recipes, *made], [*not_run, *impossible]
-    _bound(document, len(recipes) + rescaled, budgets, seeds)
+    names = [recipe.name for recipe in recipes if recipe.name not in twins]
+    until = read_until(document, content, recipes=names, baseline=baseline, seeds=seeds)
+    _bound(document, len(recipes) + rescaled, budgets, seeds, until)
     return SweepSpec(
         name=name,
         recipes=tuple(recipes),
@@ -137,6 +142,7 @@ def read_spec(document: Document) -> SweepSpec:
         source=document.where,
         content=content,
         tune=tune,
+        until=until,
     )
 
 
@@ -158,12 +164,15 @@ def _of_command(document: Document) -> SweepSpec:
         settings.append(command_task.read_recipe(document, content, task, recipe, written))
     if not settings:
         raise document.error(("recipes",), "empty: a sweep needs at least one recipe")
-    _bound(document, len(settings), budgets, seeds)
+    baseline = _baseline(document, content["baseline"], settings)
+    names = [setting.name for setting in settings]
+    until = read_until(document, content, recipes=names, baseline=baseline, seeds=seeds)
+    _bound(document, len(settings), budgets, seeds, until)
     _refuse_twins(document, settings)
     return SweepSpec(
         name=name,
         recipes=(),
-        baseline=_baseline(document, content["baseline"], settings),
+        baseline=baseline,
         controls=None,
         twins=Twins(),
         not_run=(),
@@ -176,6 +185,7 @@ def _of_command(document: Document) -> SweepSpec:
         content=content,
         command=task,
         settings=tuple(settings),
+        until=until,
     )
 
 
@@ -215,8 +225,12 @@ def _recipes(document: Document, content: Mapping[str, Any]) -> list[Recipe]:
     return recipes
 
 
-def _bound(document: Document, recipes: int, budgets: Sequence[float], seeds: Sequence[int]) -> None:
+def _bound(
+    document: Document, recipes: int, budgets: Sequence[float], seeds: Sequence[int], until: Until | None = None
+) -> None:
     runs = recipes * len(budgets) * len(seeds)
+    if until is not None:
+        runs += (len(until.of) + 1) * len(budgets) * (until.at_most - len(seeds))
     if runs > MAX_RUNS:
         raise document.error((), f"{runs} runs are too many for one sweep; at most {MAX_RUNS} are allowed")
 

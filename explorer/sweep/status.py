@@ -49,6 +49,7 @@ class SweepStatus:
     not_run: tuple[tuple[str, str], ...]  # recipes and controls that cannot be run, and why
     superseded: tuple[str, ...]  # run directories of an earlier specification or profile, which are left out
     recipes: frozenset[str]  # the digests of its recipes
+    may_add: int  # seeds of some recipes, at most, whose number these runs decide
     spec_changed: bool | None  # since the sweep was last started; None: no specification to compare with
 
     @property
@@ -76,8 +77,13 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
         not_run=tuple((control["name"], control["reason"]) for control in plan.get("not_run", ())),
         superseded=tuple(path.name for path in superseded(directory, plan)),
         recipes=frozenset(digests),
+        may_add=_may_add(plan.get("until")),
         spec_changed=None if content is None else content != plan["spec"],
     )
+
+
+def _may_add(until: Mapping[str, Any] | None) -> int:
+    return 0 if until is None or until["added"] is not None else until["at_most"] - len(until["first"])
 
 
 _OF_KIND: dict[str, State] = {"interrupted": "interrupted", "diverged": "diverged"}

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,8 @@ import pytest
 from explorer.errors import SpecError
 from explorer.recipes.settings import METHODS as KNOWN
 from explorer.sweep.spec import load_spec, read_spec
+from explorer.sweep.until_key import Until
+from explorer.training.run_plan import MAX_SEED
 from explorer.yaml_document import parse_document
 
 GOOD = """\
@@ -152,3 +155,66 @@ def test_the_shipped_specifications_are_valid(name, recipes):
     spec = load_spec(path)
     assert spec.name == name
     assert len(spec.recipes) >= recipes
+
+
+UNTIL = GOOD.replace("seeds: [1, 0]", "seeds: [1, 0, 5]\nuntil: {interval: 10%, of: [fast, ema], at_most: 12}")
+
+
+def test_until_asks_for_the_width_of_an_interval():
+    spec = read(UNTIL)
+    assert spec.until == Until(interval=0.1, of=("fast", "ema"), at_most=12)
+    assert spec.until.half_width == pytest.approx(math.log(1.1))
+    assert read(UNTIL.replace("10%", "0.1")).until == spec.until
+    assert read(GOOD).until is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("interval: 10%", "interval: 10", r"until.interval: found 10, expected a width from 0.5% to 100%"),
+        ("interval: 10%", "interval: 0.1%", r"until.interval: found '0.1%', expected a width"),
+        ("interval: 10%", "interval: true", r"until.interval: found True, expected a width"),
+        ("interval: 10%", "intervall: 10%", r"until.intervall: unknown key 'intervall'; did you mean 'interval'"),
+        ("interval: 10%, ", "", r"until: key 'interval' is missing; expected interval, of, at_most"),
+        ("of: [fast, ema]", "of: fast", r"until.of: found 'fast', expected a list of recipes"),
+        ("of: [fast, ema]", "of: []", r"until.of: found \[\], expected a list of recipes"),
+        ("of: [fast, ema]", "of: [fst]", r"until.of\[0\]: unknown recipe 'fst'; did you mean 'fast'"),
+        ("of: [fast, ema]", "of: [fast, fast]", r"until.of\[1\]: 'fast' is given twice"),
+        ("of: [fast, ema]", "of: [baseline]", r"until.of\[0\]: 'baseline' is the baseline, which has a speedup over noth"),
+        ("at_most: 12", "at_most: 3", r"until.at_most: found 3, expected a whole number of seeds above the 3 that"),
+        ("at_most: 12", "at_most: 1001", r"until.at_most: found 1001, expected .* at most 1000"),
+        ("at_most: 12", "at_most: 12.0", r"until.at_most: found 12.0, expected"),
+        ("[1, 0, 5]", "[1, 0]", r"until: found 2 of the seeds that decide on their number, expected at least 3"),
+        ("{interval: 10%, of: [fast, ema], at_most: 12}", "10%", r"until: found '10%', expected a mapping with interv"),
+    ],
+)
+def test_until_that_cannot_be_is_refused(old, new, message):
+    assert UNTIL.count(old) == 1
+    with pytest.raises(SpecError, match=message):
+        read(UNTIL.replace(old, new))
+
+
+def test_added_seeds_have_to_exist():
+    late = UNTIL.replace("[1, 0, 5]", f"[1, 0, {MAX_SEED - 4}]")
+    with pytest.raises(SpecError, match=r"until.at_most: found 12, .* at most 7"):
+        read(late)
+    assert read(late.replace("at_most: 12", "at_most: 7")).until.at_most == 7
+
+
+def test_added_runs_count_as_runs():
+    many = UNTIL.replace("budgets: [0.25, 0.125]", f"budgets: {[round(0.01 * n, 2) for n in range(1, 41)]}")
+    read(many.replace("at_most: 12", "at_most: 100"))
+    with pytest.raises(SpecError, match="runs are too many for one sweep"):
+        read(many.replace("at_most: 12", "at_most: 1000"))
+
+
+def test_a_twin_is_asked_for_no_interval():
+    twins = (
+        UNTIL.replace("of: [fast, ema]", "of: [choosy-random]").replace(
+            "slow: {train", "choosy: [{selective_backprop: {}}]\n  slow: {train"
+        )
+        + "controls: all\n"
+    )
+    names = read(twins.replace("choosy-random", "choosy"))
+    with pytest.raises(SpecError, match=rf"until.of\[0\]: unknown recipe '{next(iter(names.twins))}'"):
+        read(twins.replace("choosy-random", next(iter(names.twins))))
