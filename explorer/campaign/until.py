@@ -1,6 +1,6 @@
 """Sweeps that add seeds: the first stage, one decision by `explorer.search.stopping`, and the second stage.
 
-The decision is on the disk before the first added seed starts. A sweep that is killed at any moment goes on by the same
+The decision is on the disk before the first added seed starts. A sweep that is killed at any moment continues by the same
 command: before the decision, with the first stage; after it, with the seeds that it names.
 """
 
@@ -71,7 +71,7 @@ def _decide(plan: Plan, until: Until, *, runs: Path) -> DecisionRecord:
 
 
 def _first_stage(plan: Plan, until: Until, *, runs: Path) -> list[EqualQuality]:
-    """Return the comparisons of the recipes on the sweep's machine, by the seeds of the specification alone."""
+    """Return the comparisons of the recipes on the sweep's machine, by the seeds of the specification."""
     rows = frames.results(database(runs), sweep=plan.spec.name)
     hardware = plan.runs[0].record.hardware
     results = equal_quality(rows[rows["seed"].isin(plan.spec.seeds)])

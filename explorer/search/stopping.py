@@ -51,7 +51,7 @@ def needed_for(result: EqualQuality, *, half_width: float, first: int | None = N
     parts = 1 if result.seed_error > 0 else 0
     times = reach_of(result.errors[parts:], alpha)
     if times >= half_width:
-        return f"the noise of step times alone makes the interval {spread(times)}; profile again on an idle machine"
+        return f"the noise of step times makes the interval {spread(times)}; profile again on an idle machine"
     of_seeds = tuple(replace(error, df=error.df if first == result.n else first - 1) for error in result.errors[:parts])
     wanted = result.n * (reach_of(of_seeds, alpha) / math.sqrt(half_width**2 - times**2)) ** 2
     return Needed(recipe=result.recipe, half_width=reach, seeds=max(first, math.ceil(wanted - ROUNDING)))

@@ -167,7 +167,7 @@ def test_it_is_not_decided_while_times_are_unknown_or_too_noisy(tmp_path: Path) 
     for recipe in SPEED:
         first = next(run.record for run in planned(tmp_path).runs if run.record.recipe == recipe)
         write_profile(tmp_path, first, rounds=(0.5, 0.7, 1.0, 1.4, 2.0), profile_pass=recipe)
-    with pytest.raises(SweepError, match=r"the noise of step times alone makes the interval \+-\d+%; profile again"):
+    with pytest.raises(SweepError, match=r"the noise of step times makes the interval \+-\d+%; profile again"):
         run(tmp_path)
     assert not (tmp_path / "tiny" / rundir.UNTIL).exists()
 
