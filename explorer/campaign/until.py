@@ -1,7 +1,7 @@
 """Sweeps that add seeds: the first stage, one decision by `explorer.search.stopping`, and the second stage.
 
-The decision is on the disk before the first added seed starts. A sweep that is killed at any moment continues by the same
-command: before the decision, with the first stage; after it, with the seeds that it names.
+The decision is on the disk before the first added seed starts. A sweep that is killed at any moment continues by the
+same command: before the decision, with the first stage; after it, with the seeds that it names.
 """
 
 import datetime
