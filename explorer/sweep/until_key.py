@@ -34,7 +34,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?) ?%")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Until:
-    """What is asked for: the width of an interval, the recipes that it is asked of, and the seeds they get at most."""
+    """A wanted width of an interval, the recipes that it is asked of, and the seeds that they get at most."""
 
     interval: float  # 0.1: to 1.1 times the speedup, and to the 1.1th part of it
     of: tuple[str, ...]
@@ -48,7 +48,7 @@ class Until:
 
 @record
 class NeededRecord:
-    """What the first stage says of one recipe. None where there is no interval that could become narrower."""
+    """The finding of the first stage on one recipe. None where there is no interval that could become narrower."""
 
     recipe: str
     half_width: float | None = None  # of the log speedup, with the seeds of the first stage
@@ -58,7 +58,7 @@ class NeededRecord:
 
 @record
 class DecisionRecord:
-    """`until.json`: how many seeds the second stage has, decided once, from the first."""
+    """`until.json`: the seeds of the second stage, decided once, from the first."""
 
     format: Literal["explorer/until/v1"] = "explorer/until/v1"
     interval: float
