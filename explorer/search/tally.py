@@ -6,6 +6,7 @@ anyone who chooses it in vain.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -52,26 +53,35 @@ class Tally:
         values = self.qualities.get(methods, {}).get(budget)
         return float(np.mean(values)) if values else None
 
-    def pace(self, methods: Methods, budget: float) -> float | None:
+    def pace(self, methods: Methods, budget: float, quality: float | None = None) -> float | None:
         """Return the time of a budget over the baseline's time to the same quality: 0.5 is twice as fast.
 
-        Comparable between budgets, so that a rung of the ladder can be judged by the time that it saves. The baseline's
-        curve is continued in log time beyond its ends. None: it or the recipe has not been run there.
+        Comparable between budgets, so that a rung of the ladder can be judged by the time that it saves. `quality` is
+        that of one run; None: the mean. The baseline's curve is continued in log time beyond its ends. None: it or the
+        recipe has not been run there.
         """
-        quality = self.mean(methods, budget)
+        quality = self.mean(methods, budget) if quality is None else quality
+        if quality is None or self._baseline is None:
+            return None
+        times, means = self._baseline
+        right = int(np.clip(np.searchsorted(means, quality), 1, len(means) - 1))
+        share = (quality - means[right - 1]) / (means[right] - means[right - 1])
+        # Not beyond another ladder from its ends: a line through noise leads anywhere.
+        reach = times[-1] - times[0] + np.log(2)
+        same = times[right - 1] + share * (times[right] - times[right - 1])
+        same = min(max(same, times[0] - reach), times[-1] + reach)
+        return float(np.exp(np.log(self.space.seconds(methods, budget)) - same))
+
+    @cached_property
+    def _baseline(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Log times and rising mean qualities of the baseline; None: it was run at fewer than two budgets."""
         curve = [(point, mean) for point in self.space.ladder if (mean := self.mean(BASELINE, point)) is not None]
-        if quality is None or len(curve) < 2:
+        if len(curve) < 2:
             return None
         times = np.log([self.space.seconds(BASELINE, point) for point, _ in curve])
         means = monotone(np.array([[mean for _, mean in curve]]))[0]
-        means = means + np.arange(len(means)) * (1e-9 + 1e-6 * np.ptp(means))  # a level stretch has no inverse
-        right = int(np.clip(np.searchsorted(means, quality), 1, len(means) - 1))
-        share = (quality - means[right - 1]) / (means[right] - means[right - 1])
-        # Not beyond two ladders from its ends: a line through noise leads anywhere.
-        reach = float(np.ptp(times)) + np.log(2)
-        same = times[right - 1] + share * (times[right] - times[right - 1])
-        same = float(np.clip(same, times[0] - reach, times[-1] + reach))
-        return float(np.exp(np.log(self.space.seconds(methods, budget)) - same))
+        # A level stretch has no inverse.
+        return times, means + np.arange(len(means)) * (1e-9 + 1e-6 * np.ptp(means))
 
     def seconds(self, methods: Methods) -> float | None:
         """Return the recipe's time to the mean of the baseline's longest budget; None: it does not reach it, or was not
