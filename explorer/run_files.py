@@ -361,6 +361,15 @@ APART = ("warmup", "compile", "evaluation", "checkpoint")
 
 
 @record
+class Trunk:
+    """The first steps of a run, where it began with the state that a shorter run of its recipe and seed left."""
+
+    run: str  # that left it
+    step: int  # how many steps it had made
+    state: str  # digest of parameters and buffers then; see `ResultRecord.state_digest`
+
+
+@record
 class ResultRecord:
     """`result.json`: the run is done, and this is what came out. Its presence is the only sign of success."""
 
@@ -378,6 +387,7 @@ class ResultRecord:
     finished_at: str
     peak_memory: int | None = None  # bytes, see `training.peak_memory`; None: not measured, as by older versions
     clock: Literal["reported", "wall"] | None = None  # of a command's run; None: our loop timed every step
+    trunk: Trunk | None = None  # None: the run made all its steps itself
 
 
 @record

@@ -9,8 +9,10 @@ This is the seam between training and reading. Layout:
     runs/<sweep>/until.json              how many seeds a sweep with `until` adds, decided once
     runs/<sweep>/.lock                   held by the process that executes the sweep
     runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe
+    runs/<sweep>/_trunks/<recipe>-s<seed>/   states that shorter runs leave, until no longer one can begin with them
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
                           loop.json      in place of run.json, of a run of `explorer.govern`
+                          branch.json    of a run that shares its first steps: the lengths of the longer ones
                           environment.json
                           metrics.jsonl  one line per measurement
                           notebook.ipynb the executed notebook
@@ -64,6 +66,8 @@ MODEL = "model"
 GRANTS = "grants"
 ORIGIN = "origin.json"
 PROFILES = "_profiles"
+TRUNKS = "_trunks"
+BRANCH = "branch.json"
 SWEEP = "sweep.json"
 UNTIL = "until.json"
 IMPORTED = "imported.jsonl"

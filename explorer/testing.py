@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from explorer.data.sources import DATASETS, load
 from explorer.data.streams import stream, torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.loop import Loop
-from explorer.engine.method import Method, ordered, used_hooks
+from explorer.engine.method import Method, Moment, ordered, used_hooks
 from explorer.engine.task import task_class
 from explorer.errors import RecipeError
 from explorer.governance.routing import Routing
@@ -48,6 +49,7 @@ from explorer.run_files import METRICS
 from explorer.training.run_plan import check_methods, length, pace_of, setting_of, total_steps
 
 STEPS, BATCH = 7, 32
+LONG = 200  # steps in which a method of any length is asked for its phases
 TRAINED = 40  # steps after which the loss has to have fallen
 CPU = torch.device("cpu")
 WHERE = "contract"
@@ -135,6 +137,18 @@ class MethodContract(Contract):
     def test_resumes_bit_for_bit_after_every_step(self) -> None:
         assert_resumes(lambda: self._loop([self.method]))
 
+    def test_steps_of_any_length_are_the_same(self) -> None:
+        """A method that declares `any_length` makes the same steps in longer runs, bit for bit."""
+        if not self.method.any_length():
+            return
+        shape = self._loop([]).setting.batches.dataset.example_shape
+        for step in range(LONG):
+            brief, long = (Moment(step=step, total_steps=n * LONG, example_shape=shape) for n in (1, 3))
+            for name, of in (("phase", self.method.phase), ("learning_rate", partial(self.method.learning_rate, 1.0))):
+                assert of(brief) == of(long), f"{name}: step {step} of {LONG} differs from that of {3 * LONG}"
+        brief, long = (steps(self._loop([self.method], steps=n, schedule="constant"), 5) for n in (5, 16))
+        assert_same(everything(brief), everything(long), "the first 5 steps of a run of 5 and of one of 16")
+
     def test_touches_nothing_that_it_does_not_declare(self) -> None:
         """No draw of the global generators, no change of the data or of its order."""
         before = torch.get_rng_state(), _numpy_state()
@@ -213,14 +227,15 @@ class MethodContract(Contract):
 
     # --- helpers ---
 
-    def _recipe(self, methods: Sequence[Method], steps: int) -> Recipe:
-        train = {"batch_size": BATCH, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}, **self.train}
+    def _recipe(self, methods: Sequence[Method], steps: int, **settings: Any) -> Recipe:
+        usual = {"batch_size": BATCH, "optimizer": {"sgd": {"lr": 0.1, "weight_decay": 5e-3}}}
+        train = {**usual, **self.train, **settings}
         source: DataSource = choose(DATASETS, self.task["dataset"], kind="dataset", where=WHERE, code=None)
         train["epochs"] = steps * train["batch_size"] / len(load(source, self.data).train)
         return build_recipe(WHERE, task=self.task, train=train, methods=[written(m) for m in methods], where=WHERE)
 
-    def _loop(self, methods: Sequence[Method], *, steps: int = STEPS) -> Loop:
-        recipe = self._recipe(methods, steps)
+    def _loop(self, methods: Sequence[Method], *, steps: int = STEPS, **settings: Any) -> Loop:
+        recipe = self._recipe(methods, steps, **settings)
         return loop_of(recipe, load(recipe.dataset, self.data))
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from explorer.engine.method import Kind, Method
+from explorer.engine.method import Kind, Method, Moment
 from explorer.engine.state import State
 
 hidden = {"calls": 0}
@@ -25,6 +25,9 @@ class Damped(Method):
     routing: ClassVar[str] = "Every gradient is multiplied by itself."
 
     factor: float = 0.5
+
+    def any_length(self) -> bool:
+        return True
 
     def neutral(self) -> Self:
         return type(self)(factor=1.0)
@@ -101,3 +104,29 @@ class Undeclared(Damped):
 
     name: ClassVar[str] = "undeclared"
     routing: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hasty(Damped):
+    """Looks at the length of the run, and declares that it does not."""
+
+    name: ClassVar[str] = "hasty"
+
+    def any_length(self) -> bool:
+        return True
+
+    def change_gradients(self, state: State) -> None:
+        state.gradients = {name: g * (1 - state.progress / 2) for name, g in state.gradients.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Late(Hasty):
+    """Does so late in training, and in the learning rate."""
+
+    name: ClassVar[str] = "late"
+
+    def change_gradients(self, state: State) -> None:
+        state.gradients = {name: g * self.factor for name, g in state.gradients.items()}
+
+    def learning_rate(self, factor: float, moment: Moment) -> float:
+        return factor / 2 if moment.progress > 0.95 else factor

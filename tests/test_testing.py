@@ -12,7 +12,7 @@ from explorer.data.digits import Digits
 from explorer.engine.method import Method
 from explorer.methods import METHODS
 from explorer.testing import DatasetContract, MethodContract
-from tests.contract_methods import Crossing, Damped, Drawing, Forgetful, Idle, Undeclared, Unneutral
+from tests.contract_methods import Crossing, Damped, Drawing, Forgetful, Hasty, Idle, Late, Undeclared, Unneutral
 
 
 class Quick(MethodContract):
@@ -58,6 +58,8 @@ class TestDigits(DatasetContract):
         (Forgetful(), "resumes_bit_for_bit_after_every_step", "resumed after step 1: losses"),
         (Drawing(), "touches_nothing_that_it_does_not_declare", "torch's global generator was drawn from"),
         (Crossing(), "is_routed_or_refused", "a layer depends on a class that it is denied"),
+        (Hasty(), "steps_of_any_length_are_the_same", "the first 5 steps of a run of 5 and of one of 16 differ"),
+        (Late(), "steps_of_any_length_are_the_same", "learning_rate: step 191 of 200 differs from that of 600"),
         (Undeclared(), "declares_itself", "routing: expected either how the method is routed"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

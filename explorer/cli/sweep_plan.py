@@ -53,6 +53,8 @@ def plan(
                 "other_code": [run.record.run_id for run in planned.runs if run.other_code],
                 "superseded": [path.name for path in planned.left_out],
                 "train_seconds": estimate.train_seconds,
+                "separate_seconds": estimate.separate_seconds,
+                "shared": {run.record.run_id: run.place.start for run in planned.missing if run.place is not None},
                 "wall_seconds": estimate.wall_seconds,
                 "unknown": estimate.unknown,
                 "usd": estimate.usd,
@@ -74,6 +76,7 @@ class Before:
     record: dict[str, Any] = field(default_factory=dict)
 
 
+FEW = 4  # names of recipes in a line
 SHARED = (
     "warning: with several workers the runs share the machine, so their times are no measure of cost and stay out of"
     " every claim about time; compare by steps or examples, or leave --workers out"
@@ -116,6 +119,7 @@ def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Blo
     if estimate.runs:
         yield _order(planned)
         hardware, of_command = planned.runs[0].record.hardware.name, planned.spec.command is not None
+        yield from _shared(planned)
         yield from _forecast(estimate, at_once, hardware=hardware, of_command=of_command)
         yield _disk(planned)
 
@@ -224,6 +228,21 @@ def _order(planned: Plan) -> str:
     )
 
 
+def _shared(planned: Plan) -> Iterator[str]:
+    """Yield what the runs of a recipe and seed share, and why those of other recipes share nothing."""
+    whole = sum(run.record.steps for run in planned.missing)
+    made = round(sum(run.record.steps * run.share for run in planned.missing))
+    if made < whole:
+        yield f"shared: longer runs begin with the steps of shorter ones: {made:,} steps to train in place of {whole:,}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in planned.unshared.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        everything = len(names) == len(planned.spec.recipes) and len(names) > 1
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        yield f"not shared: {'all recipes' if everything else ', '.join(names[:FEW]) + more}: {reason}"
+
+
 def _forecast(estimate: Estimate, workers: int, *, hardware: str, of_command: bool) -> Iterator[str]:
     if estimate.unknown == estimate.runs:
         first = "every run is timed while it trains" if of_command else "`explorer sweep run` measures them first"
@@ -231,7 +250,9 @@ def _forecast(estimate: Estimate, workers: int, *, hardware: str, of_command: bo
         return
     rest = f"; excludes {estimate.unknown} runs of unknown step time" if estimate.unknown else ""
     known = f"about {duration(estimate.wall_seconds)} with {workers} runs at the same time"
-    yield f"time: {known}; {duration(estimate.train_seconds)} of training{rest}"
+    saved = estimate.separate_seconds > estimate.train_seconds
+    separate = f", {duration(estimate.separate_seconds)} if every run trained all its steps" if saved else ""
+    yield f"time: {known}; {duration(estimate.train_seconds)} of training{separate}{rest}"
     price = visible(price_words(estimate.price, hardware=hardware, today=options.today()))
     yield f"cost: {price if estimate.usd is None else f'{amounts.dollars(estimate.usd)} at {price}'}"
 

@@ -55,7 +55,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
     all."""
     # Tensors first: a crash between the two writes leaves a file without JSON, which no reader takes for a checkpoint.
     content = save({name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()})
-    name = directory / f"step-{checkpoint.step:08d}"
+    name = directory / Path(name_of(checkpoint.step)).stem
     rundir.write_bytes(name.with_suffix(".safetensors"), content)
     record = _Record(
         run_id=run_id,
@@ -67,15 +67,15 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
     if keep is None:
         return
     # A checkpoint of a later step is there only because it could not be used: the run resumed from an earlier one.
-    kept = [path for path in _records(directory) if path.stem <= name.name][:keep]
-    for path in set(_records(directory)) - set(kept):
+    kept = [path for path in checkpoints(directory) if path.stem <= name.name][:keep]
+    for path in set(checkpoints(directory)) - set(kept):
         remove_checkpoint(path)
 
 
 def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:
     """Return the newest intact checkpoint, or None if there is none. A damaged one is logged and skipped: the steps
     since the checkpoint before it are trained again, with the same result."""
-    for record in _records(directory):
+    for record in checkpoints(directory):
         try:
             return load_checkpoint(record, run_id=run_id)
         except CheckpointError as error:
@@ -112,7 +112,7 @@ def remove_checkpoint(record: Path) -> None:
 
 def remove_all(directory: Path) -> None:
     """Delete every checkpoint of a finished run, and the directory if nothing else is in it."""
-    for record in _records(directory):
+    for record in checkpoints(directory):
         remove_checkpoint(record)
     if directory.is_dir():
         for rest in [*directory.glob("step-*.safetensors"), *directory.glob(".step-*.tmp")]:
@@ -121,6 +121,19 @@ def remove_all(directory: Path) -> None:
             directory.rmdir()
 
 
-def _records(directory: Path) -> list[Path]:
+def checkpoints(directory: Path) -> list[Path]:
     """Return the JSON files of all checkpoints, newest first."""
     return sorted(directory.glob("step-*.json"), reverse=True)
+
+
+def name_of(step: int) -> str:
+    """Return the name of a checkpoint's JSON file."""
+    return f"step-{step:08d}.json"
+
+
+def step_in(record: Path) -> int:
+    """Return the step that the name of a checkpoint's JSON file says. Raises `CheckpointError` for another name."""
+    digits = record.stem.removeprefix("step-")
+    if not digits.isdecimal():
+        raise CheckpointError(f"checkpoint {record}: expected a name such as {name_of(42)}")
+    return int(digits)

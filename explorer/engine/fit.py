@@ -26,8 +26,9 @@ from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_check
 from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
+from explorer.engine.trunk import Evaluation, Left, Measured, Shared, longest, measured_in
 from explorer.errors import DivergedError, RunError
-from explorer.run_files import Timings, from_json, record, to_json
+from explorer.run_files import Timings, Trunk, from_json, record, to_json
 
 MODEL = "model/"  # prefix of parameters and buffers in `Loop.tensors`
 CHECKPOINT_SECONDS = 10.0  # the most work that can be lost; shorter runs never write a checkpoint
@@ -108,6 +109,7 @@ class Fitted:
     timed_steps: int  # steps that are neither warm-up nor set aside
     resumed: int  # how often
     state_digest: str  # of the final model, see `state_digest`
+    trunk: Trunk | None = None  # with which it began
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,15 +121,16 @@ class FitOptions:
     evaluations: int = AUTOMATIC  # spread evenly over the run, the last at its end; 0: only that one
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     on_progress: Progress = lambda done, total: None
+    shared: Shared | None = None  # first steps that are those of other runs too
     stop: Stop = lambda: False  # asked after each step; true saves a checkpoint if it may, raises KeyboardInterrupt
 
 
 def fit(loop: Loop, options: FitOptions) -> Fitted:
     """Train to the end. Raises `DivergedError` when a loss is not finite, and KeyboardInterrupt when asked to stop."""
-    before = _resume(loop, options)
+    before, measured = _resume(loop, options)
     loop.call("before_fit")
     with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:
-        session = _Session(loop, options, writer, before)
+        session = _Session(loop, options, writer, before, measured)
         session.train()
         metrics = session.finish()
     return Fitted(
@@ -136,6 +139,7 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         timed_steps=before.timed_steps + loop.clock.timed_steps,
         resumed=before.resumed,
         state_digest=state_digest(loop),
+        trunk=before.trunk,
     )
 
 
@@ -157,7 +161,11 @@ def _method_metrics(loop: Loop) -> dict[str, float]:
 
 def state_digest(loop: Loop) -> str:
     """Return the SHA-256 over the model's parameters and buffers: names, types, shapes and bytes, sorted by name."""
-    return model_digest({name: tensor for name, tensor in loop.tensors().items() if name.startswith(MODEL)})
+    return _digest_of(loop.tensors())
+
+
+def _digest_of(tensors: Mapping[str, Tensor]) -> str:
+    return model_digest({name: tensor for name, tensor in tensors.items() if name.startswith(MODEL)})
 
 
 def model_digest(tensors: Mapping[str, Tensor]) -> str:
@@ -186,32 +194,52 @@ class _Before:
     timed_steps: int = 0
     resumed: int = 0  # how often
     evaluations: int = 0
+    trunk: Trunk | None = None  # with which the run began
+    carried: tuple[Evaluation, ...] = ()  # of a run that will leave its trunk to longer ones
 
 
-def _resume(loop: Loop, options: FitOptions) -> _Before:
-    """Bring the loop to the newest checkpoint, if there is one."""
+def _resume(loop: Loop, options: FitOptions) -> tuple[_Before, Measured]:
+    """Bring the loop to the run's newest checkpoint, or else to the longest one of its trunk, if there is one."""
     checkpoint = load_newest(options.directory / rundir.CHECKPOINT, run_id=options.run_id)
-    if checkpoint is None:
-        return _Before()
-    before = from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}")
+    if checkpoint is not None:
+        before = from_json(_Before, checkpoint.plain, where=f"checkpoint of step {checkpoint.step}")
+        loop.restore(checkpoint.tensors, step=checkpoint.step)
+        return replace(before, resumed=before.resumed + 1), measured_in(checkpoint, before.carried)
+    begun = None if options.shared is None else longest(options.shared, digest_of=_digest_of)
+    if begun is None:
+        return _Before(), Measured()
+    checkpoint, left, measured = begun
     loop.restore(checkpoint.tensors, step=checkpoint.step)
-    return replace(before, resumed=before.resumed + 1)
+    return _Before(trunk=Trunk(run=left.run, step=checkpoint.step, state=left.state)), measured
 
 
 class _Session:
     """This process's share of the run."""
 
-    def __init__(self, loop: Loop, options: FitOptions, writer: MetricsWriter, before: _Before) -> None:
+    def __init__(
+        self, loop: Loop, options: FitOptions, writer: MetricsWriter, before: _Before, measured: Measured
+    ) -> None:
         self.loop, self.options, self.writer, self.before = loop, options, writer, before
-        total = loop.setting.total_steps
+        total, shared = loop.setting.total_steps, options.shared
         self._every = max(1, total // LOSS_POINTS)
         self._automatic = options.evaluations == AUTOMATIC
-        count = EVALUATIONS if self._automatic else options.evaluations
-        places = {round(total * place / count): place for place in range(1, count)}
-        self._evaluate_at = {step: place for step, place in places.items() if 0 < step < total}
+        # Places of longer runs lie within the shared steps: there they are measured for those runs.
+        self._places = self._places_of(total, below=total)
+        self._others = [] if shared is None else [(n, self._places_of(n, below=shared.step + 1)) for n in shared.longer]
         self._evaluations = before.evaluations
         self._pending: list[tuple[int, float, Tensor]] = []
         self._saved_at = self._shown_at = time.monotonic()
+        if before.trunk is not None and loop.state.step == before.trunk.step and not before.resumed:
+            self._write_again(measured)
+        # A run that was stopped before longer ones were planned has kept no measurements for them, and leaves nothing.
+        grows = shared is not None and shared.longer and len(measured) == loop.state.step < shared.step
+        self._growing = measured if grows else None
+
+    def _places_of(self, total: int, *, below: int) -> dict[int, int]:
+        """Return the steps of a run's evaluations, without the final one, each with its number."""
+        count = EVALUATIONS if self._automatic else self.options.evaluations
+        places = {round(total * place / count): place for place in range(1, count)}
+        return {step: place for step, place in places.items() if 0 < step < min(total, below)}
 
     def train(self) -> None:
         loop, total = self.loop, self.loop.setting.total_steps
@@ -240,15 +268,19 @@ class _Session:
             self._flush_losses()
             self.writer.show()
             self._shown_at = time.monotonic()
-        if step in self._evaluate_at and (not self._automatic or self._affords(self._evaluate_at[step])):
-            self._flush_losses()
-            self._evaluate()
+        if self._growing is not None:
+            self._growing.add(loss, lr)
+        self._evaluate_between(step)
         # Save. One method that cannot save now forbids it, even while the run is stopping: a ledger's segment is whole
         # or not there. The run then resumes from an earlier checkpoint.
         answers = [method.saving(self.loop.state) for method in self.loop.methods]
         saving = Saving.NOT_NOW if Saving.NOT_NOW in answers else max(answers, default=Saving.ALLOWED)
         if saving is Saving.KEPT:
             self._save(rundir.KEPT, keep=None)
+        if self._growing is not None and self.options.shared is not None and step == self.options.shared.step:
+            if saving:
+                self._leave(self.options.shared, self._growing)
+            self._growing = None
         stop = self.options.stop()
         if saving and (stop or time.monotonic() - self._saved_at >= self.options.checkpoint_seconds):
             self._save(rundir.CHECKPOINT, keep=KEEP)
@@ -257,8 +289,33 @@ class _Session:
             raise KeyboardInterrupt
         self.options.on_progress(step, self.loop.setting.total_steps)
 
-    def _affords(self, place: int) -> bool:
-        """Return whether the automatic evaluation number `place` is one of those that `SHARE` of the time allows."""
+    def _evaluate_between(self, step: int) -> None:
+        """Evaluate after this step, if it is a place of this run or of a longer one that will begin with its steps."""
+
+        def due(total: int, places: dict[int, int]) -> bool:
+            return step in places and (not self._automatic or self._affords(places[step], total))
+
+        mine = due(self.loop.setting.total_steps, self._places)
+        others = self._growing is not None and any(due(total, places) for total, places in self._others)
+        if not mine and not others:
+            return
+        self._flush_losses()
+        metrics = self._evaluate(write=mine)
+        if self._growing is not None:
+            self._growing.evaluations.append(Evaluation(step=step, metrics=metrics))
+
+    def _write_again(self, measured: Measured) -> None:
+        """Write what the steps of the trunk measured, as if this run had made them."""
+        evaluations = {evaluation.step: evaluation.metrics for evaluation in measured.evaluations}
+        for step, loss, lr in measured.steps():
+            if step % self._every == 0 or step == 1:
+                self._write_loss(step, lr, loss)
+            for name, value in evaluations.get(step, {}).items() if step in self._places else ():
+                self.writer.write(step, name, value)
+
+    def _affords(self, place: int, total: int) -> bool:
+        """Return whether the automatic evaluation number `place` of a run of `total` steps is one of those that `SHARE`
+        of its time allows."""
         timings = self.loop.clock.timings(self.before.timings)
         steps = self.before.timed_steps + self.loop.clock.timed_steps
         if not steps:
@@ -270,24 +327,37 @@ class _Session:
         one = step * len(batches.dataset.test) / batches.pace.largest
         if self._evaluations:
             one = timings.evaluation / self._evaluations
-        affordable = affordable_evaluations(training=step * self.loop.setting.total_steps, one=one)
+        affordable = affordable_evaluations(training=step * total, one=one)
         # Those that remain are spread evenly over the ten places; the tenth is the end, which is always evaluated.
         return place * affordable // EVALUATIONS > (place - 1) * affordable // EVALUATIONS
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, *, write: bool = True) -> dict[str, float]:
         self._evaluations += 1
         self.loop.clock.restart()
         metrics = self.loop.evaluate()
         self.loop.clock.end("evaluation")
-        for name, value in metrics.items():
+        for name, value in metrics.items() if write else ():
             self.writer.write(self.loop.state.step, name, value)
         return metrics
 
     def _flush_losses(self) -> None:
         for step, lr, loss in self._pending:
-            self.writer.write(step, "train_loss", loss.item())
-            self.writer.write(step, "lr", lr)
+            self._write_loss(step, lr, loss.item())
         self._pending.clear()
+
+    def _write_loss(self, step: int, lr: float, loss: float) -> None:
+        self.writer.write(step, "train_loss", loss)
+        self.writer.write(step, "lr", lr)
+
+    def _leave(self, shared: Shared, measured: Measured) -> None:
+        """Leave the state to longer runs."""
+        self.loop.clock.restart()
+        tensors = self.loop.tensors()
+        check_finite(tensors, step=self.loop.state.step)
+        left = Left(run=self.options.run_id, state=_digest_of(tensors), evaluations=tuple(measured.evaluations))
+        checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors | measured.tensors(), plain=to_json(left))
+        save_checkpoint(shared.place, checkpoint, run_id=shared.key, keep=None)
+        self.loop.clock.end("checkpoint")
 
     def _save(self, name: str, *, keep: int | None) -> None:
         self.loop.clock.restart()
@@ -301,7 +371,11 @@ class _Session:
             timed_steps=self.before.timed_steps + self.loop.clock.timed_steps,
             resumed=self.before.resumed,
             evaluations=self._evaluations,
+            trunk=self.before.trunk,
+            carried=() if self._growing is None else tuple(self._growing.evaluations),
         )
+        if self._growing is not None:
+            tensors |= self._growing.tensors()
         checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(before))
         save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
         self.loop.clock.end("checkpoint")

@@ -137,6 +137,13 @@ class Method(ABC):
         method's name."""
         return []
 
+    def any_length(self) -> bool:
+        """Return whether the steps of a run are the same whatever its length, bit for bit, as far as this method goes.
+
+        Then a longer run may begin with the state of a shorter one. What looks at `total_steps` or `progress` is not.
+        """
+        return False
+
     def pace(self, *, batch_size: int, examples: int) -> Pace | None:
         """Return the batch sizes of a run of `examples` examples, if this method decides them."""
         return None

@@ -94,6 +94,9 @@ class Subset(Method):
     def log_weights(self, state: State) -> Tensor:
         """Return the logarithm of each row's weight in the draw, N, float64."""
 
+    def any_length(self) -> bool:
+        return (self.start, self.end) == (0, 1)
+
     def phase(self, moment: Moment) -> str:
         if self.keep == 1:
             return ""

@@ -179,6 +179,9 @@ class Alibi(Method):
         """The number of rows that a row is cut into."""
         return round(1 / self.train_length)
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         (tokens,) = planned.example_shape
         if self.pieces > 1 and planned.one_target:

@@ -145,5 +145,8 @@ class BlurPool(Method):
         if not (self.convolutions or self.pools):
             raise RecipeError("found convolutions and pools both off: expected at least one of them")
 
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         apply_blurpool(state.model, convolutions=self.convolutions, pools=self.pools, min_channels=self.min_channels)

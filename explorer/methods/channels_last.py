@@ -53,6 +53,9 @@ class ChannelsLast(Method):
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image"})
 
     # In `change_model`, before the optimisers are built: their fused kernels need states in the parameters' layout.
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         channels_last(state.model)
 

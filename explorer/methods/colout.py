@@ -97,6 +97,9 @@ class ColOut(Method):
         float, Field(ge=0, le=1, description="on whole images, at the end"), Unit("share of training")
     ] = 0.2
 
+    def any_length(self) -> bool:
+        return self.finetune == 0
+
     def _acts(self, progress: float) -> bool:
         return (self.p_row > 0 or self.p_col > 0) and progress < 1 - self.finetune
 

@@ -106,6 +106,9 @@ class Compile(Method):
         Backend, Field(description="inductor makes kernels; aot_eager only captures graphs, for debugging")
     ] = "inductor"
 
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         if self.backend == "inductor":
             require_compiler()

@@ -130,6 +130,9 @@ class CutMix(Method):
         bool, Field(description="every pixel is equally likely to be covered, those at the border too")
     ] = False
 
+    def any_length(self) -> bool:
+        return True
+
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
         if not self.alpha:

@@ -89,6 +89,9 @@ class Cutout(Method):
         float, Field(ge=0, le=1, description="side of a hole; 0 is off"), Unit("share of the shortest side")
     ] = 0.5
 
+    def any_length(self) -> bool:
+        return True
+
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
         if not self.length:

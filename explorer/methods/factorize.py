@@ -199,6 +199,9 @@ class Factorize(Method):
         256
     )
 
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         apply_factorize(
             state.model,

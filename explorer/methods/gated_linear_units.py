@@ -139,5 +139,8 @@ class GatedLinearUnits(Method):
     before: ClassVar[tuple[str, ...]] = ("factorize",)  # which would change the perceptrons that this looks for
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text", "image"})
 
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         apply_gated_linear_units(state.model, seed=state.seed)

@@ -108,6 +108,9 @@ class GhostBatchNorm(Method):
         32
     )
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         rows = min(planned.batch_size, planned.microbatch_size or planned.batch_size)
         if rows <= self.size < LARGEST:

@@ -140,6 +140,9 @@ class GradientClipping(Method):
         Field(gt=0, description="largest norm, number or ratio; null: the usual 1, 1 or 0.01"),
     ] = None
 
+    def any_length(self) -> bool:
+        return True
+
     def before_update(self, state: State) -> None:
         if self.clipping == "off":
             return

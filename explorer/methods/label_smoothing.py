@@ -67,6 +67,9 @@ class LabelSmoothing(Method):
         float, Field(ge=0, lt=1, description="weight of the uniform distribution; 0 is off"), Unit("share of a target")
     ] = 0.1
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         if planned.task == "regression":
             raise RecipeError(

@@ -58,6 +58,9 @@ class LowPrecisionGroupNorm(Method):
     after: ClassVar[tuple[str, ...]] = ("factorize", "squeeze_excite", "blurpool")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         check_precision(planned)
 

@@ -56,6 +56,9 @@ class LowPrecisionLayerNorm(Method):
     after: ClassVar[tuple[str, ...]] = ("factorize", "alibi", "gated_linear_units")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text", "image"})
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         check_precision(planned)
 

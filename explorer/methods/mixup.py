@@ -91,6 +91,9 @@ class MixUp(Method):
 
     alpha: Annotated[float, Field(ge=0, le=100, description="both parameters of the Beta distribution; 0 is off")] = 0.2
 
+    def any_length(self) -> bool:
+        return True
+
     def change_batch(self, state: State) -> None:
         assert state.batch is not None
         if not self.alpha:

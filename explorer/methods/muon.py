@@ -345,6 +345,9 @@ class Muon(Method):
         "original"
     )
 
+    def any_length(self) -> bool:
+        return True
+
     def build_optimizers(
         self, parameters: dict[str, nn.Parameter], spec: OptimizerSpec, *, state: State
     ) -> tuple[Optimizer, ...]:

@@ -103,6 +103,9 @@ class RandAugment(Method):
     operations: Choice = "all"
     strengths: Strengths = "paper"
 
+    def any_length(self) -> bool:
+        return True
+
     def check(self, planned: Planned) -> None:
         refuse_unfit(task=planned.task, example_shape=planned.example_shape)
 

@@ -103,6 +103,9 @@ class SAM(Method):
     ] = 0.05
     interval: Annotated[int, Field(ge=1, description="from one perturbed step to the next"), Unit("steps")] = 1
 
+    def any_length(self) -> bool:
+        return True
+
     def phase(self, moment: Moment) -> str:
         if self.interval == 1:
             return ""

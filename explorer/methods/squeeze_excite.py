@@ -165,5 +165,8 @@ class SqueezeExcite(Method):
         Unit("channels"),
     ] = 16
 
+    def any_length(self) -> bool:
+        return True
+
     def change_model(self, state: State) -> None:
         apply_squeeze_excite(state.model, reduction=self.reduction, min_channels=self.min_channels, seed=state.seed)

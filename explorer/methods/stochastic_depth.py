@@ -177,6 +177,9 @@ class StochasticDepth(Method):
         float, Field(ge=0, le=1, description="time in which rates grow from 0"), Unit("share of training")
     ] = 0.0
 
+    def any_length(self) -> bool:
+        return self.warmup == 0
+
     def change_model(self, state: State) -> None:
         apply_stochastic_depth(state.model, rate=self.rate, rule=self.rule, by_row=self.mode == "sample")
 

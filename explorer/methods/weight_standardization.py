@@ -87,6 +87,9 @@ class WeightStandardization(Method):
     )
     modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "volume"})
 
+    def any_length(self) -> bool:
+        return True
+
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
         count = sum(isinstance(module, BATCH_NORMS) for module in model.modules())
         words = (

@@ -30,8 +30,10 @@ from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
+from explorer.sweep.trunks import tidy, unused
 from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_engine, perform
 from explorer.sweep.workers import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.training.branching import Branch
 from explorer.training.run import on_stop_signals
 
 NOTEBOOK = notebook_directory() / "run.ipynb"
@@ -171,6 +173,7 @@ class _Execution:
                 self._profile_late()
                 self._add_controls()
                 self._execute_all()
+                self._remove_unused()
         finally:
             close_engines()
         self._tell("end")
@@ -239,16 +242,47 @@ class _Execution:
             if task.run.documents is not None:
                 keep(task.run.documents, task.run.directory)
             _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
+            self._write_branch(task.run)
             task.attempts += 1
             self.running[self.executor.submit(perform, self._job(task.run))] = task
 
     def _next(self) -> _Task | None:
-        """Take the first task whose pause is over."""
+        """Take the first task whose pause is over, and that waits for no steps of a shorter run."""
         now = time.monotonic()
-        ready = next((task for task in self.waiting if task.not_before <= now), None)
-        if ready is not None:
-            self.waiting.remove(ready)
-        return ready
+        unsettled = {task.run.record.run_id for task in (*self.waiting, *self.running.values())}
+
+        def ready(task: _Task) -> bool:
+            place = task.run.place
+            waits = place is not None and place.after in unsettled and not place.awaited.exists()
+            return task.not_before <= now and not waits
+
+        first = next((task for task in self.waiting if ready(task)), None)
+        if first is not None:
+            self.waiting.remove(first)
+        return first
+
+    def _write_branch(self, run: PlannedRun) -> None:
+        """Tell the run's process the lengths of the runs that can use its steps; without them it shares none."""
+        path = run.directory / rundir.BRANCH
+        if run.place is not None:
+            _write_if_changed(path, run_files.to_json(Branch(longer=run.place.longer)))
+        elif path.exists():  # of an earlier plan
+            path.unlink()
+
+    def _remove_used(self, run: PlannedRun) -> None:
+        """Remove the states that no run needs any more, once this one has its result."""
+        # Runs that failed may be tried again, and controls may still come: both can begin with them.
+        if run.place is None or self.plan.waiting:
+            return
+        others = [other for other in self.plan.missing if other.place and other.place.trunk == run.place.trunk]
+        needed = [other.place.step for other in others if other.place and not _is_done(other.directory)]
+        self._guarded(lambda: tidy(run.place.trunk, needed) if run.place else None)
+
+    def _remove_unused(self) -> None:
+        """Remove what is left of trunks whose runs are all done."""
+        left = [run.record for run in self.plan.runs if not _is_done(run.directory)] + list(self.plan.waiting)
+        for trunk in unused(self.plan.directory, ((record.recipe_digest, record.seed) for record in left)):
+            self._guarded(lambda trunk=trunk: tidy(trunk, ()))
 
     def _collect(self) -> None:
         """Settle the runs that have ended, and start others before the hooks run: no worker waits for a hook."""
@@ -268,6 +302,7 @@ class _Execution:
         if outcome.fault is None:
             self.executed += 1
             self.work_done += _work(task.run)
+            self._remove_used(task.run)
             return True
         fault, message = outcome.fault, outcome.message
         # While the sweep stops, any fault may be a consequence of the signal, so it does not count as a failure.
@@ -446,8 +481,13 @@ def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
 
 
 def _work(run: PlannedRun) -> float:
-    """Return a run's part of the sweep's work: its steps, or its budget where a command decides on the steps."""
-    return float(run.record.steps) or run.record.ssr
+    """Return a run's part of the sweep's work: the steps that it makes, or its budget where a command decides on
+    them."""
+    return float(run.record.steps) * run.share or run.record.ssr
+
+
+def _is_done(directory: Path) -> bool:
+    return (directory / rundir.RESULT).exists()
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:

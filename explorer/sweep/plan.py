@@ -15,6 +15,7 @@ from typing import Any
 
 from explorer import run_files, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds, wall_seconds
+from explorer.data.sources import load
 from explorer.errors import RecipeError, RunError, SpecError
 from explorer.planned import describe, superseded
 from explorer.recipes import machine
@@ -29,9 +30,11 @@ from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, 
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
+from explorer.sweep.trunks import Place, places
 from explorer.sweep.until_key import DecisionRecord, Until, read_decision
+from explorer.training.branching import branch_step, why_not
 from explorer.training.ledgered import documents_of
-from explorer.training.run_plan import plan_run, rehearse
+from explorer.training.run_plan import plan_run, rehearse, total_steps
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
 
@@ -49,6 +52,12 @@ class PlannedRun:
     documents: Documents | None  # that govern it
     other_code: bool  # done, by different code of this package under the same version number
     setting: CommandRecipe | None = None  # of a run that a command trains
+    place: Place | None = None  # on the trunk of its recipe and seed; None: it shares no step with another run
+
+    @property
+    def share(self) -> float:
+        """The share of its steps that the run makes itself; shorter runs of its recipe and seed make the rest."""
+        return 1.0 if self.place is None else 1 - self.place.start / self.record.steps
 
     @property
     def missing(self) -> bool:
@@ -62,7 +71,8 @@ class Estimate:
 
     runs: int
     unknown: int  # of them, runs without a step time, which the sums below leave out
-    train_seconds: float  # on a quiet machine, as the time axis shows it
+    train_seconds: float  # on a quiet machine
+    separate_seconds: float  # what it would be if no run began with the steps of another: the sum of the time axis
     wall_seconds: float  # until the sweep is complete, with `workers` runs side by side
     usd: float | None  # None: no price for this hardware
     price: Price | None
@@ -92,7 +102,8 @@ class Plan:
 
     def estimate(self, *, workers: int, prices: Sequence[Price]) -> Estimate:
         """Estimate time and money for the missing runs, with `workers` runs side by side."""
-        seconds = [run.seconds for run in self.missing if run.seconds is not None]
+        known = [(run.seconds, run.share) for run in self.missing if run.seconds is not None]
+        seconds = [whole * share for whole, share in known]
         hardware = self.runs[0].record.hardware
         price = default_price(hardware.name, prices)
         total = sum(seconds)
@@ -100,6 +111,7 @@ class Plan:
             runs=len(self.missing),
             unknown=len(self.missing) - len(seconds),
             train_seconds=total,
+            separate_seconds=sum(whole for whole, _ in known),
             wall_seconds=wall_seconds(total, runs=len(seconds), slowdown=_slowdown(self.runs), workers=workers),
             usd=None if price is None else cost_usd(total, price, hardware.world_size),
             price=price,
@@ -122,12 +134,20 @@ class Plan:
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
             "not_run": [asdict(control) for control in self.not_run],
+            "unshared": self.unshared,
             **({} if self.spec.until is None else {"until": self._until(self.spec.until)}),
         }
 
     def _until(self, until: Until) -> dict[str, Any]:
         added = None if self.decided is None else list(self.decided.added)
         return {**asdict(until), "of": list(until.of), "first": list(self.spec.seeds), "added": added}
+
+    @cached_property
+    def unshared(self) -> dict[str, str]:
+        """Why runs share no steps between budgets, by recipe; empty for one budget, and for commands."""
+        if len(self.spec.budgets) == 1:
+            return {}
+        return {recipe.name: reason for recipe in self.spec.recipes if (reason := why_not(recipe)) is not None}
 
 
 def make_plan(
@@ -187,6 +207,11 @@ def make_plan(
         warned = _rehearse(spec, trying, data, documents, on_rehearse)
     # Estimates use profiles, and where there are none, finished runs.
     step_times = _step_times(directory, [record for record in all_records if states[record.run_id][0] == "done"])
+    shared = places(
+        directory,
+        [record for record in all_records if states[record.run_id][0] not in SETTLED],
+        step_of=_shared_steps(spec, data),
+    )
     planned = []
     for record in all_records:
         seconds, source = _seconds(record, profiles, step_times)
@@ -201,6 +226,7 @@ def make_plan(
                 source=source,
                 documents=documents[record.recipe],
                 other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT),
+                place=shared.get(record.run_id),
             )
         )
     return Plan(
@@ -226,6 +252,23 @@ def _decided(spec: SweepSpec, directory: Path, records: Sequence[RunRecord]) -> 
 
 def _added(decided: DecisionRecord | None) -> tuple[int, ...]:
     return () if decided is None else decided.added
+
+
+def _shared_steps(spec: SweepSpec, data: Path | None) -> Callable[[RunRecord], int | None]:
+    """Return the function that gives how many of its first steps a run shares with longer ones; None: none."""
+    recipes = {recipe.name: recipe for recipe in spec.recipes}
+    full = {
+        recipe.name: total_steps(recipe, examples=len(load(recipe.dataset, data).train), ssr=1.0)
+        for recipe in spec.recipes
+        if why_not(recipe) is None
+    }
+
+    def of(record: RunRecord) -> int | None:
+        if record.recipe not in full:
+            return None
+        return branch_step(recipes[record.recipe], steps=record.steps, full_steps=full[record.recipe])
+
+    return of
 
 
 def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
@@ -453,7 +496,9 @@ def _slowdown(runs: Sequence[PlannedRun]) -> float:
         result = _result(run.directory) if run.state == "done" else None
         if result is not None and run.seconds:
             timings = result.timings
-            ratios.append((timings.training() + timings.warmup + timings.evaluation + timings.checkpoint) / run.seconds)
+            share = 1.0 if result.trunk is None else 1 - result.trunk.step / result.steps
+            spent = timings.training() + timings.warmup + timings.evaluation + timings.checkpoint
+            ratios.append(spent / (run.seconds * share) if share else 1.0)
     return statistics.median(ratios) if ratios else 1.0
 
 

@@ -12,6 +12,8 @@ Candidates are the runs that `explorer.planned` calls superseded. A run is kept 
 A governed run is a record, so it is removed only if the user names it. Every run is first renamed into a directory that
 no reader looks at, and that directory is then deleted: a crash leaves a run whole or gone, and the next pruning deletes
 the rest. Links are not followed.
+
+States that shorter runs left for longer ones (`_trunks`) go as well, where no run is left to begin with them.
 """
 
 import os
@@ -30,6 +32,7 @@ from explorer.project import read_project
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import read_origin
+from explorer.sweep.trunks import tidy, unused
 
 TRASH = ".pruned"
 
@@ -98,7 +101,17 @@ def prune(runs: Path, sweep: str, *, named: Iterable[str] = ()) -> Pruning:
             except RunError as fault:
                 kept.append(Kept(directory=path, reason=str(fault)))
         _empty(directory / TRASH)
+        for trunk in _unused_trunks(directory):
+            tidy(trunk, ())
     return Pruning(directory=directory, removable=tuple(removed), kept=tuple(kept))
+
+
+def _unused_trunks(directory: Path) -> list[Path]:
+    """Return the trunks of the sweep that no run of its plan will begin with."""
+    plan = read_plan(directory)
+    left = [entry for entry in plan["runs"] if not (directory / str(entry["run_id"]) / rundir.RESULT).exists()]
+    # Controls that wait for a profile are runs of any recipe's baseline.
+    return [] if plan.get("waiting") else unused(directory, ((str(e.get("recipe_digest")), e["seed"]) for e in left))
 
 
 def size_of(directory: Path) -> int:

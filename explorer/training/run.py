@@ -42,6 +42,7 @@ from explorer.recipes.recipe import Recipe
 from explorer.run_files import FailureRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
+from explorer.training.branching import shared_of
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.peak_memory import watch_memory
 from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_of, surroundings, total_steps
@@ -145,6 +146,7 @@ def execute(
                 run_id=record.run_id,
                 evaluations=recipe.numbers.evaluations,
                 on_progress=on_progress,
+                shared=shared_of(directory, record, recipe, full_steps=loop.setting.full_steps),
                 stop=stop,
             )
             with kept_divergence(directory, record):
@@ -215,6 +217,7 @@ def result_of(
         contended=contended,
         resumed=fitted.resumed,
         state_digest=fitted.state_digest,
+        trunk=fitted.trunk,
         files={
             name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
             for name in (rundir.RUN, rundir.ENVIRONMENT, rundir.METRICS)

@@ -180,6 +180,34 @@ def test_declares_itself(name: str) -> None:
         assert parameter["range"] or parameter["type"] not in ("int", "float"), parameter["name"]
 
 
+# With the parameters of their samples: a warm-up of stochastic_depth and the end of colout are shares of training.
+OF_A_LENGTH = {
+    *("batch_size_warmup", "colout", "ema", "gyro_dropout", "layer_freezing", "progressive_resizing", "random_subset"),
+    *("schedule_free", "selective_backprop", "seq_length_warmup", "stochastic_depth", "swa"),
+}
+
+
+def test_the_methods_that_look_at_the_length_are_these() -> None:
+    assert {name for name in NAMES if not contract(name).method.any_length()} == OF_A_LENGTH
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in OF_A_LENGTH])
+def test_steps_of_any_length_are_the_same(name: str) -> None:
+    contract(name).test_steps_of_any_length_are_the_same()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [{"stochastic_depth": {"warmup": 0.0}}, {"colout": {"finetune": 0.0}}, {"random_subset": {"start": 0, "end": 1}}],
+)
+def test_a_parameter_can_make_a_method_one_of_any_length(method: Any) -> None:
+    (name,) = method
+    ours = contract(name)
+    type(ours).method = choose(METHODS, method, kind="method", where="test")
+    assert ours.method.any_length()
+    ours.test_steps_of_any_length_are_the_same()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_touches_nothing_that_it_does_not_declare(name: str) -> None:
     contract(name).test_touches_nothing_that_it_does_not_declare()

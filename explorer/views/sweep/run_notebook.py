@@ -75,6 +75,8 @@ def outcome(result: ResultRecord) -> HTML:
     rows = [(html.escape(name), f"<b>{_value(METRICS.get(name), value)}</b>") for name, value in result.metrics.items()]
     rows += [("examples in the batches", f"{result.examples:,}")] if result.examples else []
     rows.append(("resumed", _count(result.resumed, "time")))
+    if result.trunk is not None:  # its records are those of all steps all the same
+        rows.append(("first steps", f"{result.trunk.step:,}, made by {_code(result.trunk.run)}"))
     rows += [("digest of the model", _code(result.state_digest))] if result.state_digest else []
     return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _caveat(result))
 
