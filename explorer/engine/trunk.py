@@ -44,7 +44,7 @@ class Evaluation:
 
 @record
 class Left:
-    """What a checkpoint of a trunk has next to its tensors."""
+    """The part of a trunk's checkpoint that is no tensor."""
 
     run: str  # that left it
     state: str  # digest of parameters and buffers
@@ -53,7 +53,7 @@ class Left:
 
 @dataclass(kw_only=True, slots=True)
 class Measured:
-    """What the steps of a trunk measured, from the first one on."""
+    """Measurements of the steps of a trunk, from the first one on."""
 
     evaluations: list[Evaluation] = field(default_factory=list)
     _losses: list[Tensor] = field(default_factory=list)  # each of many steps
@@ -90,7 +90,7 @@ class Measured:
 
 
 def measured_in(checkpoint: Checkpoint, evaluations: tuple[Evaluation, ...]) -> Measured:
-    """Return what a checkpoint has of a trunk's measurements; nothing if it is not of one.
+    """Return the measurements of a trunk in a checkpoint; none if it is of no trunk.
 
     Raises `CheckpointError` unless they are those of all its steps.
     """
