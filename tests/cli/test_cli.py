@@ -195,3 +195,22 @@ def test_what_methods_warn_of_shows_in_the_plan_and_in_json(tmp_path: Path) -> N
     path.write_text(json.dumps(single))
     done = explorer("run", path, "--runs", tmp_path / "runs")
     assert done.returncode == 0 and "warning: weight_standardization: The model has" in done.stderr
+
+
+def test_a_plan_says_what_longer_runs_share_and_why_others_do_not(tmp_path: Path) -> None:
+    """The control: under a cosine nothing is shared, and one line says so for all recipes."""
+    train = {"epochs": 0.5, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1}}, "schedule": "wsd"}
+    spec = {"name": "shared", "task": {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}, "baseline": "plain"}
+    spec |= {"train": train, "budgets": [0.5, 1.0, 2.0], "seeds": [0], "recipes": {"plain": [], "averaged": ["ema"]}}
+    path = tmp_path / "spec.yaml"
+    path.write_text(json.dumps(spec))
+    words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
+    assert "shared: longer runs begin with the steps of shorter ones: 40 steps to train in place of 50" in words
+    assert "not shared: averaged: the steps of ema depend on the length" in words
+    found = json.loads(explorer("sweep", "plan", path, "--runs", tmp_path / "runs", "--json").stdout)
+    assert found["unshared"] == {"averaged": "the steps of ema depend on the length"}
+    assert list(found["shared"].values()) == [0, 4, 6]
+    path.write_text(json.dumps({**spec, "train": {**train, "schedule": "cosine"}}))
+    words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
+    assert "not shared: all recipes: every step of the schedule 'cosine' depends on the length" in words
+    assert "\nshared:" not in words

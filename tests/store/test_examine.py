@@ -5,7 +5,7 @@ import json
 import pytest
 
 from explorer import run_files, rundir
-from explorer.run_files import RunRecord
+from explorer.run_files import RunRecord, Trunk
 from explorer.store.examine import State, examine
 from tests.builders import change_result, run_record, write_failure, write_run
 
@@ -51,6 +51,15 @@ def test_phases_that_do_not_add_up(run):
 def test_a_result_of_fewer_steps(run):
     change_result(run, steps=79)
     assert {"steps", "metrics"} <= checks(run)
+
+
+@pytest.mark.parametrize("step", [-1, 0, 41, 81])
+def test_first_steps_that_another_run_cannot_have_made(run, step):
+    """The control: 40 of its 80 steps, and none of those that it timed itself."""
+    change_result(run, timed_steps=40, trunk=Trunk(run="shorter", step=40, state="0" * 64))
+    assert checks(run) == set()
+    change_result(run, trunk=Trunk(run="shorter", step=step, state="0" * 64))
+    assert checks(run) == {"steps"}
 
 
 def test_a_changed_file(run):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from explorer import run_files, rundir
-from explorer.run_files import ResultRecord
+from explorer.run_files import ResultRecord, Trunk
 from explorer.views.sweep.run_notebook import describe, loss_curve, outcome
 from tests.builders import run_record, write_run
 
@@ -69,3 +69,11 @@ def test_contended_times_say_so(tmp_path):
         assert text is not None
         assert ("these times do not measure cost" in text) is contended
         assert "90.00%" in text
+
+
+def test_the_outcome_names_the_run_that_made_the_first_steps(directory):
+    """The control: a run that made them all says nothing of it."""
+    plain = run_files.read(ResultRecord, directory / rundir.RESULT)
+    assert "first steps</td>" not in outcome(plain).data.replace("th>", "td>")
+    branched = replace(plain, trunk=Trunk(run="short<run>", step=12, state="0" * 64))
+    assert "12, made by <code>short&lt;run&gt;</code>" in outcome(branched).data
