@@ -180,14 +180,10 @@ def _step_faults(record: RunRecord, result: ResultRecord | None, metrics: tuple[
         faults.append(f"run {record.run_id}: planned {record.steps} steps, the result reports {result.steps}")
     if result is not None and not 0 <= result.timed_steps <= result.steps:
         faults.append(f"run {record.run_id}: {result.timed_steps} timed steps of {result.steps}")
-    if (
-        result is not None
-        and result.trunk is not None
-        and not 0 < result.trunk.step <= result.steps - result.timed_steps
-    ):
-        faults.append(
-            f"run {record.run_id}: it began at step {result.trunk.step} of {result.steps} and timed {result.timed_steps}"
-        )
+    trunk = None if result is None else result.trunk
+    if result is not None and trunk is not None and not 0 < trunk.step <= result.steps - result.timed_steps:
+        timed = f"{result.timed_steps} timed steps of {result.steps}"
+        faults.append(f"run {record.run_id}: {timed}, of which it did not make the first {trunk.step}")
     # How many steps a command makes is known when it has made them: its record has none until then.
     unknown = result is None and not record.phases
     beyond = None if unknown else next((line for line in metrics if line.step > record.steps), None)
