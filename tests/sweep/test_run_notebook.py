@@ -74,6 +74,6 @@ def test_contended_times_say_so(tmp_path):
 def test_the_outcome_names_the_run_that_made_the_first_steps(directory):
     """The control: a run that made them all says nothing of it."""
     plain = run_files.read(ResultRecord, directory / rundir.RESULT)
-    assert "made by" not in outcome(plain).data
+    assert "made by" not in str(outcome(plain).data)
     branched = replace(plain, trunk=Trunk(run="short<run>", step=12, state="0" * 64))
-    assert "12, made by <code>short&lt;run&gt;</code>" in outcome(branched).data
+    assert "12, made by <code>short&lt;run&gt;</code>" in str(outcome(branched).data)
