@@ -19,6 +19,7 @@ import pandas as pd
 from explorer.analysis.axis_words import axis_words
 from explorer.analysis.inference import Effect, Error, Errors, Resamples, counted, draws, holm, size_of, standard_error
 from explorer.analysis.ladders import Ladder, Ladders, Machine, Setting, ladders_of
+from explorer.analysis.moderation import LEAST_RECIPES, Moderation, Runs
 from explorer.analysis.monotone import monotone
 from explorer.analysis.step_times import EXACT
 from explorer.errors import AnalysisError, unknown
@@ -45,6 +46,7 @@ class Pair:
     df: int  # degrees of freedom of Student's t
     first: int | None  # seeds of the first stage, whose spread is the error of all; None: there was one stage
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
+    moderation: Moderation | None  # by the other recipes; its probes are the last rows, behind no resample
     same: bool  # the recipe has the baseline's quality in every run, seed by seed
 
 
@@ -57,6 +59,11 @@ class _Cells:
     y_BS: np.ndarray
     left_out: tuple[float, ...]
 
+    @property
+    def steady(self) -> bool:
+        """Return whether x is the same for all seeds, so that only qualities have noise."""
+        return bool((self.x_BS == self.x_BS[:, :1]).all())
+
 
 def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired: bool = True) -> list[Pair]:
     """Pair each of the recipes with the baseline.
@@ -67,10 +74,12 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
 
     Seeds that a rule added, because of the spread of the first ones, move the estimate and not its error (Stein 1945):
     that comes from the first ones, with their degrees of freedom. Such seeds count in pairs only.
+
+    Recipes that share all seeds moderate each other's noise, but for that of such rules.
     """
-    seeds_b, baselines = _seeds(baseline), {}  # the baseline is resampled once for all recipes with its seeds
+    seeds_b, baselines, runs = _seeds(baseline), {}, {}  # each is made once for all recipes with the same seeds
     results = []
-    for recipe in recipes:
+    for place, recipe in enumerate(recipes, start=1):
         seeds_r = _seeds(recipe)
         common = np.intersect1d(seeds_b, seeds_r)
         # Pairing removes the noise that a seed brings to both (same data order, same initial weights). It needs the
@@ -81,22 +90,32 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
         staged = joint and 1 < firsts.size < mine.size
         first_b, first_r = (firsts, firsts) if staged else (mine, others)
         taken = _resamples(first_b.size, first_r.size, joint=joint, resamples=resamples)
-        key = (tuple(mine), others.size, joint)
-        if key not in baselines:
-            cells_b = _cells(baseline, mine)
-            baselines[key] = cells_b, _resampled(cells_b, taken.counts[0], np.isin(mine, first_b))
-        cells_b, curves_b = baselines[key]
-        cells_r = _cells(recipe, others)
+        cells_b, cells_r = _cells(baseline, mine), _cells(recipe, others)
         n = min(first_b.size, first_r.size)
+        moderation, probes_b, probes_r = None, None, None
+        few = 1 < n <= MOST_SEEDS and len(recipes) + 1 >= LEAST_RECIPES
+        if few and joint and not staged and cells_b.steady and cells_r.steady:
+            if tuple(mine) not in runs:
+                every = [_cells(ladder, mine) for ladder in (baseline, *recipes)]
+                runs[tuple(mine)] = Runs.of([(cells.ssr_B, cells.y_BS) for cells in every], seeds=n)
+            moderation = Moderation(
+                runs=runs[tuple(mine)], recipe=place, baseline_ssr=cells_b.ssr_B, recipe_ssr=cells_r.ssr_B
+            )
+            probes_b, probes_r = moderation.offsets
+        key = (tuple(mine), others.size, joint, None if moderation is None else cells_r.ssr_B.size)
+        if key not in baselines:
+            baselines[key] = _resampled(cells_b, taken.counts[0], np.isin(mine, first_b), probes_b)
+        none_P = np.zeros(0 if probes_r is None else len(probes_r))  # probes are no resamples
         results.append(
             Pair(
-                baseline=curves_b,
-                recipe=_resampled(cells_r, taken.counts[-1], np.isin(others, first_r)),
-                weight_R=taken.weight_R,
+                baseline=baselines[key],
+                recipe=_resampled(cells_r, taken.counts[-1], np.isin(others, first_r), probes_r),
+                weight_R=np.r_[taken.weight_R, none_P],
                 n=min(mine.size, others.size),
                 df=n - 1 if common.size or not paired else 2 * (n - 1),  # a partial overlap takes the smaller number
                 first=n if staged else None,
                 left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
+                moderation=moderation,
                 same=joint and _same(cells_b, cells_r),
             )
         )
@@ -153,8 +172,10 @@ def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
     return np.resize(rows, (resamples, n)) if len(rows) < resamples else rows
 
 
-def _resampled(cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray) -> Resampled:
-    """Return the curve of all seeds, and in the other rows what resampling the first ones makes of it."""
+def _resampled(
+    cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray, probes_PB: np.ndarray | None
+) -> Resampled:
+    """Return the curve of all seeds, then what resampling the first ones makes of it, then what the probes do."""
     x_RB = _medians(cells.x_BS[:, first_S], counts_RF)
     y_RB = counts_RF @ cells.y_BS[:, first_S].T / counts_RF.shape[1]
     if not first_S.all():
@@ -164,6 +185,9 @@ def _resampled(cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray) -> Res
         share = math.sqrt(first / n) * math.sqrt(first / (first - 1) * (n - 1) / n)
         all_x_B, all_y_B = np.median(cells.x_BS, axis=1), cells.y_BS.mean(axis=1)
         x_RB, y_RB = all_x_B * (x_RB / x_RB[0]) ** share, all_y_B + share * (y_RB - y_RB[0])
+    if probes_PB is not None:
+        x_RB = np.vstack([x_RB, np.repeat(x_RB[:1], len(probes_PB), axis=0)])
+        y_RB = np.vstack([y_RB, y_RB[0] + probes_PB])
     # Budgets are sorted by x in each resample by itself, since noisy times can change places.
     order_RB = np.argsort(x_RB, axis=1, kind="stable")
     x_RB, y_RB = np.take_along_axis(x_RB, order_RB, 1), monotone(np.take_along_axis(y_RB, order_RB, 1))
@@ -225,6 +249,7 @@ class Judged:
     reach_rate: float | None  # share of resamples that have a value; None for one seed
     reason: str | None
     seed_error: float | None = None  # the part of the error that more seeds would reduce
+    moderated: bool = False  # by the noise of other recipes
 
 
 def compared(
@@ -296,6 +321,7 @@ def judge(
     df: int,
     weight_R: np.ndarray | None = None,
     noise: Errors = EXACT,
+    moderation: Moderation | None = None,
     same: bool = False,
 ) -> Judged:
     """Judge an estimate: return it with its error, or with the reason why there is none.
@@ -306,6 +332,7 @@ def judge(
         df: degrees of freedom of Student's t.
         weight_R: the number of resamples behind each value; by default none for the first and one for each other.
         noise: errors that step times add to that of the seeds.
+        moderation: of the noise of the seeds, by other recipes; the last values are then those of its probes.
         same: both recipes have the same quality in every run, seed by seed, so that they differ in their times only.
             Otherwise seeds that do not differ at all give no error: two runs of one seed look like that too.
     """
@@ -321,9 +348,12 @@ def judge(
     estimate, drawn = float(values_R[0]), reached & (weights_R > 0)
     resampled, weights = values_R[drawn], weights_R[drawn]
     if np.ptp(resampled) >= ROUNDING:
-        seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
-        effect = Effect(value=estimate, errors=(seeds, *noise))
-        return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=seeds.size)
+        alone = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
+        seeds = (alone,) if moderation is None else moderation.errors(estimate, values_R, alone=alone)
+        effect = Effect(value=estimate, errors=(*seeds, *noise))
+        return Judged(
+            effect=effect, reach_rate=rate, reason=None, seed_error=size_of(seeds), moderated=seeds != (alone,)
+        )
     # --- seeds that do not differ: only a known reason for that leaves an error ---
     if same and size_of(noise) > 0:
         return Judged(effect=Effect(value=estimate, errors=noise), reach_rate=rate, reason=None, seed_error=0.0)

@@ -139,6 +139,7 @@ def _compare(compared_pair: Compared, *, budget: float | None, confidence: float
         df=both.df,
         weight_R=both.weight_R,
         noise=_noise(match, both, float(x_R[0]), own=budget is None),
+        moderation=both.moderation,
         same=both.same,
     )
     result = replace(result, difference=float(mine_R[0] - base_R[0]), reason=judgement.reason)

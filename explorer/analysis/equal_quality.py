@@ -81,6 +81,7 @@ class EqualQuality:
     family: int = 0  # how many these are
     errors: Errors | None = None  # of the logarithm of the ratio; None where there is no interval
     seed_error: float | None = None  # the part of the error that more seeds would reduce
+    moderated: bool = False  # the noise of its seeds, by that of the sweep's other recipes
     inference_ratio: float | None  # to the baseline on the recipe's own machine
     inference_low: float | None = None  # its interval as one of all recipes with this baseline
     inference_high: float | None = None
@@ -304,6 +305,7 @@ def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarra
         df=both.df,
         weight_R=both.weight_R,
         noise=_noise(match, result.recipe_x, result.baseline_x),
+        moderation=both.moderation,
         same=both.same,
     )
     # A recipe that is past the target at its lowest budget has an upper limit in place of an estimate.
@@ -312,7 +314,12 @@ def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarra
     result = replace(result, reach_rate=judgement.reach_rate, reason=judgement.reason)
     if judgement.effect is None:
         return result
-    result = replace(result, errors=judgement.effect.errors, seed_error=judgement.seed_error)
+    result = replace(
+        result,
+        errors=judgement.effect.errors,
+        seed_error=judgement.seed_error,
+        moderated=judgement.moderated,
+    )
     assert result.effect is not None
     unadjusted = result.effect.interval(blank.confidence, scale=exponential)
     return replace(result, ratio_low=unadjusted.low, ratio_high=unadjusted.high, p_value=unadjusted.p_value)

@@ -127,9 +127,10 @@ def _note(first: EqualQuality, setting: Setting) -> str:
     """Return the note below the table, which explains its columns."""
     family = max(first.family, 1)
     adjusted = f", adjusted for {family} comparisons (Bonferroni)" if family > 1 else ""
+    moderated = ", noise of seeds moderated over the recipes" if first.moderated else ""
     return (
         f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to target: training time to reach"
-        f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}"
+        f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}{moderated}"
     )
 
 

@@ -13,6 +13,7 @@ from explorer.analysis.controls import Controlled
 from explorer.analysis.equal_budget import EqualBudget, at_equal_budget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
 from explorer.analysis.ladders import Ladders, Machine, ladders_of
+from explorer.analysis.moderation import ASSUMED
 from explorer.analysis.pareto import Hypervolume, hypervolume_answer, hypervolumes
 from explorer.analysis.sentences import budget_answer, busy_notes, inference_words, time_notes
 from explorer.analysis.verdict import Verdict, controls_of, verdicts
@@ -330,9 +331,12 @@ def facts(answer: Answer) -> list[str]:
     if any(comparison.ratio_low is not None for comparison in answer.comparisons):
         first = answer.comparisons[0]
         seeds = "seeds, shared only within a sweep" if answer.question.across else "shared seeds"
-        words.append(
-            f"{first.confidence:.0%} intervals, t with n-1 degrees of freedom over {seeds}{_adjusted(answer)}."
-        )
+        moderated = any(comparison.moderated for comparison in answer.comparisons)
+        how = "t over" if moderated else "t with n-1 degrees of freedom over"
+        whose = ", whose noise is moderated over the recipes of the sweep" if moderated else ""
+        words.append(f"{first.confidence:.0%} intervals, {how} {seeds}{whose}{_adjusted(answer)}.")
+        if moderated:
+            words.append(ASSUMED)
     if answer.question.across:
         words.append(f"Recipes of other sweeps are compared with {NOT_PAIRED}.")
     if answer.question.order.removeprefix("-") == "best":
