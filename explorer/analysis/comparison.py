@@ -19,7 +19,7 @@ import pandas as pd
 from explorer.analysis.axis_words import axis_words
 from explorer.analysis.inference import Effect, Error, Errors, Resamples, counted, draws, holm, size_of, standard_error
 from explorer.analysis.ladders import Ladder, Ladders, Machine, Setting, ladders_of
-from explorer.analysis.moderation import LEAST_RECIPES, Moderation, Runs
+from explorer.analysis.moderation import LEAST_RECIPES, MOST_SEEDS, Moderation, Runs
 from explorer.analysis.monotone import monotone
 from explorer.analysis.step_times import EXACT
 from explorer.errors import AnalysisError, unknown
@@ -348,11 +348,11 @@ def judge(
     estimate, drawn = float(values_R[0]), reached & (weights_R > 0)
     resampled, weights = values_R[drawn], weights_R[drawn]
     if np.ptp(resampled) >= ROUNDING:
-        alone = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
-        seeds = (alone,) if moderation is None else moderation.errors(estimate, values_R, alone=alone)
+        by_seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
+        seeds = (by_seeds,) if moderation is None else moderation.errors(estimate, values_R, unmoderated=by_seeds)
         effect = Effect(value=estimate, errors=(*seeds, *noise))
         return Judged(
-            effect=effect, reach_rate=rate, reason=None, seed_error=size_of(seeds), moderated=seeds != (alone,)
+            effect=effect, reach_rate=rate, reason=None, seed_error=size_of(seeds), moderated=seeds != (by_seeds,)
         )
     # --- seeds that do not differ: only a known reason for that leaves an error ---
     if same and size_of(noise) > 0:
