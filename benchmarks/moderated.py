@@ -159,7 +159,7 @@ def _batch(noise_WMBS: np.ndarray, of: int | None) -> tuple[np.ndarray, ...]:
     both_2WMS = np.einsum("wmbs,kb->kwms", noise_WMBS, own_2B)
     turn_K = np.arange(family) % 2  # recipes take turns at the two budgets
     rows_WKS = np.where(turn_K[:, None] == 0, both_2WMS[0][:, 1:], both_2WMS[1][:, 1:]) + base_WMS[:, :1]
-    distance_WK, alone_WK = np.abs(rows_WKS.mean(axis=2)), rows_WKS.std(axis=2, ddof=1) / np.sqrt(n)
+    distance_WK, before_WK = np.abs(rows_WKS.mean(axis=2)), rows_WKS.std(axis=2, ddof=1) / np.sqrt(n)
     found = [moderated(base_WMS, own_WMS) for own_WMS in both_2WMS]
     own_WK, shared_WK, df_WK, unlike_WK = (
         np.where(turn_K == 0, first, second)
@@ -167,14 +167,14 @@ def _batch(noise_WMBS: np.ndarray, of: int | None) -> tuple[np.ndarray, ...]:
     )
     means_W1 = [(_residual(base_WMS) + _residual(own)).mean(axis=1, keepdims=True) for own in both_2WMS]
     pooled_WK = np.where(turn_K == 0, *means_W1)
-    widths = [_widths(alone_WK, own_WK, shared_WK, df_WK, unlike_WK, n=n, alpha=a) for a in (0.05, 0.05 / family)]
-    (alone, after), (alone_adjusted, after_adjusted) = widths
+    widths = [_widths(before_WK, own_WK, shared_WK, df_WK, unlike_WK, n=n, alpha=a) for a in (0.05, 0.05 / family)]
+    (before, after), (before_adjusted, after_adjusted) = widths
     naive_WK = np.sqrt((pooled_WK + shared_WK) / n) * -stdtrit(family * (n - 1), 0.025)
     chosen = slice(None) if of is None else slice(of, of + 1)
     return (
-        *((distance_WK <= half)[:, chosen].mean(axis=1) for half in (alone, after, naive_WK)),
-        *((distance_WK <= half).all(axis=1) for half in (alone_adjusted, after_adjusted)),
-        np.array([half[:, chosen].sum() for half in (alone, after, alone_adjusted, after_adjusted)]),
+        *((distance_WK <= half)[:, chosen].mean(axis=1) for half in (before, after, naive_WK)),
+        *((distance_WK <= half).all(axis=1) for half in (before_adjusted, after_adjusted)),
+        np.array([half[:, chosen].sum() for half in (before, after, before_adjusted, after_adjusted)]),
     )
 
 
@@ -188,11 +188,11 @@ def _residual(row_WMS: np.ndarray) -> np.ndarray:
 
 
 def _widths(
-    alone: np.ndarray, own: np.ndarray, shared: np.ndarray, df: np.ndarray, unlike: np.ndarray, *, n: int, alpha: float
+    spread: np.ndarray, own: np.ndarray, shared: np.ndarray, df: np.ndarray, unlike: np.ndarray, *, n: int, alpha: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Half widths before and after, put together as the product does."""
     by_seeds = stdtrit(n - 1, alpha / 2)
-    before = alone * -by_seeds
+    before = spread * -by_seeds
     if n > MOST_SEEDS:
         return before, before
     after = np.sqrt((own * stdtrit(df, alpha / 2) ** 2 + shared * by_seeds**2) / n)
@@ -209,7 +209,7 @@ def through_the_product(world: World, sweeps: int) -> tuple[float, ...]:
     kept: dict[tuple[str, bool], list[tuple[bool, float]]] = {(c, m): [] for c in ("x", "y") for m in (False, True)}
     for table in world.tables(sweeps):
         found = compared(table, x="train_seconds")
-        for with_others, each in ((True, found), (False, alone(found))):
+        for with_others, each in ((True, found), (False, by_own_seeds(found))):
             kept["x", with_others] += [
                 (r.ratio_low <= 1 / speedup <= r.ratio_high, np.log(r.ratio_high / r.ratio_low))
                 for r in at_equal_quality(each)
@@ -232,7 +232,7 @@ def through_the_product(world: World, sweeps: int) -> tuple[float, ...]:
     )
 
 
-def alone(found: list[Compared]) -> list[Compared]:
+def by_own_seeds(found: list[Compared]) -> list[Compared]:
     """The same comparisons, each by its own seeds: as it was before."""
     return [replace(each, pair=each.pair and replace(each.pair, moderation=None)) for each in found]
 

@@ -349,7 +349,7 @@ def judge(
     resampled, weights = values_R[drawn], weights_R[drawn]
     if np.ptp(resampled) >= ROUNDING:
         by_seeds = Error(size=standard_error(resampled, n=n, weight_R=weights), df=df)
-        seeds = (by_seeds,) if moderation is None else moderation.errors(estimate, values_R, unmoderated=by_seeds)
+        seeds = (by_seeds,) if moderation is None else moderation.errors(estimate, values_R, by_seeds=by_seeds)
         effect = Effect(value=estimate, errors=(*seeds, *noise))
         return Judged(
             effect=effect, reach_rate=rate, reason=None, seed_error=size_of(seeds), moderated=seeds != (by_seeds,)

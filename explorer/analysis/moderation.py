@@ -38,7 +38,7 @@ MOST_PRIOR_DF = 6.0  # what other recipes may count for: few variances look alik
 MOST_SEEDS = 6  # more tell more by themselves than the others may add
 UNLIKE = 0.02  # a spread that is this improbable among the others keeps its own interval, if that is the wider one
 SEEDS_THAT_SHOW_IT = 3  # two seeds say too little of their own spread
-LEAST_VARIANCE = 1e-5  # of the median one, as in limma: the logarithm of a smaller one would decide unmoderated
+LEAST_VARIANCE = 1e-5  # of the median one, as in limma: the logarithm of a smaller one would outweigh all others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -169,15 +169,15 @@ class Moderation:
         both = np.kron(np.diag(np.r_[steps_b, steps_r]), [[1.0], [-1.0]])
         return both[:, : steps_b.size], both[:, steps_b.size :]
 
-    def errors(self, estimate: float, values_R: np.ndarray, *, unmoderated: Error) -> Errors:
-        """Return the error of an estimate that was probed; `unmoderated`, its error by its own seeds, where that is safer.
+    def errors(self, estimate: float, values_R: np.ndarray, *, by_seeds: Error) -> Errors:
+        """Return the error of an estimate that was probed; `by_seeds`, that of its own seeds, where it is safer.
 
         The values of the probes are the last of `values_R`, whose others are not read.
         """
         steps = np.r_[self.runs.steps(self.baseline_ssr), self.runs.steps(self.recipe_ssr)]
         slopes = _slopes(estimate, values_R[-2 * steps.size :], steps)
         if slopes is None:
-            return (unmoderated,)
+            return (by_seeds,)
         # --- the runs of all recipes, weighed as the baseline's and as the recipe's are in this comparison ---
         weights_B = np.zeros((2, self.runs.ssr_B.size))
         weights_B[0, np.searchsorted(self.runs.ssr_B, self.baseline_ssr)] = slopes[: self.baseline_ssr.size]
@@ -185,7 +185,7 @@ class Moderation:
         used_B = np.asarray((weights_B != 0).any(axis=0))
         whole_M = np.asarray(np.isfinite(self.runs.y_MBS[:, used_B]).all(axis=(1, 2)))
         if not (whole_M[0] and whole_M[self.recipe]):
-            return (unmoderated,)
+            return (by_seeds,)
         y_MBS = self.runs.y_MBS[whole_M][:, used_B]
         base_MS, own_MS = ((y_MBS * weights_B[side, used_B][:, None]).sum(axis=1) for side in (0, 1))
         # --- recipes that train alike have the same runs, which count once ---
@@ -194,14 +194,14 @@ class Moderation:
         base_MS, own_MS = base_MS[kept], own_MS[kept]
         still = min(np.median(_own_variances(row_MS)) for row_MS in (base_MS, own_MS)) == 0
         if kept.size < LEAST_RECIPES or place == 0 or still:
-            return (unmoderated,)
-        return _errors(moderated(base_MS, own_MS), int(np.searchsorted(kept, place)), unmoderated, n=y_MBS.shape[2])
+            return (by_seeds,)
+        return _errors(moderated(base_MS, own_MS), int(np.searchsorted(kept, place)), by_seeds, n=y_MBS.shape[2])
 
 
 def _slopes(estimate: float, values_P: np.ndarray, steps_B: np.ndarray) -> np.ndarray | None:
     """Return how an estimate follows the mean at each budget; None where that is not known."""
     up_B, down_B = values_P[0::2] - estimate, estimate - values_P[1::2]
-    # Where a target is not reached with a mean lowered, or with it raised, the other side unmoderated tells.
+    # Where a target is not reached with a mean lowered, or with it raised, only the other side tells.
     up_B, down_B = np.where(np.isfinite(up_B), up_B, down_B), np.where(np.isfinite(down_B), down_B, up_B)
     if not (np.isfinite(up_B).all() and (steps_B > 0).all()):
         return None
@@ -209,8 +209,8 @@ def _slopes(estimate: float, values_P: np.ndarray, steps_B: np.ndarray) -> np.nd
     return np.copysign(np.sqrt((up_B**2 + down_B**2) / 2), up_B + down_B) / steps_B
 
 
-def _errors(noise: Moderated, recipe: int, unmoderated: Error, *, n: int) -> Errors:
+def _errors(noise: Moderated, recipe: int, by_seeds: Error, *, n: int) -> Errors:
     sizes = (float(np.sqrt(variance / n)) for variance in (noise.own_M[recipe], noise.shared))
     own, shared = (Error(size=size, df=float(df)) for size, df in zip(sizes, (noise.own_df, n - 1), strict=True))
     errors: Errors = (own, shared) if shared.size else (own,)
-    return max(errors, (unmoderated,), key=lambda parts: reach_of(parts, 0.05)) if noise.unlike_M[recipe] else errors
+    return max(errors, (by_seeds,), key=lambda parts: reach_of(parts, 0.05)) if noise.unlike_M[recipe] else errors

@@ -199,7 +199,7 @@ def test_power_knows_the_parts_of_the_seeds():
     assert found is not None and found.seeds is not None
     assert result.seed_error is not None
     assert power_of(replace(result, errors=(Error(size=result.seed_error, df=2),))) == found
-    # With the noise of times behind them, that noise alone is what more seeds leave.
+    # With the noise of times behind them, more seeds leave nothing but that.
     assert result.errors is not None
     times = Error(size=1.0, df=6)
     noisy = power_of(replace(result, errors=(*result.errors, times)))
