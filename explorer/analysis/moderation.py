@@ -152,7 +152,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Moderation:
-    """What the other recipes of a sweep add to the error of one comparison.
+    """The part of the other recipes of a sweep in the error of one comparison.
 
     An estimate is probed: it is made again with the mean at one budget of one curve raised by a step, then lowered.
     """
