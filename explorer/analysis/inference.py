@@ -2,8 +2,8 @@
 
 A sweep has a handful of seeds, so the plain percentile bootstrap covers far less than it says (0.80 instead of 0.95 at
 three seeds). The interval here takes only the standard error from the bootstrap, corrects it by sqrt(n/(n-1)), and uses
-a t quantile. `benchmarks/coverage.md` has the coverage that this reaches. Where a sweep has several recipes, their noise
-tells more than the seeds of one comparison (`explorer.analysis.moderation`).
+a t quantile. `benchmarks/coverage.md` has the coverage that this reaches. Where a sweep has several recipes, the
+noise of all tells more than that of one comparison (`explorer.analysis.moderation`).
 """
 
 import itertools
