@@ -75,7 +75,7 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
     Seeds that a rule added, because of the spread of the first ones, move the estimate and not its error (Stein 1945):
     that comes from the first ones, with their degrees of freedom. Such seeds count in pairs only.
 
-    Recipes that share all seeds moderate each other's noise, but for that of such rules.
+    Recipes that share all seeds moderate each other's noise, by the first ones too.
     """
     seeds_b, baselines, runs = _seeds(baseline), {}, {}  # each is made once for all recipes with the same seeds
     results = []
@@ -94,12 +94,16 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
         n = min(first_b.size, first_r.size)
         moderation, probes_b, probes_r = None, None, None
         few = 1 < n <= MOST_SEEDS and len(recipes) + 1 >= LEAST_RECIPES
-        if few and joint and not staged and cells_b.steady and cells_r.steady:
-            if tuple(mine) not in runs:
-                every = [_cells(ladder, mine) for ladder in (baseline, *recipes)]
-                runs[tuple(mine)] = Runs.of([(cells.ssr_B, cells.y_BS) for cells in every], seeds=n)
+        if few and joint and cells_b.steady and cells_r.steady:
+            if tuple(first_b) not in runs:
+                every = [_cells(ladder, first_b) for ladder in (baseline, *recipes)]
+                runs[tuple(first_b)] = Runs.of([(cells.ssr_B, cells.y_BS) for cells in every], seeds=n)
             moderation = Moderation(
-                runs=runs[tuple(mine)], recipe=place, baseline_ssr=cells_b.ssr_B, recipe_ssr=cells_r.ssr_B
+                runs=runs[tuple(first_b)],
+                recipe=place,
+                seeds=mine.size,
+                baseline_ssr=cells_b.ssr_B,
+                recipe_ssr=cells_r.ssr_B,
             )
             probes_b, probes_r = moderation.offsets
         key = (tuple(mine), others.size, joint, None if moderation is None else cells_r.ssr_B.size)
@@ -172,9 +176,7 @@ def _drawn(n: int, resamples: int, key: str) -> np.ndarray:
     return np.resize(rows, (resamples, n)) if len(rows) < resamples else rows
 
 
-def _resampled(
-    cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray, probes_PB: np.ndarray | None
-) -> Resampled:
+def _resampled(cells: _Cells, counts_RF: np.ndarray, first_S: np.ndarray, probes_PB: np.ndarray | None) -> Resampled:
     """Return the curve of all seeds, then what resampling the first ones makes of it, then what the probes do."""
     x_RB = _medians(cells.x_BS[:, first_S], counts_RF)
     y_RB = counts_RF @ cells.y_BS[:, first_S].T / counts_RF.shape[1]

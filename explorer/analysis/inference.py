@@ -52,6 +52,12 @@ def size_of(errors: Errors) -> float:
     return math.hypot(*(error.size for error in errors))
 
 
+def parted(errors: Errors, size: float) -> tuple[Errors, Errors]:
+    """Return the first parts of an error, which together have that size, and the others."""
+    place = next(place for place in range(len(errors) + 1) if size_of(errors[:place]) == size)
+    return errors[:place], errors[place:]
+
+
 def reach_of(errors: Errors, probability: float) -> float:
     """Return the distance from the truth that an estimate exceeds with that probability, both sides together."""
     # Parts with the same degrees of freedom have the same quantile, which is most of the work.

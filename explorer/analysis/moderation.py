@@ -159,6 +159,7 @@ class Moderation:
 
     runs: Runs
     recipe: int  # its place among the runs
+    seeds: int  # of the estimate; the runs may be those of the first ones only
     baseline_ssr: np.ndarray  # the budgets of both curves
     recipe_ssr: np.ndarray
 
@@ -195,7 +196,11 @@ class Moderation:
         still = min(np.median(_own_variances(row_MS)) for row_MS in (base_MS, own_MS)) == 0
         if kept.size < LEAST_RECIPES or place == 0 or still:
             return (by_seeds,)
-        return _errors(moderated(base_MS, own_MS), int(np.searchsorted(kept, place)), by_seeds, n=y_MBS.shape[2])
+        noise, recipe = moderated(base_MS, own_MS), int(np.searchsorted(kept, place))
+        own = _error(noise.own_M[recipe] / self.seeds, df=float(noise.own_df))
+        shared = _error(noise.shared / self.seeds, df=y_MBS.shape[2] - 1)
+        errors: Errors = (own, shared) if shared.size else (own,)
+        return max(errors, (by_seeds,), key=lambda parts: reach_of(parts, 0.05)) if noise.unlike_M[recipe] else errors
 
 
 def _slopes(estimate: float, values_P: np.ndarray, steps_B: np.ndarray) -> np.ndarray | None:
@@ -209,8 +214,5 @@ def _slopes(estimate: float, values_P: np.ndarray, steps_B: np.ndarray) -> np.nd
     return np.copysign(np.sqrt((up_B**2 + down_B**2) / 2), up_B + down_B) / steps_B
 
 
-def _errors(noise: Moderated, recipe: int, by_seeds: Error, *, n: int) -> Errors:
-    sizes = (float(np.sqrt(variance / n)) for variance in (noise.own_M[recipe], noise.shared))
-    own, shared = (Error(size=size, df=float(df)) for size, df in zip(sizes, (noise.own_df, n - 1), strict=True))
-    errors: Errors = (own, shared) if shared.size else (own,)
-    return max(errors, (by_seeds,), key=lambda parts: reach_of(parts, 0.05)) if noise.unlike_M[recipe] else errors
+def _error(variance: np.ndarray, *, df: float) -> Error:
+    return Error(size=float(np.sqrt(variance)), df=df)

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import ndtri, stdtrit
 
 from explorer.analysis.equal_quality import EQUIVALENT, Call, EqualQuality
-from explorer.analysis.inference import Errors, reach_of, size_of
+from explorer.analysis.inference import Errors, parted, reach_of, size_of
 from explorer.costing import wall_seconds
 
 POWER = 0.8  # probability with which the advised number of seeds decides a comparison
@@ -52,18 +52,13 @@ def power_of(result: EqualQuality, *, fresh: bool = False) -> Power | None:
     least = _least(
         abs(result.effect.value),
         of_one_seed=result.seed_error * math.sqrt(result.n),
-        times=_after(result.effect.errors, result.seed_error),
+        times=parted(result.effect.errors, result.seed_error)[1],
         alpha=1 - result.confidence,
         first=first,
     )
     if isinstance(least, str):
         return Power(seeds=None, reason=least, after_looking=fresh)
     return Power(seeds=least - (result.n if fresh else 0), after_looking=fresh)
-
-
-def _after(errors: Errors, size: float) -> Errors:
-    """Return the parts of an error that follow its first ones, which together have that size: those of the seeds."""
-    return next(errors[place:] for place in range(1, len(errors) + 1) if size_of(errors[:place]) == size)
 
 
 def _least(effect: float, *, of_one_seed: float, times: Errors, alpha: float, first: int) -> int | str:

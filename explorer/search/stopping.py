@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass, replace
 
 from explorer.analysis.equal_quality import Call, EqualQuality
-from explorer.analysis.inference import reach_of
+from explorer.analysis.inference import parted, reach_of
 
 ROUNDING = 1e-9  # of a number of seeds, which would else be one too many
 
@@ -48,11 +48,11 @@ def needed_for(result: EqualQuality, *, half_width: float, first: int | None = N
     alpha, first = (1 - result.confidence) / max(1, result.family), first or result.n
     reach = reach_of(result.errors, alpha)
     # Seeds that agree exactly have no part in the error: all of it is that of the times.
-    parts = 1 if result.seed_error > 0 else 0
-    times = reach_of(result.errors[parts:], alpha)
+    parts, others = parted(result.errors, result.seed_error)
+    times = reach_of(others, alpha)
     if times >= half_width:
         return f"the noise of step times makes the interval {spread(times)}; profile again on an idle machine"
-    of_seeds = tuple(replace(error, df=error.df if first == result.n else first - 1) for error in result.errors[:parts])
+    of_seeds = tuple(replace(error, df=(error.df or 0) + first - result.n) for error in parts)
     wanted = result.n * (reach_of(of_seeds, alpha) / math.sqrt(half_width**2 - times**2)) ** 2
     return Needed(recipe=result.recipe, half_width=reach, seeds=max(first, math.ceil(wanted - ROUNDING)))
 
