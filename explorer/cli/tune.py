@@ -151,10 +151,7 @@ def tuned_blocks(tuned: TunedRecord, source: str, *, runs: Path) -> Iterator[Blo
     rows = [
         (
             own.recipe,
-            ", ".join(
-                f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in own.values.items()
-            ),
+            own.words,
             None if own.quality is None else tuned.metric.show(own.quality),
             len(own.points),
             amounts.seconds(own.seconds),

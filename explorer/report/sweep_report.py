@@ -33,6 +33,7 @@ from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep.metrics_section import MetricsSection, quoted
 from explorer.report.sweep.negatives_section import NegativesSection
 from explorer.report.sweep.reported_sweep import ReportedSweep
+from explorer.report.sweep.tuned_section import TunedSection
 from explorer.schema import record
 from explorer.store import frames
 from explorer.views.explorer.snapshot import read_snapshot
@@ -110,6 +111,7 @@ SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
     NegativesSection(),
     ComposedSection(),
     LearningSection(),
+    TunedSection(),
     MeasuredSection(),
     AgainSection(),
 )

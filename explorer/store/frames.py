@@ -4,7 +4,9 @@ The columns of `results` are those of the view of that name in `published`; unkn
 is NaN or None, and a column of truth values in which nothing is unknown is of type bool.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -185,6 +187,13 @@ HAVING count(DISTINCT recipe_digest) > 2
    AND count(DISTINCT recipe_digest) FILTER (recipe_digest IN (SELECT recipe_digest FROM here)) = 2
 ORDER BY sweep
 """
+
+
+def tuned(database: Path, *, sweep: str) -> Any | None:
+    """Return the tuning that the plan of a sweep records, a JSON value that nothing has checked; None without one."""
+    question = Question(sql="SELECT tuned FROM plans WHERE sweep = ? AND tuned IS NOT NULL", parameters=(sweep,))
+    rows = queries.select(database, question).rows
+    return json.loads(rows[0][0]) if rows else None
 
 
 def confirming(database: Path, sweep: str) -> list[str]:

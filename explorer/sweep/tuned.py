@@ -54,6 +54,13 @@ class TunedRecipe:
         return self.points[self.chosen].values
 
     @property
+    def words(self) -> str:
+        """Return the chosen values in words: "lr 0.1, weight_decay 0.002"."""
+        return ", ".join(
+            f"{key} {value:g}" if type(value) is float else f"{key} {value}" for key, value in self.values.items()
+        )
+
+    @property
     def quality(self) -> float | None:
         """Return the quality of the chosen point on the tuning seeds. They chose it, so it is too good."""
         return self.points[self.chosen].quality

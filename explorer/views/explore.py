@@ -40,6 +40,7 @@ from explorer.views.explorer.tabs.ledger_section import LedgerSection
 from explorer.views.explorer.tabs.run_cards import run_cards
 from explorer.views.explorer.tabs.runs_section import RunsSection
 from explorer.views.explorer.tabs.sections import Sections
+from explorer.views.explorer.tabs.tuning_section import TuningSection
 from explorer.views.explorer.tabs.two_recipes_section import TwoRecipesSection
 from explorer.views.explorer.tradeoff import Brush
 from explorer.views.explorer.widgets import Controls
@@ -53,6 +54,7 @@ SECTIONS = (
     ConfirmSection,
     ControlsSection,
     CompositionSection,
+    TuningSection,
     LedgerSection,
 )
 """The parts below the chart, in the order of their buttons."""

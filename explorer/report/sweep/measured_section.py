@@ -121,6 +121,8 @@ def _facts(sweep: ReportedSweep) -> dict[str, str]:
     times += [f"timed by {CLOCKS.get(clock, clock)}" for clock in clocks]
     known = [words for words in map(tuning_words, results["tuning"]) if words is not None]
     tuning = f'tuned, according to its author: "{known[0]}"' if known else "not tuned"
+    if (tuned := sweep.snapshot.tuned(sweep.name)) is not None:
+        tuning = f"tuned by the sweep as {tuned.words}"
     return {
         "Task": f"{_values(results['model'])} on {_values(results['dataset'])}",
         **({"Trained by": COMMAND} if clocks else {}),

@@ -24,12 +24,19 @@ from explorer.analysis.sentences import (
 from explorer.analysis.verdict import Verdict
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, Text, with_note
+from explorer.run_files import TUNES_EVERY
 from explorer.views.explorer.payments import Payment, amount
 from explorer.views.notebook import swatch
 
 # ---- recipes and the baseline
 
 CLAIMS_TUNING = "baseline, tuned in its author's words"  # a claim of the specification, which nothing checks
+TUNED = "baseline, tuned as every recipe"
+
+
+def tuned_note(tuning: str) -> str:
+    """Return how a baseline was tuned: by the sweep, with equal effort for all, or as its author says."""
+    return TUNED if tuning.startswith(TUNES_EVERY) else CLAIMS_TUNING
 
 
 def comparison_table(
@@ -155,7 +162,7 @@ def _baseline(
     width: int,
 ) -> Row:
     """Return the row of the baseline that a comparison was made with; `width` counts the columns after the name."""
-    note = Span(CLAIMS_TUNING) if result.tuning else Span("untuned baseline", "warn")
+    note = Span(tuned_note(result.tuning)) if result.tuning else Span("untuned baseline", "warn")
     unknown = result.outcome == Outcome.UNKNOWN
     if unknown and not result.n:  # no run of the baseline here, so its tuning is no matter
         note = Span("baseline")

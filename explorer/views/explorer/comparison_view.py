@@ -22,12 +22,12 @@ from explorer.page.document import clipped, one_line
 from explorer.page.html import Colour, Markup, chip, element, fragment, inline
 from explorer.views.explorer.answer import Answer, facts, warnings
 from explorer.views.explorer.comparison_tables import (
-    CLAIMS_TUNING,
     best_first,
     comparison_table,
     least_first,
     speedup,
     speedup_title,
+    tuned_note,
 )
 from explorer.views.explorer.dock import SECTIONS
 from explorer.views.explorer.payments import amount
@@ -315,7 +315,7 @@ def _chips(line: Line, sheet: Sheet) -> Iterator[Markup]:
     result = line.comparison
     if line.verdict is None:
         tuned = bool(result.tuning)
-        hover = CLAIMS_TUNING if tuned else "the specification claims no tuning of this baseline"
+        hover = tuned_note(result.tuning or "") if tuned else "the specification claims no tuning of this baseline"
         yield chip("tuned baseline" if tuned else "untuned baseline", "quiet" if tuned else "warn", hover=hover)
         if sheet.several:
             yield element("small", clipped(str(result.baseline_setting.machine), 40))

@@ -21,6 +21,7 @@ from explorer.costing import Price
 from explorer.store import frames, published
 from explorer.store.frames import confirming, with_confirming
 from explorer.store.queries import Filter
+from explorer.sweep.tuned import TunedRecord, tuned_of
 
 KEPT = 24  # results that are remembered: about eight for each of the last questions
 
@@ -56,6 +57,11 @@ class Snapshot:
     def unfinished(self, sweep: str) -> pd.DataFrame:
         """Return the runs of a sweep that did not finish: see `frames.unfinished`. Raises as `rows` does."""
         return self.remember(("unfinished", sweep), lambda: frames.unfinished(self.database, sweep=sweep))
+
+    def tuned(self, sweep: str) -> TunedRecord | None:
+        """Return the tuning of a sweep's recipes; None if the sweep did none. Raises `SweepError` for a damaged one."""
+        value = self.remember(("tuned", sweep), lambda: frames.tuned(self.database, sweep=sweep))
+        return None if value is None else tuned_of(value, where=f"the plan of {sweep}")
 
     def confirmations(self, results: Sequence[EqualQuality]) -> list[Confirmation]:
         """Return the confirmations of comparisons, all of one sweep and metric. Raises as `rows` does."""

@@ -1,0 +1,41 @@
+"""The section on tuning: what was chosen for each recipe, what that took, and speedups that include it."""
+
+from functools import partial
+
+from explorer.page.document import Block, Heading, Paragraph
+from explorer.report.section import Section
+from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.schema import record
+from explorer.search.tuning_worth import worth
+from explorer.sweep.tuned import TunedRecord
+from explorer.views.explorer.tabs.tuning_chart import CAPTION, tuning_blocks, tuning_chart
+
+
+@record
+class TuningRecord:
+    """The tuning of the recipes."""
+
+    tuning: TunedRecord | None = None  # None: the sweep tuned nothing by itself
+
+
+class TunedSection(Section[ReportedSweep, TuningRecord]):
+    """The tuning of the recipes, where the sweep did it."""
+
+    record = TuningRecord
+
+    def gather(self, sweep: ReportedSweep) -> TuningRecord:
+        return TuningRecord(tuning=sweep.snapshot.tuned(sweep.name))
+
+    def blocks(self, record: TuningRecord, sweep: ReportedSweep) -> list[Block]:
+        tuned = record.tuning
+        if tuned is None or not sweep.metrics:
+            return []
+        answer = sweep.metrics[0].answer
+        worths = worth(tuned, answer.settled.rows, answer.comparisons)
+        draw = partial(tuning_chart, worths, metric=tuned.metric, look=answer.look)
+        return [
+            Heading(2, "What tuning took", "tuning"),
+            Paragraph(f"Tuned {tuned.words}."),
+            picture("tuning", draw, CAPTION),
+            *tuning_blocks(tuned, worths),
+        ]
