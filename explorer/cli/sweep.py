@@ -150,7 +150,7 @@ def execute(
     _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
 
-    with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
+    with JsonLines(tunes=planned.spec.tunes) if json else ProgressBar(planned.spec.name) as progress:
 
         def bring_in(directory: Path) -> None:
             ingest(runs)
@@ -214,7 +214,10 @@ class Rate:
 
 
 class JsonLines:
-    """Every event as one line of JSON on standard output."""
+    """Every event as one line of JSON on standard output; those of a tuning name the sweep that it tunes."""
+
+    def __init__(self, *, tunes: str | None = None) -> None:
+        self._tunes = {} if tunes is None else {"tunes": tunes}
 
     def __enter__(self) -> Self:
         return self
@@ -230,6 +233,7 @@ class JsonLines:
             "event": event.kind,
             "run": event.run.record.run_id if event.run else None,
             "message": event.message,
+            **self._tunes,
             **{name: getattr(event, name) for name in ("done", "failed", "total", "fraction", "seconds_left")},
         }
         print(json.dumps(line), flush=True)

@@ -1,7 +1,6 @@
 """`explorer tune`: tune every recipe of a sweep with equal effort, before its claim is measured."""
 
 import json as jsonlib
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +24,7 @@ from explorer.sweep.chosen import is_tuned, with_tuned
 from explorer.sweep.execute import Summary
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import SweepSpec, load_spec
-from explorer.sweep.tuned import EdgeRecord, TunedRecipe, TunedRecord
+from explorer.sweep.tuned import TunedRecipe, TunedRecord
 
 
 def tune(
@@ -58,9 +57,9 @@ def tune(
     else:
         tuned = tune_first(asked, runs=runs, data=data, engine=engine, workers=workers, json=json, tell=False)
     if json:
-        print(jsonlib.dumps({"event": "tuned", **to_json(tuned)}))
+        print(as_event(tuned))
     else:
-        show(tuned_blocks(tuned, asked.source, runs=runs))
+        show(tuned_blocks(tuned, runs=runs))
     return None
 
 
@@ -87,9 +86,16 @@ def tune_first(
     if tuned is None:
         finish(ended[-1], json=json)
         raise SweepError(f"{asked.source}: tune: runs are missing; the same command does them")
-    if tell and not json:
-        show(tuned_blocks(tuned, asked.source, runs=runs), file=sys.stderr)
+    if tell and json:
+        print(as_event(tuned), flush=True)
+    elif tell:
+        show(tuned_blocks(tuned, runs=runs), file=sys.stderr)
     return tuned
+
+
+def as_event(tuned: TunedRecord) -> str:
+    """Return what was chosen as the line of JSON that follows the events of the runs."""
+    return jsonlib.dumps({"event": "tuned", **to_json(tuned)})
 
 
 def plan_untuned(asked: SweepSpec, *, runs: Path, data: Path | None, workers: int | None) -> tuple[Plan, Before]:
@@ -141,7 +147,7 @@ def _planned_json(asked: SweepSpec, planned: Plan, *, runs: Path, workers: int |
     }
 
 
-def tuned_blocks(tuned: TunedRecord, source: str, *, runs: Path) -> Iterator[Block | str]:
+def tuned_blocks(tuned: TunedRecord, *, runs: Path) -> Iterator[Block | str]:
     """Yield what was chosen for each recipe, what that took, and values at an edge of the space."""
     price = default_price(tuned.hardware.name, (*load_prices(), *own_prices(runs)))
 
@@ -169,14 +175,4 @@ def tuned_blocks(tuned: TunedRecord, source: str, *, runs: Path) -> Iterator[Blo
     if tuned.contended:
         yield "runs shared the machine, so the seconds are those of a busy one"
     for own in tuned.recipes:
-        for edge in own.edges:
-            yield _widen(own, edge, source)
-
-
-def _widen(own: TunedRecipe, edge: EdgeRecord, source: str) -> str:
-    value = own.values[edge.key]
-    start = f"{own.recipe}: {edge.key} {value} is at the {edge.side} end of what was tried: a better one may lie beyond"
-    if edge.wider is None:
-        return f"{start}; add choices there, then `explorer tune {shlex.quote(source)}`"
-    low, high = edge.wider
-    return f"{start}; write {edge.key}: [{low:g}, {high:g}], then `explorer tune {shlex.quote(source)}`"
+        yield from (f"{own.recipe}: {words}" for words in own.edge_words)

@@ -38,6 +38,13 @@ class EdgeRecord:
     side: Literal["low", "high"]
     wider: tuple[float, float] | None  # a range to try; None for a list of choices
 
+    @property
+    def remedy(self) -> str:
+        """Return what to write, with a semicolon in front; empty for a list of choices."""
+        return (
+            "" if self.wider is None else f"; write {self.key}: [{self.wider[0]:g}, {self.wider[1]:g}], and tune again"
+        )
+
 
 @record
 class TunedRecipe:
@@ -59,6 +66,15 @@ class TunedRecipe:
         return ", ".join(
             f"{key} {value:g}" if type(value) is float else f"{key} {value}" for key, value in self.values.items()
         )
+
+    @property
+    def edge_words(self) -> list[str]:
+        """Return a sentence for each chosen value at an end of its range."""
+        return [
+            f"{edge.key} {self.values.get(edge.key)} is at the {edge.side} end of what was tried:"
+            f" a better one may lie beyond{edge.remedy}"
+            for edge in self.edges
+        ]
 
     @property
     def quality(self) -> float | None:

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ async def run_command(*arguments: str | Path, most: int = MAX_MESSAGE) -> Output
 class SweepProcess:
     """Sweep that was started from the notebook, and its events."""
 
-    def __init__(self, spec: Path, *, runs: Path) -> None:
-        """Start `explorer sweep run SPEC`. Raises `SweepError` if that fails."""
+    def __init__(self, spec: Path, *, runs: Path, verb: Sequence[str] = ("sweep", "run")) -> None:
+        """Start `explorer sweep run SPEC`, or another verb on it. Raises `SweepError` if that fails."""
         self._log = runs / LOGS / f"{spec.stem}.jsonl"
         self._errors = self._log.with_suffix(".txt")
         self._read = 0
@@ -62,7 +62,7 @@ class SweepProcess:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             with self._log.open("wb") as out, self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
-                    command("sweep", "run", spec, "--runs", runs, "--json"),
+                    command(*verb, spec, "--runs", runs, "--json"),
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=errors,
@@ -127,7 +127,8 @@ def progress_words(event: dict[str, Any]) -> str:
     '3 of 12 runs done, 1 failed, about 2 min left.'
     """
     # A note on measuring or on a busy machine is more urgent than the time left.
-    parts = [f"{event['done']} of {amounts.count(event['total'], 'run')} done"]
+    of = "tuning run" if event.get("tunes") else "run"
+    parts = [f"{event['done']} of {amounts.count(event['total'], of)} done"]
     if event["failed"]:
         parts.append(f"{event['failed']} failed")
     if event["event"] == "profile":

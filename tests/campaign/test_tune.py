@@ -1,6 +1,9 @@
 """Tuning on small real sweeps: equal effort, the choice, going on after a kill, and the runs of the claim."""
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +175,7 @@ def sequential(sampler: str, runs: int = 4) -> SweepSpec:
 
 
 def test_without_optuna_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SweepError, match=r"sampler 'tpe' needs optuna, .* pip install 'explorer\[search\]'"):
         tune(sequential("tpe"), runs=tmp_path, data=None, execute=run)
 
@@ -189,3 +192,20 @@ def test_a_sampler_that_goes_by_results_goes_on_after_a_kill_with_the_same_point
     while (made := tune(sequential(sampler), runs=parts, data=None, execute=only(1))) is None:
         assert len(results(parts, "tiny-tune")) < 8
     assert _without_times(made) == _without_times(whole)
+
+
+def test_kill_9_loses_no_finished_run(tmp_path: Path, done: tuple[Path, TunedRecord]) -> None:
+    path, runs = tmp_path / "tiny.yaml", tmp_path / "runs"
+    path.write_text(json.dumps(ASKED))  # JSON is YAML
+    command = [sys.executable, "-m", "explorer", "tune", str(path), "--runs", str(runs), "--engine", "inline"]
+    process = subprocess.Popen([*command, "--workers", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(runs.glob(f"tiny-tune/*/{rundir.RESULT}"))) < 2 and process.poll() is None:
+        assert time.monotonic() < deadline, "no run has finished"
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    kept = {name: result.finished_at for name, result in results(runs, "tiny-tune").items()}
+    made = tuned(runs)
+    assert kept.items() <= {name: own.finished_at for name, own in results(runs, "tiny-tune").items()}.items()
+    assert _without_times(made) == _without_times(done[1])

@@ -11,12 +11,15 @@ import pytest
 
 from explorer import run_files, rundir
 from explorer.run_files import RunRecord
+from explorer.schema import to_json
 from explorer.views import sweep_process
 from explorer.views.explore import Explorer
 from explorer.views.explorer import pulse
 from explorer.views.sweep.sweep_panel import IDLE, TEMPLATE, SweepPanel, sweep_panel
+from explorer.views.sweep_process import progress_words
 from tests.builders import run_record, write_plan, write_run
 from tests.sample import write_sample
+from tests.tuned_sample import tuned_record
 
 
 @pytest.fixture
@@ -203,3 +206,18 @@ def test_a_line_that_is_still_being_written_waits(tmp_path: Path, monkeypatch: p
     (tmp_path / "go").touch()
     wait_until(lambda: not process.running)
     assert process.events() == [json.loads(whole)]
+
+
+@pytest.mark.slow
+def test_tuning_is_followed_and_what_it_chose_is_shown(
+    panel: SweepPanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        event("done", done=1, fraction=0.25, tunes="mine"),
+        json.dumps({"event": "tuned", **to_json(tuned_record())}),
+    ]
+    replace_command(monkeypatch, f"import sys; assert sys.argv[1] == 'tune'; print({chr(10).join(lines)!r})")
+    asyncio.run(panel.tune())
+    assert "lr 0.2" in panel.output.value and "is at the high end of what was tried" in panel.output.value
+    assert "Finished" in panel.state.value and panel.bar.value == 0.25
+    assert progress_words(json.loads(lines[0])) == "1 of 4 tuning runs done."

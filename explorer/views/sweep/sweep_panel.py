@@ -6,7 +6,7 @@ store, so a sweep that was started elsewhere is followed too; a process of the p
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from explorer.store.published import database
 from explorer.store.queries import Filter
 from explorer.store.upkeep import bring_up
 from explorer.sweep.status import SweepStatus, sweep_status
+from explorer.sweep.tuned import TunedRecord, tuned_of
 from explorer.views.explore import explore
 from explorer.views.explorer.curves_chart import LOSS, curves_chart, metric_named, with_others
 from explorer.views.explorer.payments import PAYMENTS
@@ -61,6 +62,7 @@ recipes:
   resize: [{progressive_resizing: {initial_scale: 0.5}}]
 budgets: [0.25, 0.5, 1.0]
 seeds: [0, 1]
+# tune: {space: {lr: [0.04, 0.8], weight_decay: [1e-3, 1e-2]}, runs: 12, budget: 0.25, seeds: [100]}   # every recipe
 """
 
 
@@ -75,6 +77,9 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
     for run in plan["runs"]:
         name = f"{run['recipe']} ({run['control'].replace('-', ' ')})" if run["control"] else run["recipe"]
         by_recipe.setdefault(name, []).append(run)
+    if first := plan.get("tune"):
+        todo = amounts.count(len(first["missing"]), "tuning run")
+        yield Paragraph(f"First {todo} of {first['name']} with {first['sampler']} points; then, as they choose:")
     columns = (Column("Recipe"), *(Column(title, number=True) for title in ("Runs", "Done", "Steps at most")))
     rows = [
         Row(
@@ -97,6 +102,20 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
         words = f"About {amounts.seconds(plan['wall_seconds'])} with {plan['workers']} runs at the same time; {money}."
         yield Paragraph(words, "note")
     yield from (Paragraph(f"Warning: {words}", "note") for words in plan["warnings"])
+
+
+def chosen_blocks(tuned: TunedRecord) -> Iterator[Block]:
+    """Yield what a tuning chose, and values at an edge of their range."""
+    columns = (Column("Recipe"), Column("Chosen"), Column(f"{tuned.metric.name} (tuning)", number=True))
+    yield Table(
+        columns,
+        [
+            Row((clipped(own.recipe), own.words, tuned.metric.show(own.quality) if own.quality is not None else ""))
+            for own in tuned.recipes
+        ],
+    )
+    for own in tuned.recipes:
+        yield from (Paragraph(f"{own.recipe}: {words}", "note") for words in own.edge_words)
 
 
 def status_words(status: SweepStatus) -> str:
@@ -124,6 +143,9 @@ class SweepPanel(widgets.VBox):
         content = spec.read_text(encoding="utf-8") if spec.exists() else TEMPLATE
         self.editor = widgets.Textarea(value=content, description=f"Specification: {spec}", rows=16)
         self.plan_button = widgets.Button(description="Plan", tooltip="Check the specification and list its runs")
+        self.tune_button = widgets.Button(
+            description="Tune", tooltip="Tune every recipe as the key tune says; Run does it first too"
+        )
         self.run_button = widgets.Button(description="Run", tooltip="Run the missing runs", button_style="primary")
         self.stop_button = widgets.Button(
             description="Stop", tooltip="Stop after the current steps; Run resumes", disabled=True
@@ -140,6 +162,7 @@ class SweepPanel(widgets.VBox):
         self._losses = LiveChart()
         self._quality = LiveChart()
         self.plan_button.on_click(lambda _: self._background.start(self.plan()))
+        self.tune_button.on_click(lambda _: self._background.start(self.tune()))
         self.run_button.on_click(lambda _: self._background.start(self.run()))
         self.stop_button.on_click(lambda _: self.stop())
         super().__init__(self._parts())
@@ -161,12 +184,16 @@ class SweepPanel(widgets.VBox):
             return self._say(output.text.strip("\n")[-MAX_MESSAGE:], failed=True)
         self.output.value = element("div", fragment(*plan_blocks(json.loads(output.text))), class_="x-said")
 
-    async def run(self) -> None:
+    async def tune(self) -> None:
+        """Save the specification, tune its recipes as its key `tune` says, and follow that to its end."""
+        await self.run(("tune",))
+
+    async def run(self, verb: Sequence[str] = ("sweep", "run")) -> None:
         """Save the specification, start the command line and follow it to its end."""
         if not self._save():
             return
         try:
-            self._process = SweepProcess(self._spec, runs=self._runs)
+            self._process = SweepProcess(self._spec, runs=self._runs, verb=verb)
         except ExplorerError as error:
             return self._say(str(error), failed=True)
         self._say("")
@@ -225,7 +252,7 @@ class SweepPanel(widgets.VBox):
         done = status.counts.get("done", 0)
         self.bar.value = done / len(status.runs)
         self._tell(status_words(status))
-        self.run_button.disabled = self.plan_button.disabled = status.active
+        self.run_button.disabled = self.plan_button.disabled = self.tune_button.disabled = status.active
         self._look.layout.display = "" if done and not status.active else "none"
         self.draw()
         self._next_drawing = time.monotonic() + (time.monotonic() - begun) / SHARE
@@ -260,9 +287,14 @@ class SweepPanel(widgets.VBox):
             self._say(complaint, failed=True)
 
     def _show(self, events: list[dict[str, Any]]) -> None:
-        if events:
-            self.bar.value = events[-1]["fraction"]
-            self._tell(progress_words(events[-1]))
+        # What tuning chose comes once, between the events of its runs and those of the sweep's.
+        for event in events:
+            if event["event"] == "tuned":
+                tuned = tuned_of({key: value for key, value in event.items() if key != "event"}, where="tuned")
+                self.output.value = element("div", fragment(*chosen_blocks(tuned)), class_="x-said")
+        if progress := [event for event in events if event["event"] != "tuned"]:
+            self.bar.value = progress[-1]["fraction"]
+            self._tell(progress_words(progress[-1]))
 
     def _tell(self, words: str) -> None:
         self.state.value = fragment(Paragraph(words, "status"))
@@ -291,11 +323,12 @@ class SweepPanel(widgets.VBox):
     def _set_running(self, running: bool) -> None:
         if not running:
             self.clock.value = ""
-        self.run_button.disabled = self.plan_button.disabled = running
+        self.run_button.disabled = self.plan_button.disabled = self.tune_button.disabled = running
         self.stop_button.disabled = not running
 
     def _parts(self) -> list[widgets.Widget]:
-        buttons = widgets.HBox([self.plan_button, self.run_button, self.stop_button, self.bar]).add_class("x-buttons")
+        pressed = (self.plan_button, self.tune_button, self.run_button, self.stop_button)
+        buttons = widgets.HBox([*pressed, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
         right = widgets.VBox([buttons, self.state, self.best, self.clock, self._look, self.output]).add_class("x-plan")
         charts = [widgets.VBox([chart]) for chart in (self._losses, self._quality)]

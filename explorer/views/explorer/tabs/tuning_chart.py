@@ -116,6 +116,4 @@ def tuning_blocks(tuned: TunedRecord, worths: Sequence[Worth]) -> Iterator[Block
             f"Tuning spent by {', '.join(measured)} was measured while other runs shared the machine.", "note"
         )
     for own in tuned.recipes:
-        for edge in own.edges:
-            words = f"{own.recipe}: {edge.key} {own.values[edge.key]} is at the {edge.side} end of what was tried."
-            yield Paragraph(f"{words} A better value may lie beyond: widen its range and tune again.", "note")
+        yield from (Paragraph(f"{own.recipe}: {words}.", "note") for words in own.edge_words)
