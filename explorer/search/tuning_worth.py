@@ -1,4 +1,4 @@
-"""What tuning cost and what it is worth: quality against points tried, and speedups that pay for their tuning.
+"""Costs and worth of tuning: quality against points tried, and speedups that pay for their tuning.
 
 A speedup between tuned recipes says nothing of what tuning took. So it is also given with the tuning of both recipes
 added to their times, spread over as many trainings as will share the values.
