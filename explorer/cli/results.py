@@ -96,6 +96,9 @@ def results(
             return [(csv_text if format is TableFormat.CSV else markdown_text)(finished).removesuffix("\n")]
         if not finished.rows:
             return [_states_words(queries.states(where, sweep=sweep))]
+        if sweep is not None and (tuned := queries.tuned_by(where, sweep)) is not None:
+            words = f"no verdict: these runs chose the values of the recipes of {tuned}, which measures them again"
+            return [*_result_blocks(finished), f"{words}: explorer results {shlex.quote(tuned)}"]
         controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
         # The verdict is on the present specification, so a table with superseded runs has none.
         if sweep is not None and not (rows or old_rows or every):

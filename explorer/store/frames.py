@@ -41,7 +41,7 @@ def facets(database: Path) -> pd.DataFrame:
     """Return what can be selected: one row for each dataset, model, sweep, hardware and metric.
 
     Columns: the metric's unit and direction, `is_quality` (runs there are judged by it), and the number of rows that
-    `results` has: `runs`, of which `predicted`.
+    `results` has: `runs`, of which `predicted`. `tunes`: the sweep is the tuning of another.
     """
     return _frame(database, queries.table_question("facets"))
 

@@ -143,6 +143,12 @@ def states(database: Path, *, sweep: str | None = None) -> dict[str, int]:
     return counts
 
 
+def tuned_by(database: Path, sweep: str) -> str | None:
+    """Return the sweep whose recipes the runs of this one tuned; None if that is not its purpose."""
+    question = Question(sql="SELECT tunes FROM plans WHERE sweep = ? AND tunes IS NOT NULL", parameters=(sweep,))
+    return next((name for (name,) in select(database, question).rows), None)
+
+
 def sweeps(database: Path) -> list[str]:
     """Return the names of the sweeps, in order."""
     return _names(database, "SELECT DISTINCT sweep FROM runs ORDER BY 1")

@@ -461,10 +461,13 @@ ORDER BY o.sweep, q.metric;
 
 -- What can be asked for: each setting with each metric, and how many rows there are.
 CREATE TABLE facets AS
+SELECT *, sweep IN (SELECT sweep FROM plans WHERE tunes IS NOT NULL) AS tunes
+FROM (
 SELECT dataset, model, sweep, device, hardware, threads, world_size, metric, unit, higher_is_better, format,
        bool_or(is_quality) AS is_quality, sum(runs)::BIGINT AS runs, sum(predicted)::BIGINT AS predicted
 FROM recipe_means
 GROUP BY ALL
+)
 ORDER BY ALL;
 
 -- The same with their costs. Hardware has one rate, so the median cost is that of the median time.

@@ -147,6 +147,8 @@ def test_every_recipe_of_a_tuned_sweep_is_tuned_and_its_tuning_runs_confirm_noth
     assert tuning_words("lr by grid", is_baseline=False) is None  # the control: by hand it is the baseline's alone
     for name in ("tiny", "tiny-tune"):
         assert frames.confirming(database(tmp_path), name) == []
+    facets = frames.facets(database(tmp_path)).set_index("sweep")["tunes"]
+    assert (facets["tiny"].any(), facets["tiny-tune"].all()) == (False, True)
     content = confirmation(tmp_path, "tiny", "smooth")
     assert set(content["seeds"]).isdisjoint({0, 100})
     again = load_spec(content)

@@ -64,5 +64,7 @@ def test_a_sweep_is_tuned_before_its_first_run_and_only_once(path: Path, tmp_pat
     assert "baseline" in again.stdout and f"lr {tuned.recipes[0].values['lr']:g}" in again.stdout
     assert "end of what was tried: a better one may lie beyond; write lr: [" in again.stdout  # of two points both are
     assert (runs / "tiny" / FILE).stat().st_mtime_ns == before
+    said = explorer("results", "tiny-tune", "--runs", runs).stdout
+    assert "no verdict: these runs chose the values of the recipes of tiny" in said
     planned = json.loads(explorer("sweep", "plan", path, "--json", "--runs", runs).stdout)
     assert planned["missing"] == [] and "tune" not in planned and planned["tuning"] == tuned.words

@@ -95,7 +95,7 @@ def test_facets_count_the_rows(path: Path) -> None:
     found = frames.facets(path)
     place = ["dataset", "model", "sweep", "device", "hardware", "threads", "world_size"]
     kind = ["metric", "unit", "higher_is_better", "format"]
-    assert list(found.columns) == [*place, *kind, "is_quality", "runs", "predicted"]
+    assert list(found.columns) == [*place, *kind, "is_quality", "runs", "predicted", "tunes"]
     counted = pd.concat([frames.results(path, metric=metric) for metric in queries.metrics(path)])
     expected = counted.groupby([*place, "metric"]).size()
     assert found.set_index([*place, "metric"])["runs"].to_dict() == expected.to_dict()

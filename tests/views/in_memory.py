@@ -26,7 +26,7 @@ class InMemory:
     def facets(self) -> pd.DataFrame:
         keys = ["dataset", "model", "sweep", "device", "hardware", "threads", "world_size", "metric"]
         predicted = self.frame.assign(predicted=self.frame["time_source"] == "predicted").groupby(keys)["predicted"]
-        found = predicted.agg(runs="size", predicted="sum").reset_index().assign(is_quality=True)
+        found = predicted.agg(runs="size", predicted="sum").reset_index().assign(is_quality=True, tunes=False)
         others = [found.assign(metric=name, is_quality=False) for name in self.others]
         return pd.concat([found, *others], ignore_index=True)
 

@@ -311,8 +311,8 @@ def _scope(facets: pd.DataFrame, wished: Question) -> _Scope:
 
 
 def _most(facets: pd.DataFrame, column: str) -> str:
-    """Return the value with the most runs, without predicted ones; of equals the first by name."""
-    own = facets["runs"] - facets["predicted"]
+    """Return the value with the most runs, without predicted and tuning ones; of equals the first by name."""
+    own = (facets["runs"] - facets["predicted"]).mask(facets["tunes"].astype(bool), 0)
     return str(own.groupby(facets[column]).sum().sort_index().idxmax())
 
 

@@ -52,7 +52,7 @@ def tuning_chart(
     colour = alt.Color(
         "recipe:N",
         scale=alt.Scale(domain=known, range=[colours[name] for name in known]),
-        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=170),
+        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=170, offset=22),
     )
     style = ".1~%" if metric.percent else ".4~g"
     y = alt.Y(
