@@ -121,10 +121,13 @@ def test_a_command_that_is_none_is_noticed(line: str) -> None:
 
 
 def test_the_specifications_shown_are_valid() -> None:
-    own, command = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
+    own, tune, command = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
     spec = read_spec(parse_document(own, where="tradeoffs.md"))
     assert spec.name == "mine"
     assert len(spec.recipes) > 3
+    untuned = "\n".join(line for line in own.splitlines() if not line.startswith("tuning:"))
+    spec = read_spec(parse_document(f"{untuned}\n{tune}", where="tradeoffs.md"))
+    assert spec.tune is not None and [axis.scale for axis in spec.tune.space] == ["log", "log"]
     spec = read_spec(parse_document(command, where="tradeoffs.md"))
     assert spec.command is not None and [recipe.name for recipe in spec.trained] == ["baseline", "fast"]
 
