@@ -68,6 +68,8 @@ def tidy(trunk: Path, needed: Sequence[int]) -> None:
         if not needed:
             if trunk.is_dir():
                 shutil.rmtree(trunk)
+            if trunk.parent.name == rundir.TRUNKS and trunk.parent.is_dir() and not any(trunk.parent.iterdir()):
+                trunk.parent.rmdir()
             return
         steps = _steps_in(trunk)
         used = {max((step for step in steps if step <= limit), default=None) for limit in needed}
