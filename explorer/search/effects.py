@@ -18,7 +18,7 @@ from explorer.search.searcher import Methods, Ranked, Searcher, Seen, Space, Tri
 from explorer.search.surface import Cells, Surface, Terms
 from explorer.search.tally import BASELINE, Tally, first
 
-DRAWS = 192
+DRAWS = 128
 MANY = 1000  # recipes, beyond which there are fewer draws
 CONTENDERS = 48  # recipes that are considered for the next run
 REPEATS = (1, 2, 4, 8)  # runs of a cell together, whose worth is shared out among them
@@ -53,7 +53,7 @@ class Effects(Searcher):
         self._times_RB = np.array(
             [[space.seconds(methods, budget) for budget in space.ladder] for methods in space.recipes]
         )
-        self._begin = shuffled(space, seed)[: len(space.methods) + 1]
+        self._order = shuffled(space, seed)
 
     def next(self, seen: Sequence[Seen], pending: Collection[Trial] = ()) -> Trial | None:
         tally = Tally(self.space, seen, pending)
@@ -86,16 +86,20 @@ class Effects(Searcher):
         """Yield the first runs: the baseline's ladder, recipes at the shortest budget, and two of them at all others,
         which show how effects grow with the budget."""
         ladder = self.space.ladder
+        begin = [methods for methods in self._order if methods not in tally.failed][: len(self.space.methods) + 1]
         cells = [(BASELINE, budget) for budget in reversed(ladder)]
-        cells += [(methods, ladder[0]) for methods in self._begin]
-        cells += [(methods, budget) for methods in self._begin[:CLIMBING] for budget in ladder[1:]]
+        cells += [(methods, ladder[0]) for methods in begin]
+        cells += [(methods, budget) for methods in begin[:CLIMBING] for budget in ladder[1:]]
         tried = {trial[:2] for trial in tally.taken}
         yield from (tally.trial(*cell) for cell in cells if cell not in tried)
 
     def _enough(self, tally: Tally) -> bool:
-        """Return whether a surface can be fitted: the baseline's longest run is there, and others."""
-        count = sum(len(values) for budgets in tally.qualities.values() for values in budgets.values())
-        return tally.mean(BASELINE, self.space.ladder[-1]) is not None and count >= 3
+        """Return whether a surface can be fitted: the baseline and others were run at the longest budget. With fewer
+        runs the effects at that budget are a guess, and the baseline is the better answer."""
+        top = self.space.ladder[-1]
+        longest = sum(top in budgets for budgets in tally.qualities.values())
+        others = len(self._order) - len(tally.failed - {BASELINE})
+        return tally.mean(BASELINE, top) is not None and longest > min(CLIMBING, others)
 
     def _outlook(self, seen: Sequence[Seen], tally: Tally, pending: Collection[Trial]) -> Outlook:
         usable = [one for one in seen if one.trial.methods not in tally.failed]

@@ -20,10 +20,10 @@ from scipy.linalg import cho_solve, solve_triangular
 from explorer.search.searcher import Seen, Space
 
 # Variances are relative to that of a main effect at the longest budget.
-NOISE = (0.06, 0.25, 1.0, 4.0)
+NOISE = (0.1, 0.4, 1.6)
 PAIRS = (0.05, 0.3)
-GROWTH = (0.0, 0.5, 1.0, 1.5)  # effects at a budget are (longest / budget) ** this as large as at the longest
-RESEMBLANCE = (0.1, 0.5, 0.9)  # correlation of an effect at the shortest budget with that at the longest
+GROWTH = (0.0, 0.75, 1.5)  # effects at a budget are (longest / budget) ** this as large as at the longest
+RESEMBLANCE = (0.2, 0.7)  # correlation of an effect at the shortest budget with that at the longest
 OWN = 0.5  # of a pair: what a recipe has of its own, beyond pairs
 SHARED = 0.25  # of the noise: what all recipes share at a seed and budget
 LEVEL = 25.0  # of the baseline: unknown
@@ -31,7 +31,9 @@ OUTLIER = 3.0  # quartile distances below the lower quartile, where a quality is
 ENOUGH = 5  # qualities, to have quartiles
 JITTER = 1e-9
 TINY = 1e-30
-PARTS = 6  # likely scales
+LARGE = 4.0  # times what keeps a matrix positive
+LEAST = (1 - SHARED) * min(NOISE)  # of the eigenvalues of a covariance of runs
+PARTS = 4  # likely scales
 CROWD = 150  # runs; with more of them fewer scales are tried
 
 
@@ -188,28 +190,39 @@ class Surface:
     def _likely(self) -> tuple[Part, ...]:
         """Return surfaces under likely scales, at equal steps of probability: a few runs leave open which are true, and
         the likeliest would be taken for certain."""
-        parts, surprises = [], []
+        scales, roots, misfits, surprises = [], [], [], []
         recipes, budgets = self._cells
-        many = len(self._y_N) > CROWD
-        kinship = {pairs: self.terms.kinship(recipes, recipes, pairs) for pairs in (PAIRS[:1] if many else PAIRS)}
+        runs = len(self._y_N)
+        pairs = PAIRS[:1] if runs > CROWD else PAIRS
+        kinship_P1NN = np.stack([self.terms.kinship(recipes, recipes, pair) for pair in pairs])[:, None]
+        noise_G11 = np.array(NOISE)[:, None, None]
+        # The qualities are one more row of the matrix: the last row of its root is then the misfit.
+        whole = np.empty((len(pairs), len(NOISE), runs + 1, runs + 1))
+        whole[..., -1, :-1] = whole[..., :-1, -1] = self._y_N
         for growth, resemblance in product(GROWTH, RESEMBLANCE):
             between = self.terms.between(budgets, budgets, growth, resemblance)
             level, noise_NN = self.terms.level(budgets, budgets, growth), self._noise_NN(growth)
-            for (pairs, kin), noise in product(kinship.items(), NOISE):
-                root = np.linalg.cholesky(kin * between + level + noise * noise_NN)
-                half = solve_triangular(root, self._y_N, lower=True, check_finite=False)
-                surprises.append(len(half) * np.log(half @ half + TINY) + 2 * np.log(np.diag(root)).sum())
-                scales = Scales(noise=noise, pairs=pairs, growth=growth, resemblance=resemblance)
-                parts.append((scales, root, float(half @ half)))
+            whole[..., :-1, :-1] = kinship_P1NN * between + (level + noise_G11 * noise_NN)
+            whole[..., -1, -1] = LARGE * (self._y_N @ self._y_N + TINY) / LEAST
+            root = np.linalg.cholesky(whole).reshape(-1, runs + 1, runs + 1)
+            misfit = (root[:, -1, :-1] ** 2).sum(axis=1)
+            depth = np.log(np.diagonal(root, axis1=1, axis2=2)[:, :-1]).sum(axis=1)
+            surprises += (runs * np.log(misfit + TINY) + 2 * depth).tolist()
+            misfits += misfit.tolist()
+            roots += list(root[:, :-1, :-1])
+            scales += [
+                Scales(noise=noise, pairs=pair, growth=growth, resemblance=resemblance)
+                for pair, noise in product(pairs, NOISE)
+            ]
         likely = np.exp(-0.5 * (np.array(surprises) - min(surprises)))
         steps = np.searchsorted(np.cumsum(likely) / likely.sum(), (np.arange(PARTS) + 0.5) / PARTS)
         return tuple(
             Part(
-                scales=parts[place][0],
+                scales=scales[place],
                 share=float((steps == place).mean()),
-                root_NN=parts[place][1],
-                solved_N=cho_solve((parts[place][1], True), self._y_N, check_finite=False),
-                variance=parts[place][2] / len(self._y_N) + TINY,
+                root_NN=roots[place],
+                solved_N=cho_solve((roots[place], True), self._y_N, check_finite=False),
+                variance=misfits[place] / runs + TINY,
             )
             for place in np.unique(steps)
         )

@@ -1,11 +1,12 @@
 """Optuna's TPE with its Hyperband pruner, over the fixed ladder: what most would use today. Needs the extra `search`.
 
 A trial of Optuna's is a recipe on one seed. It reports its pace at every budget of the ladder, and Hyperband says
-whether it is raised to the next; every budget is a run of its own, whose schedule ends there. The study is built again
-from what was seen, event by event, since a searcher keeps nothing.
+whether it is raised to the next; every budget is a run of its own, whose schedule ends there. The study is a function
+of what was seen, which is told run by run; a recipe is asked for as TPE would sample its parameters, one by one.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from explorer.search.random_search import shuffled
 from explorer.search.searcher import Methods, Ranked, Searcher, Seen, Space, Trial
 from explorer.search.tally import BASELINE, REPEATS, Tally, first
 
-ASKED = 20  # times for a recipe that can be built and is left to try
+ASKED = 6  # times for a recipe that can be built and is left to try
 STUDY = "search"  # Hyperband draws brackets by this name
 
 
@@ -32,6 +33,7 @@ class TreeParzen(Searcher):
             name: self._optuna.distributions.CategoricalDistribution([False, True]) for name in space.methods
         }
         self._recipes = frozenset(space.recipes)
+        self._last: _Told | None = None
         # Resources as multiples of the shortest budget, since Hyperband takes whole numbers.
         self._resources = [max(1, round(budget / space.ladder[0])) for budget in space.ladder]
 
@@ -40,71 +42,90 @@ class TreeParzen(Searcher):
         begin = first(tally.trial(BASELINE, budget, repeats=REPEATS) for budget in reversed(self.space.ladder))
         if begin is not None or not self.space.methods:
             return begin
-        study = self._optuna.create_study(
-            study_name=STUDY,
-            sampler=self._optuna.samplers.TPESampler(seed=self.seed * 100_003 + len(tally.taken)),
-            pruner=self._optuna.pruners.HyperbandPruner(min_resource=1, max_resource=self._resources[-1]),
-        )
-        raised = next(iter(self._told(study, seen, pending, tally)), None)
-        return self._asked(study, tally) if raised is None else raised
+        told = self._told(tuple(seen), tally)
+        raised = [trial for trial in told.raised.values() if trial is not None and self._possible(trial, tally)]
+        return raised[0] if raised else self._asked(told.study, tally)
 
     def ranking(self, seen: Sequence[Seen]) -> list[Ranked]:
         return Tally(self.space, seen).ranking()
 
-    def _told(self, study: Any, seen: Sequence[Seen], pending: Collection[Trial], tally: Tally) -> list[Trial]:
-        """Report every run to the study, and return the runs to which Hyperband raises trials."""
-        trials: dict[tuple[Methods, int], Any] = {}
-        state = self._optuna.trial.TrialState
-        raised: dict[tuple[Methods, int], Trial | None] = {}
-        for (methods, budget, seed), quality in seen:
-            if methods == BASELINE:
-                continue
-            key = (methods, seed)
-            if key not in trials:
-                study.enqueue_trial({name: name in methods for name in self.space.methods})
-                trials[key] = study.ask(self._choices)
-            stop, pace = self.space.ladder.index(budget), None
-            if quality is not None:
-                pace = tally.pace(methods, budget, quality)
-            if pace is None:
-                raised[key] = None
-                study.tell(trials[key], state=state.FAIL, skip_if_finished=True)
-                continue
-            trials[key].report(float(np.log(pace)), self._resources[stop])
-            pruned = trials[key].should_prune()
-            raised[key] = None
-            if stop == len(self.space.ladder) - 1:
-                study.tell(trials[key], float(np.log(pace)), skip_if_finished=True)
-            elif pruned:
-                study.tell(trials[key], state=state.PRUNED, skip_if_finished=True)
-            else:
-                raised[key] = Trial(methods, self.space.ladder[stop + 1], seed)
-        for methods, _, seed in sorted(pending, key=lambda trial: (sorted(trial.methods), *trial[1:])):
-            if methods != BASELINE and (methods, seed) not in trials:
-                study.enqueue_trial({name: name in methods for name in self.space.methods})
-                trials[methods, seed] = study.ask(self._choices)
-        return [
-            trial
-            for trial in raised.values()
-            if trial is not None
-            and trial not in tally.taken
-            and trial.methods not in tally.failed
-            and tally.affords(trial.methods, trial.budget)
-        ]
+    def _possible(self, trial: Trial, tally: Tally) -> bool:
+        failed = trial.methods in tally.failed
+        return trial not in tally.taken and not failed and tally.affords(trial.methods, trial.budget)
+
+    def _told(self, seen: tuple[Seen, ...], tally: Tally) -> "_Told":
+        """Return the study after these runs. The last one is continued if they begin with its own, judged alike: that
+        saves time and changes nothing."""
+        curve = tuple(tally.mean(BASELINE, budget) for budget in self.space.ladder)
+        told = self._last
+        if told is None or told.curve != curve or told.seen != seen[: len(told.seen)]:
+            study = self._optuna.create_study(
+                study_name=STUDY,
+                pruner=self._optuna.pruners.HyperbandPruner(min_resource=1, max_resource=self._resources[-1]),
+            )
+            told = _Told(curve=curve, study=study)
+        for one in seen[len(told.seen) :]:
+            if one.trial.methods != BASELINE:
+                self._tell(told, one, tally)
+        told.seen = seen
+        self._last = told
+        return told
+
+    def _tell(self, told: "_Told", one: Seen, tally: Tally) -> None:
+        """Report a run, and note the next budget of its trial if Hyperband raises it."""
+        (methods, budget, seed), state = one.trial, self._optuna.trial.TrialState
+        stop = self.space.ladder.index(budget)
+        if (methods, seed) not in told.trials:
+            fresh = self._optuna.trial.create_trial(
+                state=state.RUNNING,
+                params={name: name in methods for name in self.space.methods},
+                distributions=self._choices,
+            )
+            told.study.add_trial(fresh)
+            number = told.study.trials[-1]._trial_id
+            told.trials[methods, seed] = self._optuna.trial.Trial(told.study, number)
+        trial, pace = told.trials[methods, seed], None
+        if one.quality is not None:
+            pace = tally.pace(methods, budget, one.quality)
+        told.raised[methods, seed] = None
+        if pace is None:
+            told.study.tell(trial, state=state.FAIL, skip_if_finished=True)
+            return
+        trial.report(float(np.log(pace)), self._resources[stop])
+        if stop == len(self.space.ladder) - 1:
+            told.study.tell(trial, float(np.log(pace)), skip_if_finished=True)
+        elif trial.should_prune():
+            told.study.tell(trial, state=state.PRUNED, skip_if_finished=True)
+        else:
+            told.raised[methods, seed] = Trial(methods, self.space.ladder[stop + 1], seed)
 
     def _asked(self, study: Any, tally: Tally) -> Trial | None:
         """Return the first run of the recipe that TPE asks for; of a random one where its wishes cannot be built, cost
         too much or are all done."""
+        sampler = self._optuna.samplers.TPESampler(seed=self.seed * 100_003 + len(tally.taken))
+        blank = self._optuna.trial.create_trial(state=self._optuna.trial.TrialState.RUNNING)
         for _ in range(ASKED):
-            wish = study.ask(self._choices)
-            methods = frozenset(name for name in self.space.methods if wish.params[name])
-            study.tell(wish, state=self._optuna.trial.TrialState.FAIL)  # so that it counts for nothing
+            wish = {
+                name: sampler.sample_independent(study, blank, name, choice) for name, choice in self._choices.items()
+            }
+            methods = frozenset(name for name, on in wish.items() if on)
             if methods in self._recipes and methods != BASELINE:
                 trial = tally.trial(methods, self.space.ladder[0])
                 if trial is not None:
                     return trial
         order = shuffled(self.space, self.seed)
         return first(tally.trial(methods, budget) for budget in self.space.ladder for methods in order)
+
+
+@dataclass(kw_only=True)
+class _Told:
+    """A study, and what it was told."""
+
+    curve: tuple[float | None, ...]  # of the baseline, by which paces are judged
+    study: Any
+    seen: tuple[Seen, ...] = ()
+    trials: dict[tuple[Methods, int], Any] = field(default_factory=dict)
+    raised: dict[tuple[Methods, int], Trial | None] = field(default_factory=dict)
 
 
 def _optuna() -> Any:

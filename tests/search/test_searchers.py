@@ -1,9 +1,11 @@
 """The contract of searchers, and searchers that break it."""
 
+import time
 from collections.abc import Collection, Sequence
 
 import pytest
 
+from explorer.search.effects import Effects
 from explorer.search.random_search import RandomSearch
 from explorer.search.searcher import Ranked, Searcher, Seen, Space, Trial
 from explorer.search.searchers import DEFAULT, SEARCHERS
@@ -142,3 +144,14 @@ def test_a_searcher_that_breaks_the_contract_is_noticed(kind: type[Searcher], fa
 
 def test_the_default_is_in_the_table() -> None:
     assert DEFAULT in SEARCHERS and all(kind.name == name for name, kind in SEARCHERS.items())
+
+
+@pytest.mark.slow
+def test_a_proposal_is_quick_among_thousands_of_recipes() -> None:
+    """One among 4,096 takes at most a second of a quiet processor; ten times as much is a fault, not a busy machine."""
+    large = world("abcdefghijklm", up_to=6, spend=60.0)
+    searcher = SEARCHERS[Effects.name](large.space)
+    seen = large.replay(searcher, most=40)
+    begun = time.process_time()
+    assert searcher.next(seen) is not None
+    assert time.process_time() - begun < 10
