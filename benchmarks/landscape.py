@@ -117,7 +117,7 @@ LANDSCAPES = {
     ),
     "cifar10": Landscape(
         task={"dataset": {"cifar10": {"size": 16, "examples": 5000}}, "model": "resnet8"},
-        epochs=1,
+        epochs=0.5,
         batch_size=32,
         lr=0.1,
         optimizer={"sgd": {"weight_decay": 5e-3}},

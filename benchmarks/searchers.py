@@ -8,8 +8,8 @@ never saw. Every searcher has the same ladder, the same times and the same knowl
 """
 
 import json
-import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ PLACE = HERE / "landscapes"
 SHOWN = (0.02, 0.05, 0.1, 0.2)
 SHARES = tuple(sorted({*SHOWN, *(round(0.005 * 1.3**step, 4) for step in range(15))}))
 REPETITIONS = 100
-FEWER = {"tpe": 30}  # repetitions: Optuna takes seconds for each
+FEWER = {"tpe": 30, "grid": 3}  # repetitions: Optuna takes seconds for each, and the grid draws nothing
 GRID = "grid"
 OURS = "effects"
 MOST = 0.05  # of the grid's compute, for no more regret than the grid's
@@ -388,23 +388,31 @@ def page(
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--repetitions", type=whole(3), default=REPETITIONS)
+    parser.add_argument("--jobs", type=whole(), default=1, help="processes")
     parser.add_argument("--searchers", nargs="+", choices=SEARCHERS, default=list(TITLES))
     parser.add_argument("--landscapes", nargs="+", choices=sorted(path.stem for path in PLACE.glob("*.parquet")))
     asked = parser.parse_args()
     names = asked.landscapes or sorted(path.stem for path in PLACE.glob("*.parquet"))
     landscapes = [read(PLACE / f"{name}.parquet") for name in names]
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for landscape in landscapes:
-        found[landscape.name] = {}
-        for name in asked.searchers:
-            begun = time.process_time()
-            found[landscape.name][name] = by_share = regrets(landscape, name, repetitions(name, asked.repetitions))
+    # The slowest first, so that all processes end at about the same time.
+    order = sorted(asked.searchers, key=lambda name: list(TITLES).index(name))
+    with ProcessPoolExecutor(max_workers=asked.jobs) as pool:
+        waiting = {
+            (landscape.name, name): pool.submit(regrets, landscape, name, repetitions(name, asked.repetitions))
+            for landscape in landscapes
+            for name in order
+        }
+        shuffled = {
+            name: pool.submit(control, landscapes[0], name, repetitions(name, asked.repetitions), MOST)
+            for name in order
+        }
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for (landscape, name), future in waiting.items():
+            found.setdefault(landscape, {})[name] = by_share = future.result()
             shown = ", ".join(f"{by_share[:, SHARES.index(share)].mean():.1%}" for share in SHOWN)
-            print(f"{landscape.name}, {name}: {shown} ({time.process_time() - begun:.0f} s)", flush=True)
+            print(f"{landscape}, {name}: {shown}", flush=True)
+        controls = {name: future.result() for name, future in shuffled.items()}
     grids = {landscape.name: of_grid(landscape) for landscape in landscapes}
-    controls = {
-        name: control(landscapes[0], name, repetitions(name, asked.repetitions), MOST) for name in asked.searchers
-    }
     text = page(landscapes, found, grids, controls, count=asked.repetitions)
     print(text)
     if set(asked.searchers) == set(TITLES) and asked.landscapes is None and asked.repetitions >= REPETITIONS:

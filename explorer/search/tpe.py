@@ -2,7 +2,7 @@
 
 A trial of Optuna's is a recipe on one seed. It reports its pace at every budget of the ladder, and Hyperband says
 whether it is raised to the next; every budget is a run of its own, whose schedule ends there. The study is a function
-of what was seen, which is told run by run; a recipe is asked for as TPE would sample its parameters, one by one.
+of what was seen, reported run by run; a recipe is asked for as TPE would sample its parameters, one by one.
 """
 
 from collections.abc import Collection, Sequence
