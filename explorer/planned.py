@@ -180,6 +180,8 @@ def check_plan(plan: Any) -> None:
         raise ValueError("name must be text and spec a mapping")
     if not all(isinstance(plan.get(key), str | None) for key in ("baseline", "tuning", "source", "tunes")):
         raise ValueError("baseline, tuning, source and tunes must be text")
+    if not isinstance(plan.get("searched", False), bool):
+        raise ValueError("searched must be a truth value")
     machine = plan.get("hardware", {"device": "", "name": "", "threads": 1})
     if not isinstance(machine["device"], str) or not isinstance(machine["name"], str):
         raise ValueError("the machine must have a device and a name")

@@ -17,7 +17,7 @@ from explorer.analysis.verdict import sweep_verdicts
 from explorer.campaign.until import run_until
 from explorer.cli import options
 from explorer.cli.signing import provide_passphrase
-from explorer.cli.sweep_plan import SHARED
+from explorer.cli.sweep_plan import SHARED, listed
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
 from explorer.errors import SweepError, unknown
@@ -54,7 +54,7 @@ def run(
     When all runs are done, the baseline is measured again; if its time has drifted, or the machine was busy, so are all
     recipes. A sweep with the key `tune` is tuned before its first run.
     """
-    asked = load_spec(spec)
+    asked = listed(load_spec(spec))
     if not is_tuned(asked, runs / asked.name):
         part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, json=json)
     planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
@@ -90,7 +90,7 @@ def profile(
 
     Nothing is trained. The old profiles stay until the new ones are complete.
     """
-    planned = make_plan(load_spec(spec), runs=runs, data=data, on_rehearse=tell_rehearsal)
+    planned = make_plan(listed(load_spec(spec)), runs=runs, data=data, on_rehearse=tell_rehearsal)
     _provide_passphrases(planned, all_runs=True)
     before = read_profiles(planned.directory)
     with JsonLines() if json else ProgressBar(planned.spec.name) as progress:
@@ -137,12 +137,14 @@ def execute(
     profile: bool,
     json: bool,
     answers: bool = True,
+    act: Callable[[Settings], Summary] | None = None,
 ) -> Summary:
     """Run a planned sweep with progress on the screen. Every finished run enters the database at once.
 
     `runs` is the directory of all runs, `engine` a notebook engine, `workers` the number of runs at the same time
     (None: as many as the cores allow), `profile` whether step times are measured first, `json` whether events are
-    printed as lines of JSON instead of a bar, and `answers` whether the bar has the best answer so far.
+    printed as lines of JSON instead of a bar, `answers` whether the bar has the best answer so far, and `act` runs
+    something else than exactly this plan.
     """
     if engine not in ENGINES:
         raise SweepError(unknown("notebook engine", engine, ENGINES))
@@ -164,7 +166,7 @@ def execute(
             on_event=progress.show,
             on_result=bring_in,
         )
-        summary = run_sweep(planned, settings)
+        summary = run_sweep(planned, settings) if act is None else act(settings)
     ingest(runs)  # profiles may have changed after the last run
     return summary
 

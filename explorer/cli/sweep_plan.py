@@ -11,6 +11,7 @@ from explorer.cli import options
 from explorer.cli.sweep_status import label
 from explorer.cli.verbs import part
 from explorer.costing import cost_usd, load_prices, own_prices
+from explorer.errors import SweepError
 from explorer.page import amounts
 from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block
@@ -21,7 +22,7 @@ from explorer.search.stopping import spread
 from explorer.sweep.chosen import is_tuned
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
 from explorer.sweep.profiles import busy_reasons, read_profiles
-from explorer.sweep.spec import load_spec
+from explorer.sweep.spec import SweepSpec, load_spec
 from explorer.sweep.workers import default_workers
 
 
@@ -32,7 +33,7 @@ def plan(
     workers: options.Workers = None,
 ) -> Answer:
     """Show what a sweep would run and why: its runs, their order, time, dollars and disk. Nothing is written."""
-    asked, before = load_spec(spec), Before()
+    asked, before = listed(load_spec(spec)), Before()
     if is_tuned(asked, runs / asked.name):
         planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
     else:
@@ -74,6 +75,14 @@ class Before:
 
     blocks: Sequence[Block | str] = ()
     record: dict[str, Any] = field(default_factory=dict)
+
+
+def listed(spec: SweepSpec) -> SweepSpec:
+    """Return the specification if it lists its runs. Raises `SweepError` for one whose runs are chosen by results."""
+    if spec.search is not None:
+        again = shlex.join(("explorer", "search", spec.source))
+        raise SweepError(f"{spec.source}: search: a searcher chooses its runs, one by one: `{again}` runs it")
+    return spec
 
 
 FEW = 4  # names of recipes in a line

@@ -58,6 +58,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "ask:ask",
         "Find the best recipe under limits on quality, time, cost, memory, inference and deletability, with evidence.",
     ),
+    "search": (
+        "search:search",
+        "Search for the recipe that reaches the target soonest, among all combinations of methods.",
+    ),
     "confirm": ("confirm:confirm", "Run a recipe and its baseline on seeds that had no part in choosing it."),
     "trace": (
         "governed.audit:trace",

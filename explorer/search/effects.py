@@ -114,7 +114,8 @@ class Effects(Searcher):
         recipes, stops = self._times_RB.shape
         draws_SRB = surface.draws(DRAWS if recipes <= MANY else DRAWS // 4, rng)
         count = len(draws_SRB)
-        target_S = draws_SRB[:, self._terms.places[BASELINE], -1]
+        fixed = self.space.target
+        target_S = draws_SRB[:, self._terms.places[BASELINE], -1] if fixed is None else np.full(count, fixed)
         met = crossing(
             np.broadcast_to(self._times_RB, draws_SRB.shape).reshape(-1, stops),
             monotone(draws_SRB.reshape(-1, stops)),

@@ -33,7 +33,7 @@ class RandomSearch(Searcher):
     def _trials(self, tally: Tally) -> Iterator[Trial | None]:
         *shorter, top = self.space.ladder
         yield tally.trial(BASELINE, top, repeats=REPEATS)
-        target = tally.mean(BASELINE, top)
+        target = tally.target
         for methods in self._order:
             yield tally.trial(methods, top, repeats=REPEATS)
             quality = tally.mean(methods, top)

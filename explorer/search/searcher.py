@@ -40,6 +40,7 @@ class Space:
     seeds: tuple[int, ...]  # in the order in which they are used; a confirmation has others
     seconds: Callable[[Methods, float], float]  # training time at a budget, known from profiles before anything trains
     spend: float  # seconds of training that may be spent
+    target: float | None = None  # signed quality to reach; None: the baseline's at its longest budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,6 +48,11 @@ class Tally:
 
     # --- what the means show ---
 
+    @property
+    def target(self) -> float | None:
+        """Return the quality to reach; None: the baseline's longest budget has not been run."""
+        return self.mean(BASELINE, self.space.ladder[-1]) if self.space.target is None else self.space.target
+
     def mean(self, methods: Methods, budget: float) -> float | None:
         """Return the mean quality; None: no run of it has finished."""
         values = self.qualities.get(methods, {}).get(budget)
@@ -84,10 +89,9 @@ class Tally:
         return times, means + np.arange(len(means)) * (1e-9 + 1e-6 * np.ptp(means))
 
     def seconds(self, methods: Methods) -> float | None:
-        """Return the recipe's time to the mean of the baseline's longest budget; None: it does not reach it, or was not
-        run at its longest budget."""
+        """Return the recipe's time to the target; None: it does not reach it, or was not run at its longest budget."""
         top = self.space.ladder[-1]
-        target, own = self.mean(BASELINE, top), self.qualities.get(methods)
+        target, own = self.target, self.qualities.get(methods)
         if target is None or own is None or top not in own:
             return None
         points = [budget for budget in self.space.ladder if budget in own]

@@ -412,7 +412,7 @@ def _profile(path: str, file: Path) -> Found:
 def _plan(path: str, file: Path) -> Found:
     """Return what a plan says about its runs, without its specification, which only planning needs."""
     seen = file_digest(file)
-    kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec", "until")
+    kept = ("name", "baseline", "tuning", "source", "hardware", "runs", "spec", "until", "searched")
     whole = read_plan(file.parent)
     plan = {name: value for name, value in whole.items() if name in kept} | {"spec": {}}
     tuned = whole.get("tuned")

@@ -13,7 +13,7 @@ from explorer.errors import StoreError
 from explorer.store.connect import reading
 
 DATABASE = "explorer.duckdb"
-VERSION = 13  # of the schema; a snapshot of another version is rebuilt, never migrated
+VERSION = 14  # of the schema; a snapshot of another version is rebuilt, never migrated
 
 
 def database(runs: Path) -> Path:

@@ -127,7 +127,8 @@ FROM (
                CASE WHEN p.has_control THEN p.control ELSE r.control END AS control,
                CASE WHEN p.has_control THEN p.control_of ELSE r.control_of END AS control_of
            ),
-           s.path AS directory, s.version, p.added
+           s.path AS directory, s.version, p.added,
+           CASE WHEN p.searched THEN true END AS searched
     FROM work.present s LEFT JOIN work.runs r USING (path, version) LEFT JOIN standings p ON p.path = s.path
     WHERE s.kind = 'run'
 )
@@ -386,7 +387,7 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        h.size AS ledger_size, h.root AS ledger_root, c.profile,
        c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
        CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows,
-       CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory, r.added
+       CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory, r.added, r.searched
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -412,6 +413,7 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
        o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.peak_memory, o.added,
+       o.searched,
        o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
@@ -568,7 +570,7 @@ def _insert_live(work: duckdb.DuckDBPyConnection, live: list[LiveMetric]) -> Non
 _STANDINGS = """
 CREATE TEMP TABLE standings (
     path VARCHAR, superseded BOOLEAN, recipe VARCHAR, baseline VARCHAR, tuning VARCHAR, has_control BOOLEAN,
-    control VARCHAR, control_of VARCHAR, added BOOLEAN
+    control VARCHAR, control_of VARCHAR, added BOOLEAN, searched BOOLEAN
 )
 """
 _DESCRIBED = """
@@ -599,7 +601,7 @@ def _standings(work: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
             called = (entry.get("recipe"), plan.get("baseline"), plan.get("tuning")) if entry else (None, None, None)
             control = ("control" in entry, entry.get("control"), "+".join(entry.get("control_of", ())) or None)
             added = None if until is None else seeds[name] in (until["added"] or ())
-            yield f"{sweep}/{name}", standing.superseded, *called, *control, added
+            yield f"{sweep}/{name}", standing.superseded, *called, *control, added, plan.get("searched") is True
 
 
 def _repriced(path: Path, fresh: Path, *, prices: tuple[Price, ...], mark: tuple[object, ...]) -> bool:

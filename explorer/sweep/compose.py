@@ -108,16 +108,16 @@ class _Group:
 def _group(document: Document, name: str, asked: Any) -> _Group:
     key: Key = ("compose", name)
     if name == "each_of":
-        return _Group(key=key, methods=_methods(document, key, asked, least=1), sizes=range(1, 2))
+        return _Group(key=key, methods=methods_of(document, key, asked, least=1), sizes=range(1, 2))
     if name == "pairs_of":
-        return _Group(key=key, methods=_methods(document, key, asked, least=2), sizes=range(2, 3))
+        return _Group(key=key, methods=methods_of(document, key, asked, least=2), sizes=range(2, 3))
     if not isinstance(asked, dict):
-        methods = _methods(document, key, asked, least=2)
+        methods = methods_of(document, key, asked, least=2)
         return _Group(key=key, methods=methods, sizes=range(1, len(methods) + 1))
     for inner in asked:
         if inner not in ("of", "up_to"):
             raise document.error((*key, inner), unknown("key", str(inner), ("of", "up_to")))
-    methods = _methods(document, (*key, "of"), asked.get("of"), least=2)
+    methods = methods_of(document, (*key, "of"), asked.get("of"), least=2)
     most = asked.get("up_to", len(methods))
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= len(methods):
         raise document.error(
@@ -127,7 +127,8 @@ def _group(document: Document, name: str, asked: Any) -> _Group:
     return _Group(key=key, methods=methods, sizes=range(1, most + 1))
 
 
-def _methods(document: Document, key: Key, asked: Any, *, least: int) -> list[Any]:
+def methods_of(document: Document, key: Key, asked: Any, *, least: int) -> list[Any]:
+    """Return the methods in a list of at least `least`. Raises `SpecError`."""
     if not isinstance(asked, list) or len(asked) < least:
         shown = "nothing" if asked is None else f"{asked!r:.80}"
         raise document.error(key, f"found {shown}, expected a list of at least {least} methods")

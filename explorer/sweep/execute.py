@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
@@ -100,8 +100,25 @@ class Settings:
     on_result: Callable[[Path], None] = field(default=lambda directory: None)  # gets the directory of a finished run
 
 
-def run_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
-    """Execute the missing runs of the plan.
+class Source(Protocol):
+    """Where the runs of a sweep come from, if its plan does not list them beforehand. Only its runs are executed."""
+
+    @property
+    def fraction(self) -> float:
+        """Return the share of the work that is done."""
+        ...
+
+    def next(self) -> PlannedRun | None:
+        """Return a run for a worker that would be idle; None: for now there is none, or for good if none is running."""
+        ...
+
+    def ended(self, run: PlannedRun, message: str | None) -> None:
+        """Take note that a run has its result, or why it will not have one."""
+        ...
+
+
+def run_sweep(plan: Plan, settings: Settings | None = None, *, source: Source | None = None) -> Summary:
+    """Execute the missing runs of the plan, or those that a source adds to it.
 
     Before any run starts, raises `RunError` when another process executes this sweep or its directory cannot be
     written, and `SweepError` for a notebook that cannot be used. A disk that fills up later ends the sweep; files that
@@ -109,7 +126,7 @@ def run_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
     """
     settings = settings or Settings()
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
-        return _Execution(plan, settings).run()
+        return _Execution(plan, settings, source).run()
 
 
 def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
@@ -133,10 +150,11 @@ class _Task:
 class _Execution:
     """One start of a sweep."""
 
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(self, plan: Plan, settings: Settings, source: Source | None = None) -> None:
         self.plan = plan
         self.settings = settings
-        self.waiting = deque(_Task(run) for run in plan.missing)
+        self.source = source
+        self.waiting = deque(_Task(run) for run in plan.missing if source is None)
         self._make_workers()
         self.running: dict[Future[Outcome], _Task] = {}
         self.failures = _damaged(plan.runs)
@@ -146,6 +164,7 @@ class _Execution:
         self.announced = False
         self.begun = time.monotonic()
         self.work_done = 0.0  # in the units of `_work`
+        self.before = 0.0 if source is None else source.fraction  # done by earlier starts
 
     # --- stages ---
 
@@ -154,12 +173,13 @@ class _Execution:
         usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
         if self.plan.spec.command is not None:
             usual = 1  # its time is measured in the run, which has to be the only one
-        self.workers = min(self.settings.workers or usual, max(1, len(self.waiting)))
+        wanted = self.settings.workers or usual
+        self.workers = wanted if self.source is not None else min(wanted, max(1, len(self.waiting)))
         self.executor: Interruptible = make_executor(self.workers, threads=threads)
 
     def run(self) -> Summary:
         # A fault of the engine or the notebook would fail every run: it is reported before anything is written.
-        if self.plan.spec.command is None and (self.plan.missing or self.plan.waiting):
+        if self.plan.spec.command is None and (self.plan.missing or self.plan.waiting or self.source is not None):
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
             check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
         _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
@@ -193,12 +213,12 @@ class _Execution:
         return self._summary()
 
     def _execute_all(self) -> None:
-        if not self.waiting or self.stopping.is_set():
+        if self.stopping.is_set() or not (self.waiting or self._refill()):
             return
         self._make_workers()
         try:
             with self._present():
-                while self.running or (self.waiting and not self.stopping.is_set()):
+                while self.running or (not self.stopping.is_set() and (self.waiting or self._refill())):
                     self._submit()
                     self._announce_stop()
                     self._collect()
@@ -232,8 +252,22 @@ class _Execution:
             self.announced = True
             self._tell("stopping")
 
+    def _refill(self) -> bool:
+        """Ask the source for a run for every worker that would be idle; return whether any run waits."""
+        while self.source is not None and len(self.waiting) + len(self.running) < self.workers:
+            run = self.source.next()
+            if run is None:
+                break
+            if all(run.record.run_id != known.record.run_id for known in self.plan.runs):
+                # The plan has the run before it begins, so that no run is one that no plan knows.
+                self.plan = replace(self.plan, runs=(*self.plan.runs, run))
+                _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
+            self.waiting.append(_Task(run))
+        return bool(self.waiting)
+
     def _submit(self) -> None:
         """Give every free worker a run. Without worker processes, `submit` returns only when the run has ended."""
+        self._refill()
         while self.waiting and len(self.running) < self.workers and not self.stopping.is_set():
             task = self._next()
             if task is None:
@@ -302,6 +336,8 @@ class _Execution:
         if outcome.fault is None:
             self.executed += 1
             self.work_done += _work(task.run)
+            if self.source is not None:
+                self.source.ended(task.run, None)
             self._remove_used(task.run)
             return True
         fault, message = outcome.fault, outcome.message
@@ -318,6 +354,8 @@ class _Execution:
         if fault != "interrupted":
             self.work_done += _work(task.run)
             self.failures.append(Failure(run_id=task.run.record.run_id, message=message))
+            if self.source is not None:
+                self.source.ended(task.run, message)
         return True
 
     def _report(self, run: PlannedRun, outcome: Outcome) -> None:
@@ -447,6 +485,11 @@ class _Execution:
         todo = sum(_work(run) for run in self.plan.missing) + waiting
         whole = sum(_work(run) for run in self.plan.runs) + waiting
         elapsed = time.monotonic() - self.begun
+        fraction = 1.0 - (todo - self.work_done) / whole
+        share = self.work_done / todo if todo else 0.0  # of what this start has to do
+        if self.source is not None:
+            fraction = self.source.fraction
+            share = (fraction - self.before) / (1.0 - self.before) if self.before < 1 else 0.0
         self.settings.on_event(
             Event(
                 kind=kind,
@@ -455,8 +498,8 @@ class _Execution:
                 done=self._done(),
                 failed=len(self.failures),
                 total=len(self.plan.runs) + len(self.plan.waiting),
-                fraction=1.0 - (todo - self.work_done) / whole,
-                seconds_left=elapsed * (todo / self.work_done - 1.0) if self.work_done else None,
+                fraction=fraction,
+                seconds_left=elapsed * (1.0 / share - 1.0) if share > 0 else None,
             )
         )
 

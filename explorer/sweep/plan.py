@@ -136,6 +136,7 @@ class Plan:
             "not_run": [asdict(control) for control in self.not_run],
             "unshared": self.unshared,
             **({} if self.spec.until is None else {"until": self._until(self.spec.until)}),
+            **({} if self.spec.search is None else {"searched": True}),
         }
 
     def _until(self, until: Until) -> dict[str, Any]:
@@ -269,6 +270,27 @@ def _shared_steps(spec: SweepSpec, data: Path | None) -> Callable[[RunRecord], i
         return branch_step(recipes[record.recipe], steps=record.steps, full_steps=full[record.recipe])
 
     return of
+
+
+def plan_more(plan: Plan, recipe: Recipe, *, ssr: float, seed: int) -> PlannedRun:
+    """Plan a run that the specification does not list, of a recipe that it allows. The recipe is not rehearsed.
+
+    Raises `RecipeError` for one that cannot be trained at this budget.
+    """
+    documents = documents_of(recipe, plan.spec.governance, now=int(time.time()))
+    record = _planned(plan.spec, recipe, ssr, seed, plan.data, {recipe.name: documents})
+    directory = plan.directory / record.run_id
+    state, message = state_of(directory)
+    return PlannedRun(
+        record=record,
+        directory=directory,
+        state=state,
+        message=message,
+        seconds=None,
+        source=None,
+        documents=documents,
+        other_code=state == "done" and _other_code(directory / rundir.ENVIRONMENT),
+    )
 
 
 def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:

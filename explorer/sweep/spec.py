@@ -18,6 +18,8 @@
     governance: ../governed                              # signed documents for all runs, relative to this file
     tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
 
+With `search`, recipes are made as results arrive, and `budgets` are its ladder: see `explorer.sweep.search_key`.
+
 A task may be a command or a notebook of the user's: see `explorer.sweep.commands.command_task`. What `tune` may say is
 in `explorer.sweep.tune_key`.
 
@@ -40,6 +42,7 @@ from explorer.sweep.commands import command_task
 from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, is_command, read_task
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
+from explorer.sweep.search_key import SearchKey, read_search
 from explorer.sweep.tune_key import KEYS as TUNE_KEYS
 from explorer.sweep.tune_key import REQUIRED as TUNE_REQUIRED
 from explorer.sweep.tune_key import Axis, Tune, read_tune, with_values
@@ -51,7 +54,7 @@ from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "until", "tuning", "tune", "compose", "controls", "threads", "governance")
+KEYS = (*REQUIRED, "until", "tuning", "tune", "compose", "controls", "threads", "governance", "search")
 OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "until", "tuning", "threads", *command_task.KEYS)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
@@ -80,6 +83,7 @@ class SweepSpec:
     tunes: str | None = None  # the sweep whose recipes it tunes, if that is its purpose
     tuned: TunedRecord | None = None  # the tuning that chose the values of its recipes; None: they are as written
     until: Until | None = None  # more seeds
+    search: SearchKey | None = None  # that makes further recipes
 
     @property
     def trained(self) -> tuple[Recipe | CommandRecipe, ...]:
@@ -103,15 +107,18 @@ def read_spec(document: Document) -> SweepSpec:
     """Return the specification in a document; see `load_spec`."""
     if isinstance(document.value, dict) and is_command(document.value):
         return _of_command(document)
-    content = _mapping(document, (), document.value, known=KEYS, required=REQUIRED)
+    searched = isinstance(document.value, dict) and "search" in document.value
+    required = [key for key in REQUIRED if key != "budgets" or not searched]
+    content = _mapping(document, (), document.value, known=KEYS, required=required)
     name = check_name(document, ("name",), content["name"])
     if name in TAKEN:
         raise document.error(("name",), f"{name!r} is the directory of {TAKEN[name]}; choose another name")
-    budgets = _distinct(document, "budgets", content, _budget)
     seeds = _distinct(document, "seeds", content, _seed)
     controls = _controls(document, content)
     # The number of runs is checked before compositions are built, and again with them and their controls.
     written = _recipes(document, content)
+    search = read_search(document, content["search"], recipes=written) if searched else None
+    budgets = list(search.ladder) if search is not None else _distinct(document, "budgets", content, _budget)
     _bound(document, len(written), budgets, seeds)
     baseline = _baseline(document, content["baseline"], written)
     room = MAX_RUNS // (len(budgets) * len(seeds)) - len(written)
@@ -143,6 +150,7 @@ def read_spec(document: Document) -> SweepSpec:
         content=content,
         tune=tune,
         until=until,
+        search=search,
     )
 
 

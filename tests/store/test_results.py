@@ -52,7 +52,7 @@ def test_columns(tmp_path):
     write_run(tmp_path, run_record())
     ingest(tmp_path)
     assert queries.results(database(tmp_path)).columns == tuple(COLUMNS)
-    assert list(frames.results(database(tmp_path)).columns) == [*COLUMNS, "peak_memory", "added"]
+    assert list(frames.results(database(tmp_path)).columns) == [*COLUMNS, "peak_memory", "added", "searched"]
 
 
 def test_peak_memory_is_a_column_once_a_run_has_it(tmp_path):

@@ -36,7 +36,8 @@ from explorer.run_files import METRICS, Metric, RunRecord
 from explorer.yaml_document import Document, Key
 
 KEYS = ("set", "scale")  # of the specification, next to those of every sweep
-NOT_HERE = ("train", "compose", "controls", "governance", "tune")  # keys of sweeps over Explorer's own recipes
+NOT_HERE = ("train", "compose", "controls", "governance", "tune", "search")
+"""Keys of sweeps over Explorer's own recipes."""
 KINDS = ("command", "notebook")
 BUILT_IN = ("recipe", "budget", "seed", "directory", "python")
 PARAMETERS = ("recipe", "budget", "seed", "directory")  # of a notebook
