@@ -16,7 +16,7 @@ from explorer.analysis.axis_words import axis_words
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, pairs
 from explorer.analysis.equal_budget import EqualBudget
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
-from explorer.analysis.ladders import Ladder, ladders
+from explorer.analysis.ladders import SEARCHED, Ladder, ladders
 from explorer.errors import AnalysisError, unknown
 
 COUNTED = ("steps", "examples")  # the same on every machine
@@ -104,7 +104,9 @@ def _same_machine(ladder: Ladder, base: Ladder) -> bool:
 
 def _match(ladder: Ladder, base: Ladder, x: str) -> Match:
     reason = None
-    if x not in COUNTED and not _same_machine(ladder, base):
+    if ladder.searched or base.searched:
+        reason = SEARCHED
+    elif x not in COUNTED and not _same_machine(ladder, base):
         machines = f"{ladder.setting.machine}, the baseline on {base.setting.machine}"
         reason = f"its times are from another machine: {machines}"
     elif ladder.imported != base.imported:

@@ -17,7 +17,7 @@ import pandas as pd
 from explorer.analysis.comparison import RESAMPLES, judge
 from explorer.analysis.figures import Figures, Reached, by_ladder, figures_of, key_of, reached_by
 from explorer.analysis.inference import exponential
-from explorer.analysis.ladders import Ladder, Setting, ladders
+from explorer.analysis.ladders import SEARCHED, Ladder, Setting, ladders
 from explorer.analysis.limits import Finding, Limit, Limits, Standing, findings_of
 from explorer.analysis.sentences import busy_notes
 from explorer.analysis.step_times import error_of_ratio
@@ -237,6 +237,8 @@ def _difference(ordered: list[Candidate], least: str, confidence: float) -> Diff
     ratio = _taken(ordered[1], least) / _taken(ordered[0], least)
     if best.seeds != other.seeds or len({best.n, other.n, len(best.seeds)}) > 1:
         return Difference(ratio=ratio, low=None, high=None, reason="they were not run with the same seeds")
+    if best.doubt == SEARCHED or other.doubt == SEARCHED:
+        return Difference(ratio=ratio, low=None, high=None, reason=SEARCHED)
     # A ratio of costs is one of times, shifted by the ratio of prices, which has no error.
     shift = math.log(ratio) - math.log(other.seconds_R[0] / best.seconds_R[0])
     logs_R = np.log(other.seconds_R) - np.log(best.seconds_R) + shift

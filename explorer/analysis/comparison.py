@@ -410,6 +410,8 @@ _WITHOUT = {
 
 def _reason(recipe: Ladder, name: str, bases: list[Ladder], x: str, *, where: str) -> str | None:
     """Return why the two cannot be compared; None if they can."""
+    if (words := next((ladder.unjudged for ladder in (recipe, *bases) if ladder.unjudged), None)) is not None:
+        return words
     if not bases:
         return f"the baseline {name} has no finished run {where}"
     if len(bases) > 1:

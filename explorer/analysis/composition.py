@@ -21,6 +21,7 @@ import pandas as pd
 from explorer.analysis.comparison import RESAMPLES, Estimate, adjusted_by_holm, estimate, judge
 from explorer.analysis.inference import draws
 from explorer.analysis.ingredients import Ingredient, Qualities, RecipeRuns, labels, recipe_runs
+from explorer.analysis.ladders import SEARCHED, searched
 from explorer.analysis.main_effects import MainEffect, main_effects
 from explorer.analysis.schedules import PARTS, Phase, Schedule, log_ratio, measured, predicted
 from explorer.errors import AnalysisError
@@ -230,6 +231,8 @@ def composition(
     result = Composition(baseline=baseline, confidence=confidence)
     if rows.empty:
         return replace(result, reason="there is no finished run")
+    if searched(rows).any():
+        return replace(result, reason=f"{SEARCHED}; `search.json` has its effects of methods")
     # --- the baseline and the budget ---
     first = rows.iloc[0]
     result = replace(result, kind=metric_of(first.to_dict()))

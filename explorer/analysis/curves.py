@@ -103,6 +103,7 @@ def _points(lines: list[Ladder], confidence: float) -> list[tuple[Point, ...]]:
     x_PS, quality_PS = x_PS[order], quality_PS[order]
     n_P, mean_P = np.isfinite(quality_PS).sum(axis=1), np.nanmean(quality_PS, axis=1)
     half_P = _half_widths(quality_PS, n_P, confidence)
+    half_P[np.repeat([line.searched for line in lines], sizes)] = np.nan  # see `SEARCHED`
     sign_P = np.repeat([line.sign for line in lines], sizes)
     # Scattered into an array of lines x budgets, fitted, and gathered again.
     place = line_P, np.arange(line_P.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from explorer.analysis.comparison import RESAMPLES, Compared, Match, Pair, adjusted, compared, judge, known
 from explorer.analysis.inference import Effect, Errors, exponential
-from explorer.analysis.ladders import Machine, Setting
+from explorer.analysis.ladders import SEARCHED, Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
@@ -45,6 +45,7 @@ class Call(StrEnum):
     BELOW = "past the target at its lowest budget"  # so how much less it needs is not known
     NOT_REACHED = "not reached"
     NO_BASELINE = "the baseline does not have this quality"
+    SEARCHED = SEARCHED
     UNKNOWN = "cannot be compared"
 
 
@@ -103,7 +104,7 @@ class EqualQuality:
         """
         if self.outcome is not Outcome.REACHED:
             others = {Outcome.NOT_REACHED: Call.NOT_REACHED, Outcome.BELOW: Call.BELOW}
-            return others.get(self.outcome, Call.UNKNOWN)
+            return others.get(self.outcome, Call.SEARCHED if self.reason == SEARCHED else Call.UNKNOWN)
         if self.ratio is None:
             return Call.NO_BASELINE
         if self.adjusted_low is None or self.adjusted_high is None:

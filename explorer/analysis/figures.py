@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import LEAST_REACH_RATE, RESAMPLES, judge, known, pair
+from explorer.analysis.comparison import LEAST_REACH_RATE, RESAMPLES, Judged, judge, known, pair
 from explorer.analysis.equal_quality import EqualQuality
 from explorer.analysis.inference import exponential
-from explorer.analysis.ladders import Ladder
+from explorer.analysis.ladders import SEARCHED, Ladder
 from explorer.analysis.monotone import crossing
 from explorer.analysis.step_times import StepTimes, error_of
 from explorer.provenance.levels import Level
@@ -117,6 +117,8 @@ def _reached(ladder: Ladder, *, baseline: Ladder, target: float | None, confiden
     seconds_R = np.where(cross.below_R, curve.x_RB[:, 0], cross.x_R)
     times = ladder.times_at(float(seconds_R[0])) if np.isfinite(seconds_R[0]) else StepTimes()
     judged = judge(np.log(seconds_R), n=both.n, df=both.df, weight_R=both.weight_R, noise=error_of(times))
+    if ladder.searched or baseline.searched:
+        judged = Judged(effect=None, reach_rate=None, reason=SEARCHED)
     seconds, at_lowest = known(seconds_R[0]), bool(cross.below_R[0])
     # --- certainty: a recipe is as good as itself, and a budget that was run needs no interpolation ---
     enough = (judged.reach_rate or 0.0) >= LEAST_REACH_RATE

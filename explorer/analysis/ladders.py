@@ -19,6 +19,9 @@ from explorer.analysis.step_times import StepTimes, between, of_quartiles, of_wi
 from explorer.errors import AnalysisError, unknown
 from explorer.run_files import Control, Metric, tuning_words
 
+SEARCHED = "searched: chosen runs, no bands"
+"""The words in place of every interval and verdict of a search's runs: those that looked bad were not repeated, so the
+spread of the others is not that of chance. Fresh seeds have intervals (`explorer confirm`)."""
 IMPORTED = "imported"  # the `time_source` of runs that another tool recorded
 
 
@@ -193,12 +196,18 @@ class Ladder:
     x_BS: np.ndarray
     quality_BS: np.ndarray
     times_B: tuple[StepTimes, ...]  # how exact x is at each budget; empty where it is counted or measured run by run
+    searched: bool = False  # a search chose its runs by their results: see `SEARCHED`
     added: tuple[int, ...] = ()  # the seeds that a rule added, because of the spread of the others
 
     @property
     def imported(self) -> bool:
         """Return whether runs of another tool are in it: nothing about them was observed."""
         return IMPORTED in self.time_source.split("+")
+
+    @property
+    def unjudged(self) -> str:
+        """Return why the spread of its runs judges nothing; empty where it does."""
+        return SEARCHED if self.searched else ""
 
     @property
     def sign(self) -> int:
@@ -368,8 +377,9 @@ def _ladders(
             quality_BS=grid.values[1],
             times_B=times_B,
             added=added,
+            searched=chosen,
         )
-        for setting, style, own, controlled, ratio, exact, sources, grid, times_B, added in zip(
+        for setting, style, own, controlled, ratio, exact, sources, grid, times_B, added, chosen in zip(
             zip(*(first[column].tolist() for column in SETTING), strict=True),
             first["format"].tolist() if "format" in first else [""] * len(first),
             first[["recipe", "recipe_digest", "is_baseline", "baseline", "tuning"]].itertuples(index=False),
@@ -380,9 +390,25 @@ def _ladders(
             grids(groups, ssr_N=ssr_N, seed_N=seed_N, values=(x_N, quality_N), where_N=known_N),
             times,
             _added(frame, groups, seed_N),
+            _searched(frame, groups),
             strict=True,
         )
     ]
+
+
+def _searched(frame: pd.DataFrame, groups: Groups) -> list[bool]:
+    """Return whether a search chose runs of each ladder."""
+    chosen_G = np.zeros(len(groups), dtype=bool)
+    chosen_G[groups.of_N[searched(frame)]] = True
+    return chosen_G.tolist()
+
+
+def searched(frame: pd.DataFrame) -> np.ndarray:
+    """Return which rows of `results` are of runs that a search chose."""
+    if "searched" not in frame.columns:
+        return np.zeros(len(frame), dtype=bool)
+    # A table that was exported to text has words in place of truth values.
+    return np.array([str(value) in ("True", "true") for value in frame["searched"]], dtype=bool)
 
 
 def _added(frame: pd.DataFrame, groups: Groups, seed_N: np.ndarray) -> list[tuple[int, ...]]:

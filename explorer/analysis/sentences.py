@@ -89,6 +89,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         return "nothing to compare: the baseline is the only recipe"
     if all(verdict.call is Call.UNKNOWN for verdict in verdicts):
         return f"nothing can be compared: {verdicts[0].comparison.reason}"
+    if all(verdict.call is Call.SEARCHED and not verdict.is_confirmed for verdict in verdicts):
+        return f"{Call.SEARCHED}; `explorer confirm` runs the best recipe on fresh seeds"
     if (best := headliner(verdicts)) is not None:
         return f"{answer(best)}{fresh_words(best)}"
     # Without a claim, the most hopeful kind of missing evidence leads, with what would supply it.
@@ -233,6 +235,8 @@ def _sentence(verdict: Verdict) -> str:
     match verdict.call:
         case Call.UNKNOWN:
             return f"{label} cannot be compared: {result.reason}"
+        case Call.SEARCHED:
+            return f"{label} was {result.reason}"
         case Call.NOT_REACHED:
             return f"{label} does not reach {target} within its budgets ({_seeds(result)})"
         case Call.BELOW:

@@ -20,7 +20,7 @@ from explorer.analysis.comparison import RESAMPLES, Estimate, estimate, judge
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.equal_quality import EqualQuality, equal_quality
 from explorer.analysis.inference import draws
-from explorer.analysis.ladders import SETTING, Ladder, Setting, ladders
+from explorer.analysis.ladders import SEARCHED, SETTING, Ladder, Setting, ladders, searched
 from explorer.analysis.verdict import verdicts
 from explorer.errors import AnalysisError, unknown
 
@@ -189,7 +189,9 @@ def _at(mine: pd.DataFrame, other: pd.DataFrame, ssr: float, *, x: str, confiden
         ssr=float(ssr),
         first=_reached(first, x),
         second=_reached(second, x),
-        difference=_difference(_by_seed(first), _by_seed(second), confidence=confidence, resamples=resamples),
+        difference=Estimate(reason=SEARCHED)
+        if searched(first).any() or searched(second).any()
+        else _difference(_by_seed(first), _by_seed(second), confidence=confidence, resamples=resamples),
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.inference import t_quantile
+from explorer.analysis.ladders import searched
 
 CONFIDENCE = 0.95
 SMOOTH = 0.02  # the share of a run that a noisy curve is smoothed over at first
@@ -37,8 +38,8 @@ def smoothed(frame: pd.DataFrame, *, x: str, share: float) -> pd.Series:
 def over_seeds(frame: pd.DataFrame, *, x: str, y: str = "value") -> pd.DataFrame:
     """Return the mean curve of each recipe and budget: recipe, ssr, x, y, low, high and n, the number of seeds.
 
-    `low` and `high` are NaN for a single seed. Runs without a known `x` are left out. Rows are in the order of runs and
-    steps.
+    `low` and `high` are NaN for a single seed, and for runs that a search chose. Runs without a known `x` are left out.
+    Rows are in the order of runs and steps.
     """
     known = frame[frame[x].notna()]
     at, values = known[x].to_numpy(float), known[y].to_numpy(float)
@@ -53,6 +54,10 @@ def over_seeds(frame: pd.DataFrame, *, x: str, y: str = "value") -> pd.DataFrame
     lengths = [len(mean[0]) for mean in means]
     recipes, budgets = zip(*curves, strict=True)
     columns = {name: np.concatenate(parts) for name, parts in zip(MEANS[2:], zip(*means, strict=True), strict=True)}
+    chosen = set(first.loc[searched(first), "recipe"])
+    without_band = np.repeat([recipe in chosen for recipe in recipes], lengths)
+    for name in ("low", "high"):
+        columns[name] = np.where(without_band, np.nan, columns[name])
     return pd.DataFrame(
         {"recipe": np.repeat(np.array(recipes, dtype=object), lengths), "ssr": np.repeat(budgets, lengths), **columns}
     )

@@ -49,7 +49,7 @@ UNIT = "loss_unit"
 _RUNS = """
 SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_baseline, state, number, steps,
        batch_size, examples, map_keys(phases) AS phases, map_values(phases) AS phase_steps,
-       loss_unit
+       loss_unit, searched
 FROM runs
 WHERE NOT superseded AND run_id IS NOT NULL AND steps > 0 AND (? IS NULL OR sweep = ?)
   AND (? IS NULL OR directory IN (SELECT unnest(?::VARCHAR[])))

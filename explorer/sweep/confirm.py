@@ -76,6 +76,8 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
     content |= {key: whole[key] for key in KEPT if key in whole}
     content["recipes"] = {recipe.name: _written(whole, recipe) for recipe in (base, chosen)}
     content["seeds"] = fresh
+    if spec.search is not None:
+        content["budgets"] = list(spec.budgets)  # those of its ladder
     if spec.command is not None:
         # Labels that were left out follow from the sweep's name, and the paths are seen from its file.
         written = recorded["spec"]["task"]
@@ -155,8 +157,10 @@ def _chosen(spec: SweepSpec, name: str) -> Recipe | CommandRecipe:
     candidates = {recipe.name: recipe for recipe in spec.trained if recipe.name not in spec.twins}
     if name in spec.twins:
         raise SweepError(f"{name!r} is a control of {', '.join(spec.twins[name])}; controls cannot be confirmed")
+    if spec.search is not None and (methods := spec.search.named(name)):
+        return spec.search.recipe(methods)
     if name not in candidates:
-        raise SweepError(unknown("recipe", name, candidates))
+        raise SweepError(unknown("recipe", name, candidates if spec.search is None else spec.search.names))
     if name == spec.baseline:
         raise SweepError(f"{name!r} is the baseline, so there is nothing to confirm; name another recipe")
     return candidates[name]

@@ -75,6 +75,11 @@ class SearchKey:
             for names, conflict in least.items()
         )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the recipes that it may make."""
+        return tuple(map(self.name, self.subsets))
+
     def name(self, names: Names) -> str:
         """Return the name of the recipe that adds these methods."""
         return fitting("-".join(method.name for method in self.methods if method.name in names)) or self.base.name

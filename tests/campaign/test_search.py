@@ -9,12 +9,21 @@ from dataclasses import replace
 import pytest
 
 from explorer import rundir
+from explorer.analysis.equal_quality import Call
+from explorer.analysis.verdict import sweep_verdicts
 from explorer.campaign.searching import OWN, run_search
 from explorer.errors import RunError, SpecError, SweepError
 from explorer.planned import read_plan
 from explorer.search.searcher import Trial
-from explorer.sweep.execute import Settings
+from explorer.store import frames
+from explorer.store.frames import with_confirming
+from explorer.store.ingest import ingest
+from explorer.store.published import database
+from explorer.sweep.confirm import check_same, confirmation
+from explorer.sweep.execute import Settings, run_sweep
+from explorer.sweep.plan import make_plan
 from explorer.sweep.search_key import SearchKey
+from explorer.sweep.spec import load_spec
 from tests.campaign.searches import execute, journal, prepared, searching, start
 from tests.sweep.sweeps import outcomes
 
@@ -184,3 +193,34 @@ def test_a_searcher_that_asks_for_an_impossible_run_is_stopped(calm, tmp_path, m
         monkeypatch.setattr(type(ready.searcher), "next", lambda self, seen, pending=(), trial=trial: trial)
         with pytest.raises(SweepError, match="asked for a run that it cannot have"):
             run_search(ready, Settings(engine="inline", workers=1, profile=False))
+
+
+def test_its_winner_is_a_claim_only_on_fresh_seeds(calm, tmp_path):
+    runs = tmp_path / "runs"
+    shutil.copytree(calm[0], runs)
+    ingest(runs)
+    rows = frames.results(database(runs), sweep="tiny")
+    assert rows["searched"].all()
+    # An ordinary sweep of the same recipes is the negative control: it is not searched.
+    content = confirmation(runs, "tiny", "mixup-swa", seeds=1)
+    assert content["budgets"] == [0.5, 1.0] and content["seeds"] == [1]
+    assert set(content["recipes"]) == {"baseline", "mixup-swa"} and "search" not in content
+    planned = make_plan(load_spec(content), runs=runs)
+    check_same(planned, read_plan(runs / "tiny"))
+    assert run_sweep(planned, Settings(engine="inline", workers=1, profile=False)).complete
+    ingest(runs)
+    assert not frames.results(database(runs), sweep=content["name"])["searched"].any()
+    # Steps are counted without a profile, so both can be compared by them.
+    fresh = with_confirming(database(runs), "tiny")
+    verdicts = sweep_verdicts(frames.results(database(runs), sweep="tiny"), fresh, x="steps")
+    (mine,) = [verdict for verdict in verdicts if verdict.comparison.recipe == "mixup-swa"]
+    assert all(verdict.call is Call.SEARCHED for verdict in verdicts)
+    assert mine.confirmation is not None and mine.confirmation.seeds == (1,)
+    assert all(verdict.confirmation is None for verdict in verdicts if verdict is not mine)
+
+
+def test_only_recipes_of_the_search_can_be_confirmed(calm):
+    with pytest.raises(SweepError, match=r"unknown recipe 'ema-swa'; .*known: .*mixup-swa"):
+        confirmation(calm[0], "tiny", "ema-swa")
+    with pytest.raises(SweepError, match="is the baseline, so there is nothing to confirm"):
+        confirmation(calm[0], "tiny", "baseline")

@@ -36,7 +36,7 @@ def headline(answer: Answer) -> Headline:
     if len(answer.rows) == 1:
         return _one_run(answer)
     verdicts = answer.verdicts
-    if not verdicts or all(verdict.call is Call.UNKNOWN for verdict in verdicts):
+    if not verdicts or all(verdict.call in (Call.UNKNOWN, Call.SEARCHED) for verdict in verdicts):
         return Headline(words=sentence(answer.sentence, names=[result.label for result in answer.comparisons]))
     best = headliner(verdicts)
     if best is None:
