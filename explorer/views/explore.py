@@ -39,6 +39,7 @@ from explorer.views.explorer.tabs.curves_section import CurvesSection
 from explorer.views.explorer.tabs.ledger_section import LedgerSection
 from explorer.views.explorer.tabs.run_cards import run_cards
 from explorer.views.explorer.tabs.runs_section import RunsSection
+from explorer.views.explorer.tabs.search_section import SearchSection
 from explorer.views.explorer.tabs.sections import Sections
 from explorer.views.explorer.tabs.tuning_section import TuningSection
 from explorer.views.explorer.tabs.two_recipes_section import TwoRecipesSection
@@ -54,6 +55,7 @@ SECTIONS = (
     ConfirmSection,
     ControlsSection,
     CompositionSection,
+    SearchSection,
     TuningSection,
     LedgerSection,
 )
