@@ -19,7 +19,7 @@ import explorer
 from explorer.cli.app import app
 from explorer.data.digits import Digits
 from explorer.sweep.spec import read_spec
-from explorer.yaml_document import parse_document
+from explorer.yaml_document import document_of, parse_document
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -121,13 +121,17 @@ def test_a_command_that_is_none_is_noticed(line: str) -> None:
 
 
 def test_the_specifications_shown_are_valid() -> None:
-    own, tune, command = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
+    own, tune, search, command = blocks((ROOT / "docs" / "tradeoffs.md").read_text(), "yaml")
     spec = read_spec(parse_document(own, where="tradeoffs.md"))
     assert spec.name == "mine"
     assert len(spec.recipes) > 3
     untuned = "\n".join(line for line in own.splitlines() if not line.startswith("tuning:"))
     spec = read_spec(parse_document(f"{untuned}\n{tune}", where="tradeoffs.md"))
     assert spec.tune is not None and [axis.scale for axis in spec.tune.space] == ["log", "log"]
+    written = parse_document(own, where="tradeoffs.md").value
+    same = {key: written[key] for key in ("name", "task", "train")}
+    spec = read_spec(document_of(same | parse_document(search, where="tradeoffs.md").value))
+    assert spec.search is not None and spec.search.spend == 3 * 3600
     spec = read_spec(parse_document(command, where="tradeoffs.md"))
     assert spec.command is not None and [recipe.name for recipe in spec.trained] == ["baseline", "fast"]
 
