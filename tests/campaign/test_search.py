@@ -130,7 +130,7 @@ def test_a_run_that_ended_before_the_journal_was_told_is_not_trained_again(calm,
     (last,) = [
         path
         for path in rundir.run_directories(tmp_path / "tiny")
-        if f"-ssr{budget:g}-s{seed}-" in path.name and f"-{'-'.join(methods) or 'baseline'}-ssr" in path.name
+        if f"-ssr{budget:g}-s{seed}-" in path.name and f"digits-{'-'.join(methods) or 'baseline'}-ssr" in path.name
     ]
     (last / rundir.RESULT).unlink()
     assert execute(tmp_path, searching())[0].executed == 1
