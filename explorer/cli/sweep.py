@@ -52,7 +52,8 @@ def run(
 
     Step times are measured first, so that every finished run has its time at once; nothing else should run meanwhile.
     When all runs are done, the baseline is measured again; if its time has drifted, or the machine was busy, so are all
-    recipes. A sweep with the key `tune` is tuned before its first run.
+    recipes. A sweep with the key `tune` is tuned before its first run; one with the key `until` gets more seeds after
+    its last.
     """
     asked = listed(load_spec(spec))
     if not is_tuned(asked, runs / asked.name):
