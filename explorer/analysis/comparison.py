@@ -17,7 +17,18 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.axis_words import axis_words
-from explorer.analysis.inference import Effect, Error, Errors, Resamples, counted, draws, holm, size_of, standard_error
+from explorer.analysis.inference import (
+    Effect,
+    Error,
+    Errors,
+    Resamples,
+    counted,
+    draws,
+    holm,
+    scaled,
+    size_of,
+    standard_error,
+)
 from explorer.analysis.ladders import Ladder, Ladders, Machine, Setting, ladders_of
 from explorer.analysis.moderation import LEAST_RECIPES, MOST_SEEDS, Moderation, Runs
 from explorer.analysis.monotone import monotone
@@ -44,7 +55,7 @@ class Pair:
     weight_R: np.ndarray  # number of resamples behind each row
     n: int  # seeds
     df: int  # degrees of freedom of Student's t
-    first: int | None  # seeds of the first stage, whose spread is the error of all; None: there was one stage
+    first: "Pair | None"  # the same by the first seeds, whose spread decided on the others; None: none were added
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
     moderation: Moderation | None  # by the other recipes; its probes are the last rows, behind no resample
     same: bool  # the recipe has the baseline's quality in every run, seed by seed
@@ -78,7 +89,9 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
     Recipes that share all seeds moderate each other's noise, by the first ones too.
     """
     seeds_b, baselines, runs = _seeds(baseline), {}, {}  # each is made once for all recipes with the same seeds
-    results = []
+    results, by_first = [], []
+    if baseline.added:
+        by_first = pairs(_first_stage(baseline), [_first_stage(recipe) for recipe in recipes], resamples=resamples)
     for place, recipe in enumerate(recipes, start=1):
         seeds_r = _seeds(recipe)
         common = np.intersect1d(seeds_b, seeds_r)
@@ -117,7 +130,7 @@ def pairs(baseline: Ladder, recipes: Sequence[Ladder], *, resamples: int, paired
                 weight_R=np.r_[taken.weight_R, none_P],
                 n=min(mine.size, others.size),
                 df=n - 1 if common.size or not paired else 2 * (n - 1),  # a partial overlap takes the smaller number
-                first=n if staged else None,
+                first=by_first[place - 1] if staged else None,
                 left_out=tuple(sorted({*cells_b.left_out, *cells_r.left_out})),
                 moderation=moderation,
                 same=joint and _same(cells_b, cells_r),
@@ -135,6 +148,18 @@ def _seeds(ladder: Ladder) -> np.ndarray:
     """Return the seeds of the budget that has most of them; of several such budgets, the smallest."""
     present_BS = np.isfinite(ladder.quality_BS)
     return ladder.seeds_S[present_BS[present_BS.sum(axis=1).argmax()]]
+
+
+def _first_stage(ladder: Ladder) -> Ladder:
+    """Return the ladder without the seeds that a rule added."""
+    kept_S = ~np.isin(ladder.seeds_S, ladder.added)
+    return replace(
+        ladder,
+        seeds_S=ladder.seeds_S[kept_S],
+        x_BS=ladder.x_BS[:, kept_S],
+        quality_BS=ladder.quality_BS[:, kept_S],
+        added=(),
+    )
 
 
 def _first(ladder: Ladder, seeds: np.ndarray) -> np.ndarray:
@@ -363,6 +388,22 @@ def judge(
         return Judged(effect=None, reach_rate=rate, reason="the seeds do not differ, so the noise is unknown")
     effect = Effect(value=0.0, errors=noise)
     return Judged(effect=effect, reach_rate=rate, reason=None, seed_error=0.0)
+
+
+def staged(judged: Judged, first: Judged, *, share: float, noise: Errors) -> Judged:
+    """Return the judgement on the estimate of all seeds with the error of the first ones.
+
+    Args:
+        judged: the estimate of all seeds.
+        first: the estimate of the first seeds, judged without the noise of step times.
+        share: of the error of the first seeds, which is left with all of them.
+        noise: errors that step times add.
+    """
+    if judged.effect is None or first.effect is None:
+        return replace(judged, effect=None, reason=judged.reason or first.reason)
+    seeds = scaled(first.effect.errors, share)
+    effect = Effect(value=judged.effect.value, errors=(*seeds, *noise))
+    return replace(judged, effect=effect, seed_error=size_of(seeds), moderated=first.moderated)
 
 
 class Comparison(Protocol):

@@ -14,7 +14,18 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from explorer.analysis.comparison import RESAMPLES, Compared, Match, Pair, adjusted, compared, judge, known
+from explorer.analysis.comparison import (
+    RESAMPLES,
+    Compared,
+    Judged,
+    Match,
+    Pair,
+    adjusted,
+    compared,
+    judge,
+    known,
+    staged,
+)
 from explorer.analysis.inference import Effect, Errors, exponential
 from explorer.analysis.ladders import SEARCHED, Machine, Setting
 from explorer.analysis.monotone import Crossing, crossing
@@ -214,7 +225,7 @@ def _compare(compared_pair: Compared, *, target: float | None, confidence: float
     blank = _blank(match, x=compared_pair.x, target=target, confidence=confidence)
     if both is None:
         return blank
-    blank = replace(blank, n=both.n, first=both.first, left_out=both.left_out)
+    blank = replace(blank, n=both.n, first=None if both.first is None else both.first.n, left_out=both.left_out)
     sign = match.recipe.sign
     if target is not None:
         target_R = np.full(len(both.recipe.x_RB), sign * target)
@@ -223,7 +234,7 @@ def _compare(compared_pair: Compared, *, target: float | None, confidence: float
         blank = replace(blank, target=float(sign * target_R[0]))
     else:
         return replace(blank, reason=f"{match.baseline_name} has not finished its full budget with every seed")
-    return _measured(blank, match, both, target_R)
+    return _measured(blank, match, both, target_R, target=None if target is None else sign * target)
 
 
 def _blank(match: Match, *, x: str, target: float | None, confidence: float) -> EqualQuality:
@@ -281,7 +292,9 @@ def _with_inference(results: list[EqualQuality], effects: Sequence[Effect | None
     return judged
 
 
-def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarray) -> EqualQuality:
+def _measured(
+    blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarray, *, target: float | None
+) -> EqualQuality:
     base = crossing(both.baseline.x_RB, both.baseline.y_RB, target_R)
     mine = crossing(both.recipe.x_RB, both.recipe.y_RB, target_R)
     # --- the estimate: row 0 is the sample itself ---
@@ -300,15 +313,19 @@ def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarra
         why = f"{blank.baseline} itself does not have this quality within its budgets"
         return replace(result, reach_rate=reached.reach_rate, reason=why)
     # --- the error of the log ratio: ratios are skewed, and their logarithms are close to normal ---
+    noise = _noise(match, result.recipe_x, result.baseline_x)
     judgement = judge(
         np.log(mine.x_R) - np.log(base.x_R),
         n=both.n,
         df=both.df,
         weight_R=both.weight_R,
-        noise=_noise(match, result.recipe_x, result.baseline_x),
+        noise=noise,
         moderation=both.moderation,
         same=both.same,
     )
+    if both.first is not None and not both.same:
+        share = math.sqrt(both.first.n / both.n)
+        judgement = staged(judgement, _by_first(both.first, target=target), share=share, noise=noise)
     # A recipe that is past the target at its lowest budget has an upper limit in place of an estimate.
     if outcome != Outcome.REACHED:
         return replace(result, reach_rate=judgement.reach_rate)
@@ -324,6 +341,15 @@ def _measured(blank: EqualQuality, match: Match, both: Pair, target_R: np.ndarra
     assert result.effect is not None
     unadjusted = result.effect.interval(blank.confidence, scale=exponential)
     return replace(result, ratio_low=unadjusted.low, ratio_high=unadjusted.high, p_value=unadjusted.p_value)
+
+
+def _by_first(both: Pair, *, target: float | None) -> Judged:
+    """Judge the log ratio by the seeds of the first stage, without the noise of step times."""
+    target_R = both.baseline.at_full_budget_R if target is None else np.full(len(both.recipe.x_RB), target)
+    if target_R is None:
+        return Judged(effect=None, reach_rate=None, reason="the first seeds have no run at the full budget")
+    base, mine = (crossing(side.x_RB, side.y_RB, target_R).x_R for side in (both.baseline, both.recipe))
+    return judge(np.log(mine) - np.log(base), n=both.n, df=both.df, weight_R=both.weight_R, moderation=both.moderation)
 
 
 def _noise(match: Match, recipe_x: float | None, baseline_x: float | None) -> Errors:
