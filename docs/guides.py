@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 HERE = ROOT / "notebooks" / "guide"
 ORDER = (
     "own_data",
+    "one_hour",
     "own_model",
     "own_package",
     "own_loop_methods",

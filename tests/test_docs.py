@@ -36,6 +36,7 @@ PAGES = (
 )
 GUIDES = {  # in the order of their reading: words that their commands print
     "own_data": "time to target",
+    "one_hour": "searched: chosen runs, no bands",
     "own_model": "Steps to target",
     "own_package": "blocks 0.1.0",
     "own_loop_methods": "from explorer import functional",
@@ -56,7 +57,7 @@ TRAINERS = {  # guides that need other libraries, and no other guide
     "lightning": ("lightning", "lightning"),
 }
 CHAINS = (  # guides that continue each other, in one directory
-    *((name,) for name in ("own_data", "own_model", "own_package", "own_loop_methods", "any_command")),
+    *((name,) for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command")),
     ("governance", "deletion", "audit"),
 )
 REFUSED = {  # commands that are wrong, and the word that is
