@@ -6,6 +6,7 @@ finished runs to the very point at which it stopped.
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from explorer.errors import SweepError
@@ -13,6 +14,7 @@ from explorer.search.tuning import KEY, Values
 from explorer.sweep.tune_key import Axis
 
 KINDS = {"tpe": "TPESampler", "gp": "GPSampler", "cmaes": "CmaEsSampler"}
+ALSO = {"cmaes": ("cmaes",)}  # packages that a sampler imports when it is first asked
 
 
 class OptunaSampler:
@@ -20,7 +22,7 @@ class OptunaSampler:
 
     def __init__(self, kind: str, axes: Sequence[Axis]) -> None:
         """Raises `SweepError` where Optuna, or what this sampler needs, is not installed."""
-        optuna = _optuna(kind)
+        optuna = import_optuna(f"tune: sampler {kind!r}", *ALSO.get(kind, ()))
         self._axes, self._failed = axes, optuna.trial.TrialState.FAIL
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = getattr(optuna.samplers, KINDS[kind])(seed=KEY)
@@ -47,14 +49,12 @@ class OptunaSampler:
         return axis.rounded(self._open.suggest_float(axis.key, axis.low, axis.high, log=axis.scale == "log"))
 
 
-def _optuna(kind: str) -> Any:
+def import_optuna(user: str, *also: str) -> Any:
+    """Return Optuna, which the extra `search` installs, for a user that needs other packages of the extra `also`."""
     try:
-        import optuna  # an extra
-
-        if kind == "cmaes":
-            import cmaes  # noqa: F401
+        optuna, *_ = (import_module(name) for name in ("optuna", *also))
     except ImportError as error:
         raise SweepError(
-            f"tune: sampler {kind!r} needs {error.name}, which is not installed: pip install 'explorer[search]'"
+            f"{user} needs {error.name}, which is not installed: pip install 'explorer[search]'"
         ) from error
     return optuna

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import SweepError
+from explorer.search.optuna_sampler import import_optuna
 from explorer.search.random_search import shuffled
 from explorer.search.searcher import Methods, Ranked, Searcher, Seen, Space, Trial
 from explorer.search.tally import BASELINE, REPEATS, Tally, first
@@ -28,7 +28,8 @@ class TreeParzen(Searcher):
     def __init__(self, space: Space, *, seed: int = 0) -> None:
         """Raises `SweepError` where Optuna is not installed."""
         super().__init__(space, seed=seed)
-        self._optuna = _optuna()
+        self._optuna = import_optuna("search: searcher 'tpe'")
+        self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         self._choices = {
             name: self._optuna.distributions.CategoricalDistribution([False, True]) for name in space.methods
         }
@@ -126,14 +127,3 @@ class _Told:
     seen: tuple[Seen, ...] = ()
     trials: dict[tuple[Methods, int], Any] = field(default_factory=dict)
     raised: dict[tuple[Methods, int], Trial | None] = field(default_factory=dict)
-
-
-def _optuna() -> Any:
-    try:
-        import optuna  # an extra
-    except ImportError as error:
-        raise SweepError(
-            "search: searcher 'tpe' needs optuna, which is not installed: pip install 'explorer[search]'"
-        ) from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna

@@ -1,12 +1,17 @@
 """Points, choice, edges and expectations of tuning: known answers."""
 
 import itertools
+import sys
 from statistics import fmean
 
 import pytest
 
+from explorer.errors import SweepError
+from explorer.search.optuna_sampler import OptunaSampler
+from explorer.search.tpe import TreeParzen
 from explorer.search.tuning import Edge, Values, best, edges, expected_best, points
 from explorer.sweep.tune_key import Axis
+from tests.search.spaces import world
 
 LR = Axis(key="lr", scale="log", low=0.01, high=1.0)
 DECAY = Axis(key="weight_decay", scale="linear", low=0.0, high=0.1)
@@ -76,3 +81,11 @@ def test_the_expected_best_is_the_mean_over_all_orders(qualities: list[float]) -
 def test_a_point_that_diverged_counts_as_the_worst() -> None:
     assert expected_best([1.0, None, 3.0]) == expected_best([1.0, 1.0, 3.0])
     assert expected_best([None]) == []
+
+
+def test_without_the_extra_its_samplers_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)  # an import of it fails, as where it is not installed
+    with pytest.raises(SweepError, match="sampler 'tpe' needs optuna, which is not installed: pip install"):
+        OptunaSampler("tpe", [LR])
+    with pytest.raises(SweepError, match="searcher 'tpe' needs optuna, which is not installed: pip install"):
+        TreeParzen(world().space)
