@@ -343,8 +343,8 @@ def page(sweeps: int, whole_sweeps: int) -> str:
             "",
             *lines,
             "",
-            "Bonferroni's method stays: the largest of several t statistics that share a baseline (Dunnett) has a"
-            " quantile 2 to 7% smaller where all variances are equal, and none that is known where they are not.",
+            "Bonferroni's method stays: the quantile of the largest of several t statistics that share a baseline"
+            " (Dunnett) is known only where all variances are equal.",
             "",
             "## Where the assumptions do not hold",
             "",
