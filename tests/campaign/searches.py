@@ -1,9 +1,7 @@
 """Small real searches on digits, and a process of its own that executes one."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from explorer.campaign.searching import OWN, Prepared, prepare, run_search
 from explorer.search.search_answer import Answer
 from explorer.sweep.execute import Settings, Summary
 from explorer.sweep.spec import load_spec
-from tests.sweep.sweeps import ROOT, spec
+from tests.sweep import sweeps
 
 # Two doublings of a baseline of 7 steps, with more time than all of its recipes take.
 SEARCH: dict[str, Any] = {"of": ["ema", "mixup", "swa"], "spend": "10min", "ladder": [0.5, 1.0], "searcher": "random"}
@@ -20,7 +18,7 @@ SEARCH: dict[str, Any] = {"of": ["ema", "mixup", "swa"], "spend": "10min", "ladd
 
 def searching(changes: Mapping[str, Any] | None = None, **others: Any) -> dict[str, Any]:
     """The specification of a search, with changes to its key and to others."""
-    content = spec(recipes={"baseline": []}, search={**SEARCH, **(changes or {})}, **others)
+    content = sweeps.spec(recipes={"baseline": []}, search={**SEARCH, **(changes or {})}, **others)
     del content["budgets"]
     return content
 
@@ -44,20 +42,8 @@ def journal(runs: Path) -> list[tuple[str, tuple[str, ...], float, int]]:
 
 def start(runs: Path, content: Mapping[str, Any], **settings: Any) -> subprocess.Popen[str]:
     """Start a process that executes the search and prints a line for every event."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.campaign.searches", str(runs), json.dumps(content), json.dumps(settings)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def main() -> None:
-    runs, content, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
-    execute(runs, content, on_event=lambda event: print(event.kind, event.message, flush=True), **settings)
+    return sweeps.start(runs, content, module="tests.campaign.searches", **settings)
 
 
 if __name__ == "__main__":
-    main()
+    sweeps.main(execute)

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,12 @@ def outcomes(runs: Path, name: str = "tiny") -> dict[str, tuple[Any, ...]]:
     }
 
 
-def start(runs: Path, content: Mapping[str, Any] = SPEC, **settings: Any) -> subprocess.Popen[str]:
-    """Start a process that executes the sweep and prints a line for every event."""
+def start(
+    runs: Path, content: Mapping[str, Any] = SPEC, *, module: str = "tests.sweep.sweeps", **settings: Any
+) -> subprocess.Popen[str]:
+    """Start a process that executes the sweep by that module, and prints a line for every event."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.sweep.sweeps", str(runs), json.dumps(content), json.dumps(settings)],
+        [sys.executable, "-m", module, str(runs), json.dumps(content), json.dumps(settings)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -70,7 +72,8 @@ def start(runs: Path, content: Mapping[str, Any] = SPEC, **settings: Any) -> sub
     )
 
 
-def main() -> None:
+def main(execute: Callable[..., Any] = execute) -> None:
+    """Execute what `start` asks for."""
     runs, content, settings = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
     execute(runs, content, on_event=lambda event: print(event.kind, event.message, flush=True), **settings)
 
