@@ -50,7 +50,7 @@ def command(installed: Path, desk: Path, *arguments: object) -> str:
 def test_its_own_tests_pass(installed: Path, tmp_path: Path) -> None:
     shutil.copytree(TEMPLATE / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    assert "17 passed" in command(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert "18 passed" in command(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
 
 
 @pytest.mark.slow

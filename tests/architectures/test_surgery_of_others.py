@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -410,9 +411,11 @@ def test_generation_with_a_cache_sees_the_same_distances(name: str) -> None:
         whole = model.model(input_ids=tokens).logits
         first = model.model(input_ids=tokens[:, :6], use_cache=True)
         rest = [first.logits]
+        # Later releases call it `cache`, and warn of the old name.
+        name_of_cache = "cache" if "cache" in signature(model.model.forward).parameters else "past_key_values"
         cache = first.past_key_values
         for at in range(6, 10):
-            step = model.model(input_ids=tokens[:, at : at + 1], past_key_values=cache, use_cache=True)
+            step = model.model(input_ids=tokens[:, at : at + 1], **{name_of_cache: cache}, use_cache=True)
             rest.append(step.logits)
             cache = step.past_key_values
     torch.testing.assert_close(torch.cat(rest, 1), whole, atol=1e-5, rtol=1e-4)

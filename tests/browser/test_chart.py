@@ -102,7 +102,7 @@ def test_it_opens_on_a_slow_machine_without_a_page_error(browser: Browser, addre
             metric = page.get_by_label("Metric", exact=True).first  # the curves have one, too
             metric.select_option("nll")
             title = page.locator(".x-chart-place .role-axis-title").filter(has_text="nll (nats)")
-            expect(title).to_be_visible(timeout=60_000)  # the chart still hears of changes
+            expect(title).to_be_visible(timeout=180_000)  # the chart still hears of changes
 
 
 def test_widgets_whose_modules_load_late_hear_the_kernel(browser: Browser, address: str) -> None:
