@@ -24,7 +24,7 @@ CONTENDERS = 48  # recipes that are considered for the next run
 REPEATS = (1, 2, 4, 8)  # runs of a cell together, whose worth is shared out among them
 NODES = ndtri((np.arange(31) + 0.5) / 31)  # of the standard normal distribution, equally likely
 HOPEFUL = 0.15  # quantile of a recipe's time by which contenders are chosen
-CLIMBING = 2  # recipes of the opening that are run at every budget
+OPENING = 2  # recipes that are run before a surface is fitted
 SETTLED = 1e-3  # of expected regret: less is not worth a run
 
 
@@ -57,7 +57,6 @@ class Effects(Searcher):
 
     def next(self, seen: Sequence[Seen], pending: Collection[Trial] = ()) -> Trial | None:
         tally = Tally(self.space, seen, pending)
-        # A few recipes at the shortest budget, from which the first effects follow.
         opening = first(self._opening(tally))
         if opening is not None or not self._enough(tally):
             return opening
@@ -83,13 +82,11 @@ class Effects(Searcher):
         ]
 
     def _opening(self, tally: Tally) -> Iterator[Trial | None]:
-        """Yield the first runs: the baseline's ladder, recipes at the shortest budget, and two of them at all others,
-        which show how effects grow with the budget."""
+        """Yield the first runs: the baseline's ladder, and the longest of a few recipes, which tell the scales."""
         ladder = self.space.ladder
-        begin = [methods for methods in self._order if methods not in tally.failed][: len(self.space.methods) + 1]
+        begin = [methods for methods in self._order if methods not in tally.failed][:OPENING]
         cells = [(BASELINE, budget) for budget in reversed(ladder)]
-        cells += [(methods, ladder[0]) for methods in begin]
-        cells += [(methods, budget) for methods in begin[:CLIMBING] for budget in ladder[1:]]
+        cells += [(methods, ladder[-1]) for methods in begin]
         tried = {trial[:2] for trial in tally.taken}
         yield from (tally.trial(*cell) for cell in cells if cell not in tried)
 
@@ -99,7 +96,7 @@ class Effects(Searcher):
         top = self.space.ladder[-1]
         longest = sum(top in budgets for budgets in tally.qualities.values())
         others = len(self._order) - len(tally.failed - {BASELINE})
-        return tally.mean(BASELINE, top) is not None and longest > min(CLIMBING, others)
+        return tally.mean(BASELINE, top) is not None and longest > min(OPENING, others)
 
     def _outlook(self, seen: Sequence[Seen], tally: Tally, pending: Collection[Trial]) -> Outlook:
         usable = [one for one in seen if one.trial.methods not in tally.failed]
