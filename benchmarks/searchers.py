@@ -332,12 +332,12 @@ def page(
         "# Searchers on measured landscapes",
         "",
         "Every subset of some methods was trained at every budget of a ladder (0.125, 0.5, 1) on"
-        f" {len(about['seeds'])} seeds, once (`benchmarks/landscape.py`, kept in `benchmarks/landscapes`). In these landscapes every searcher is"
-        f" replayed: {count} repetitions, each with draws of its own and with {len(seen)} of the seeds to see. The mean"
-        f" curves of the other {len(held)}, which it never saw, are the truth. Regret is the time to the baseline's"
-        " quality that its answer loses against the best recipe there; an answer that does not reach it is charged its"
-        " longest budget and the baseline's time. The grid trains all recipes at all budgets on the seeds that a search"
-        " may see. Made by `benchmarks/searchers.py`.",
+        f" {len(about['seeds'])} seeds, once (`benchmarks/landscape.py`, kept in `benchmarks/landscapes`). In these"
+        f" landscapes every searcher is replayed: {count} repetitions, each with draws of its own and with {len(seen)}"
+        f" of the seeds to see. The mean curves of the other {len(held)}, which it never saw, are the truth. Regret is"
+        " the time to the baseline's quality that its answer loses against the best recipe there; an answer that does"
+        " not reach it is charged its longest budget and the baseline's time. The grid trains all recipes at all"
+        " budgets on the seeds that a search may see. Made by `benchmarks/searchers.py`.",
         "",
         f"| {' | '.join(heads)} |",
         "|---" * len(heads) + "|",
