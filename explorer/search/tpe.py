@@ -83,7 +83,7 @@ class TreeParzen(Searcher):
                 distributions=self._choices,
             )
             told.study.add_trial(fresh)
-            number = told.study.trials[-1]._trial_id
+            number = told.study.get_trials(deepcopy=False)[-1]._trial_id
             told.trials[methods, seed] = self._optuna.trial.Trial(told.study, number)
         trial, pace = told.trials[methods, seed], None
         if one.quality is not None:
