@@ -24,7 +24,7 @@ CONTENDERS = 48  # recipes that are considered for the next run
 REPEATS = (1, 2, 4, 8)  # runs of a cell together, whose worth is shared out among them
 NODES = ndtri((np.arange(31) + 0.5) / 31)  # of the standard normal distribution, equally likely
 HOPEFUL = 0.15  # quantile of a recipe's time by which contenders are chosen
-OPENING = 2  # recipes that are run before a surface is fitted
+OPENING = 2  # recipes, the baseline apart, that are run before a surface is fitted
 SETTLED = 1e-3  # of expected regret: less is not worth a run
 
 
@@ -82,9 +82,13 @@ class Effects(Searcher):
         ]
 
     def _opening(self, tally: Tally) -> Iterator[Trial | None]:
-        """Yield the first runs: the baseline's ladder, and the longest of a few recipes, which tell the scales."""
-        ladder = self.space.ladder
-        begin = [methods for methods in self._order if methods not in tally.failed][:OPENING]
+        """Yield the first runs: the baseline's ladder, then the longest of a random recipe and of that most unlike it.
+
+        Between these two every method is on once and off once. A method that both have would look as good as they are,
+        and recipes without it would hardly be tried.
+        """
+        ladder, order = self.space.ladder, [methods for methods in self._order if methods not in tally.failed]
+        begin = order[:1] and [order[0], max(order, key=lambda methods: len(methods ^ order[0]))]
         cells = [(BASELINE, budget) for budget in reversed(ladder)]
         cells += [(methods, ladder[-1]) for methods in begin]
         tried = {trial[:2] for trial in tally.taken}

@@ -21,7 +21,7 @@ from explorer.search.searcher import Seen, Space
 
 # Variances are relative to that of a main effect at the longest budget.
 NOISE = (0.003, 0.03, 0.1, 0.4, 1.6)
-PAIRS = (0.02, 0.2, 1.0)
+PAIRS = (0.1, 0.5)
 GROWTH = (0.0, 0.75, 1.5)  # effects at a budget are (longest / budget) ** this as large as at the longest
 RESEMBLANCE = (0.05, 0.5, 0.9)  # correlation of an effect at the shortest budget with that at the longest
 OWN = 0.5  # of a pair: what a recipe has of its own, beyond pairs
@@ -193,7 +193,7 @@ class Surface:
         scales, roots, misfits, surprises = [], [], [], []
         recipes, budgets = self._cells
         runs = len(self._y_N)
-        pairs = PAIRS[1:2] if runs > CROWD else PAIRS
+        pairs = PAIRS[:1] if runs > CROWD else PAIRS
         kinship_P1NN = np.stack([self.terms.kinship(recipes, recipes, pair) for pair in pairs])[:, None]
         noise_G11 = np.array(NOISE)[:, None, None]
         # The qualities are one more row of the matrix: the last row of its root is then the misfit.
