@@ -30,7 +30,7 @@ from explorer.search.searchers import SEARCHERS
 HERE = Path(__file__).parent
 PLACE = HERE / "landscapes"
 # Of the grid's compute: steps of 1.3, and those that the table shows.
-SHOWN = (0.02, 0.05, 0.1, 0.2)
+SHOWN = (0.02, 0.03, 0.05, 0.1, 0.2)
 SHARES = tuple(sorted({*SHOWN, *(round(0.005 * 1.3**step, 4) for step in range(15))}))
 REPETITIONS = 100
 GRID = "grid"

@@ -20,7 +20,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from explorer.search.searcher import Seen, Space
 
 # Variances are relative to that of a main effect at the longest budget.
-NOISE = (0.003, 0.03, 0.1, 0.4, 1.6)
+NOISE = (0.003, 0.03, 0.1, 0.25, 0.6)  # a larger one would take few runs for noise, and see no effect at all
 PAIRS = (0.1, 0.5)
 GROWTH = (0.0, 0.75, 1.5)  # effects at a budget are (longest / budget) ** this as large as at the longest
 RESEMBLANCE = (0.05, 0.5, 0.9)  # correlation of an effect at the shortest budget with that at the longest
