@@ -18,15 +18,12 @@ from explorer.page import amounts
 from explorer.page.amounts import price_words
 from explorer.page.document import Block
 from explorer.page.progress import duration, tell_rehearsal
-from explorer.page.terminal import Answer, from_here, show, table, visible
-from explorer.run_files import METRICS, Metric
+from explorer.page.terminal import Answer, from_here, show, visible
 from explorer.search.search_answer import Answer as Searched
+from explorer.search.search_words import answer_blocks, confirm_command, left_out_words
 from explorer.sweep.execute import Settings, Summary
 from explorer.sweep.spec import load_spec
 from explorer.sweep.workers import default_workers
-
-SHOWN = 10  # recipes of the ranking, and combinations that were left out
-NO_CLAIM = "searched: chosen runs, no bands; the best of many looks better than it is, so only fresh seeds make a claim"
 
 
 def search(
@@ -73,7 +70,7 @@ def search(
     else:
         for failure in summary.failures:
             print(visible(f"failed: {failure.run_id}: {failure.message}"), file=sys.stderr)
-        show(answer_blocks(answer, METRICS.get(answer.metric)))
+        show(answer_blocks(answer))
         print(f"\nnext: {_confirm(answer, runs) or _again(spec, runs, data)}")
     if summary.interrupted:
         raise KeyboardInterrupt
@@ -101,7 +98,7 @@ def _plan_blocks(prepared: Prepared, runs: Path, workers: int | None) -> Iterato
     yield f"runs: {len(prepared.seen)} done; at most {duration(space.spend - spent)} of training to spend"
     grid = sum(space.seconds(methods, budget) for methods in space.recipes for budget in space.ladder)
     yield f"the whole grid would take {duration(grid * len(space.seeds))}: {grid * len(space.seeds) / space.spend:.3g}x"
-    yield from _left_out([(one.name, one.reason) for one in prepared.left_out])
+    yield from (f"left out: {words}" for words in left_out_words((one.name, one.reason) for one in prepared.left_out))
     at_once = workers or _usual(prepared)
     yield (
         f"time: at least {duration((space.spend - spent) / at_once)} with {amounts.count(at_once, 'run')} at the same"
@@ -136,81 +133,8 @@ def _usual(prepared: Prepared) -> int:
     return default_workers(threads=plan.spec.threads, device=plan.runs[0].record.hardware.device)
 
 
-# --- the answer ---
-
-
-def answer_blocks(answer: Searched, kind: Metric | None) -> Iterator[Block | str]:
-    """Yield the answer of a search: what it took, the recipes in front, what methods do, what was left out."""
-    tried = len(answer.ranking)
-    failed = f", {answer.failed} of them failed" if answer.failed else ""
-    yield (
-        f"{answer.sweep}: {amounts.count(answer.runs, 'run')}{failed} of {amounts.count(tried, 'recipe')} of"
-        f" {answer.recipes}; {duration(answer.spent)} of training of {duration(answer.spend)}; {answer.ended}"
-    )
-    shown = amounts.quality(answer.target, kind) if kind is not None else f"{answer.target:g}"
-    if answer.target is None:
-        yield "the baseline has not finished its full budget, so there is no target yet"
-        return
-    base = answer.baseline_seconds
-    taken = "not reached by the baseline" if base is None else f"{amounts.seconds(base)} for the baseline"
-    yield f"target: {answer.metric.replace('_', ' ')} {shown}, {taken}"
-    yield table(
-        ("recipe", "runs", "time to target", "of the baseline's", "step time", "expected regret"),
-        [
-            (
-                f"{place.recipe} (baseline)" if not place.methods else place.recipe,
-                place.runs,
-                amounts.seconds(place.seconds),
-                amounts.ratio(None if base is None or place.seconds is None else place.seconds / base),
-                "measured" if place.measured else "predicted",
-                "none" if place.regret == 0 else "not reached" if place.regret is None else f"{place.regret:.1%}",
-            )
-            for place in answer.ranking[:SHOWN]
-        ],
-        right=("runs", "time to target", "of the baseline's", "expected regret"),
-    )
-    if answer.effects:
-        yield table(
-            ("method", "runs", "effect on quality", "interval", "time of a run"),
-            [
-                (
-                    effect.method,
-                    effect.runs,
-                    f"{effect.quality:+.3g}",
-                    f"{effect.low:+.3g} to {effect.high:+.3g}",
-                    amounts.ratio(effect.time),
-                )
-                for effect in sorted(answer.effects, key=lambda effect: -effect.quality)
-            ],
-            right=("runs", "effect on quality", "interval", "time of a run"),
-        )
-    yield from _left_out([(one.name, one.reason) for one in answer.left_out])
-    yield from _winners(answer)
-    yield NO_CLAIM
-
-
-def _winners(answer: Searched) -> Iterator[str]:
-    ahead = answer.contenders
-    if not ahead:
-        yield "no recipe is expected to reach the target sooner than the baseline"
-        return
-    regret = "" if ahead[0].regret is None else f", expected regret {ahead[0].regret:.1%}"
-    yield f"winner: {ahead[0].recipe}, {amounts.seconds(ahead[0].seconds)} to the target{regret}"
-    if len(ahead) > 1:
-        yield f"runner-up: {ahead[1].recipe}, {amounts.seconds(ahead[1].seconds)}"
-
-
-def _left_out(names: list[tuple[str, str]]) -> Iterator[str]:
-    yield from (f"left out: {name}: {reason}" for name, reason in names[:SHOWN])
-    if len(names) > SHOWN:
-        yield f"left out: {len(names) - SHOWN} more, which `search.json` lists"
-
-
 def _confirm(answer: Searched, runs: Path) -> str | None:
-    if not answer.contenders or answer.ended == "stopped":
-        return None
-    option = () if runs == options.RUNS else ("--runs", str(runs))
-    return shlex.join(("explorer", "confirm", answer.sweep, answer.contenders[0].recipe, *option))
+    return confirm_command(answer, *(() if runs == options.RUNS else ("--runs", runs)))
 
 
 def _again(spec: Path, runs: Path, data: Path | None) -> str:

@@ -6,6 +6,7 @@ of its digest, because two names that became equal would be one curve; the table
 """
 
 import hashlib
+from functools import partial
 from typing import Any, Literal
 
 import altair as alt
@@ -20,6 +21,14 @@ VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 LONGEST = 200  # characters of a name in a chart, whose labels show fewer
 PROGRAMS = ("expr", "labelExpr", "calculate", "filter", "test")  # keys whose texts are not names
 PROSE = ("description",)  # read aloud, and not measured
+
+
+def picture(name: str, draw: partial[alt.LayerChart], caption: str = "") -> Picture:
+    """Return a picture that takes its description, for screen readers, from its chart."""
+    description = str(draw(width=100).to_dict().get("description", caption))
+    return Picture(
+        name=name, draw=lambda width: draw(width=width), caption=caption, description=description, interactive=True
+    )
 
 
 def svg(picture: Picture, width: int) -> str:

@@ -33,6 +33,7 @@ from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep.metrics_section import MetricsSection, quoted
 from explorer.report.sweep.negatives_section import NegativesSection
 from explorer.report.sweep.reported_sweep import ReportedSweep
+from explorer.report.sweep.searched_section import SearchedSection
 from explorer.report.sweep.tuned_section import TunedSection
 from explorer.schema import record
 from explorer.store import frames
@@ -112,6 +113,7 @@ SECTIONS: tuple[Section[ReportedSweep, Any], ...] = (
     ComposedSection(),
     LearningSection(),
     TunedSection(),
+    SearchedSection(),
     MeasuredSection(),
     AgainSection(),
 )

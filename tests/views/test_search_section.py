@@ -1,5 +1,7 @@
-"""The section on a search: what its pictures show is what `search.json` has, and it makes no claim."""
+"""What every page shows of a search is what `search.json` has, and that it is no claim."""
 
+import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,79 +10,95 @@ from typing import Any, cast
 import pytest
 
 from explorer import run_files
-from explorer.analysis.equal_quality import Call
 from explorer.errors import ExplorerError, RunError
-from explorer.search.search_answer import FILE, Answer, MethodEffect, Moment, Place
-from explorer.views.explorer.tabs.search_section import SearchSection, effects_chart, heading, spent_chart
+from explorer.page.document import Page
+from explorer.page.markdown import render_markdown
+from explorer.page.terminal import show
+from explorer.report.sweep_report import FORMATS, read_sweep
+from explorer.schema import to_json
+from explorer.search.search_answer import FILE, Answer
+from explorer.search.search_words import NO_CLAIM, answer_blocks
+from explorer.store.ingest import ingest
+from explorer.views.explore import explore
+from explorer.views.explorer.tabs.search_chart import effects_chart, regret_chart, search_blocks
+from explorer.views.explorer.tabs.search_section import UNSEARCHED, SearchSection
+from explorer.views.live_chart import LiveChart
+from explorer.views.sweep.sweep_panel import sweep_panel
+from tests.builders import write_sweep
+from tests.searched_sample import ANSWER, QUALITIES, write_searched
+from tests.views.test_explore import texts
+from tests.views.test_sweep_panel import event, replace_command
 
-
-def place(recipe: str, seconds: float | None, regret: float | None, *methods: str) -> Place:
-    return Place(recipe=recipe, methods=methods, seconds=seconds, regret=regret, runs=3, measured=True)
-
-
-ANSWER = Answer(
-    sweep="digits",
-    baseline="baseline",
-    spec_digest="d",
-    searcher="random",
-    seed=0,
-    metric="accuracy",
-    target=0.93,
-    recipes=4,
-    spend=100.0,
-    spent=80.0,
-    runs=9,
-    failed=0,
-    ended="the time is spent",
-    baseline_seconds=10.0,
-    ranking=(
-        place("ema-mixup", 5.0, 0.0, "ema", "mixup"),
-        place("ema", 8.0, 0.6, "ema"),
-        place("baseline", 10.0, 1.0),
-        place("mixup", None, None, "mixup"),
-    ),
-    left_out=(),
-    history=(
-        Moment(runs=3, spent=30.0, recipe="baseline", seconds=10.0, regret=0.4, later=10.0),
-        Moment(runs=6, spent=55.0, recipe="ema", seconds=7.5, regret=0.2, later=8.0),
-        Moment(runs=9, spent=80.0, recipe="ema-mixup", seconds=5.0, regret=0.0, later=5.0),
-    ),
-    effects=(
-        MethodEffect(method="ema", quality=0.02, low=0.01, high=0.03, runs=6, time=1.0),
-        MethodEffect(method="mixup", quality=-0.01, low=-0.03, high=0.01, runs=6, time=0.5),
-    ),
+CONFIRM = "explorer confirm digits ema-mixup"
+SHOWN = (  # what every page says of it
+    "ema-mixup, 5 s to the target (0.50x of the baseline's), expected regret 0.0%",
+    "ema, 8 s to the target (0.80x of the baseline's), expected regret 60.0%",
+    "accuracy 93.00%, 10 s for the baseline",
+    "9 runs of 4 recipes of 4",
+    "1.33 min of training of 1.67 min; the time is spent",
+    "earched: chosen runs, no bands",
+    CONFIRM,
+    "ema-swa: ema cannot be combined with swa",
+    "+2.00 points",
 )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("searched") / "runs"
+    write_searched(directory)
+    return directory
 
 
 def drawn(chart: Any) -> list[dict[str, Any]]:
     return [row for rows in chart.to_dict()["datasets"].values() for row in rows]
 
 
-def test_the_picture_has_what_was_in_front_after_what_was_spent() -> None:
-    rows = [row for row in drawn(spent_chart(ANSWER, width=300)) if "spent" in row]
-    assert [(row["spent"], row["seconds"], row["recipe"]) for row in rows] == [
-        (30.0, 10.0, "baseline"),
-        (55.0, 8.0, "ema"),
-        (80.0, 5.0, "ema-mixup"),
+def plain(text: str) -> str:
+    return text.replace("&#39;", "'").replace("\\", "")
+
+
+def test_the_picture_has_the_regret_of_what_was_in_front_after_what_was_spent() -> None:
+    rows = [row for row in drawn(regret_chart(ANSWER, width=300)) if "kind" in row]
+    assert [(row["x"], row["kind"], row["y"], row["recipe"]) for row in rows] == [
+        (30.0, "by all runs", 1.0, "baseline"),
+        (30.0, "expected then", 0.4, "baseline"),
+        (55.0, "by all runs", pytest.approx(0.6), "ema"),
+        (55.0, "expected then", 0.2, "ema"),
+        (80.0, "by all runs", 0.0, "ema-mixup"),
+        (80.0, "expected then", 0.0, "ema-mixup"),
     ]
-    assert [row["seconds"] for row in drawn(spent_chart(ANSWER, width=300)) if "words" in row] == [10.0]
+    assert [row["y"] for row in drawn(regret_chart(ANSWER, width=300)) if "words" in row] == [1.0]
 
 
-def test_effects_have_their_intervals_in_the_picture_and_in_words() -> None:
+def test_what_never_reaches_the_target_has_no_regret_in_the_picture() -> None:
+    lost = replace(ANSWER, history=(replace(ANSWER.history[0], later=None, regret=None), *ANSWER.history[1:]))
+    assert {row["x"] for row in drawn(regret_chart(lost, width=300)) if "kind" in row} == {55.0, 80.0}
+
+
+def test_effects_have_their_intervals_in_the_picture_and_in_words_the_most_helpful_first() -> None:
     chart = effects_chart(ANSWER, width=300).to_dict()
     rows = [row for rows in chart["datasets"].values() for row in rows if "method" in row]
-    assert {(row["method"], row["quality"], row["low"], row["high"]) for row in rows} == {
+    assert [(row["method"], row["quality"], row["low"], row["high"]) for row in rows] == [
         ("ema", 0.02, 0.01, 0.03),
         ("mixup", -0.01, -0.03, 0.01),
-    }
-    assert "mixup: -0.01 (-0.03 to +0.01)." in chart["description"]
+    ]
+    assert "mixup: -1.00 points (-3.00 to +1.00)." in chart["description"]
+    loss = effects_chart(replace(ANSWER, metric="nll"), width=300).to_dict()
+    assert loss["layer"][1]["encoding"]["y"]["sort"] == ["mixup", "ema"]  # a lower loss is the better one
 
 
-def test_the_heading_names_the_winner_and_that_it_is_no_claim() -> None:
-    assert "ema-mixup is in front (5 s to the target, expected regret 0.0%)" in heading(ANSWER)
-    assert str(Call.SEARCHED).capitalize() in heading(ANSWER)
-    # A recipe that is not expected to reach the target sooner is no winner.
-    assert "no recipe is expected to reach the target sooner" in heading(replace(ANSWER, ranking=ANSWER.ranking[2:]))
+def test_without_a_winner_no_command_confirms_one() -> None:
+    text = render_blocks(replace(ANSWER, ranking=ANSWER.ranking[2:]))
+    assert "no recipe is expected to reach the target sooner" in text and "explorer confirm" not in text
+    assert "explorer confirm" not in render_blocks(replace(ANSWER, ended="stopped"))
+    assert "explorer confirm" in render_blocks(ANSWER)
+    unfinished = render_blocks(replace(ANSWER, target=None, ranking=(), history=(), effects=(), baseline_seconds=None))
+    assert "has not finished its full budget" in unfinished
+
+
+def render_blocks(answer: Answer) -> str:
+    return render_markdown(Page(title="t", subtitle="s", blocks=search_blocks(answer), made=0))
 
 
 def test_the_section_reads_the_file_and_says_where_there_is_none(tmp_path: Path) -> None:
@@ -92,7 +110,78 @@ def test_the_section_reads_the_file_and_says_where_there_is_none(tmp_path: Path)
     (tmp_path / "digits").mkdir()
     run_files.write(tmp_path / "digits" / FILE, ANSWER)
     section.show(snapshot, shown)
-    assert "ema-mixup is in front" in section._head.value and section.spent.chart is not None
+    assert sum(isinstance(child, LiveChart) for child in section.place.children) == 2
     (tmp_path / "digits" / FILE).write_text('{"format": 1}')
     with pytest.raises(RunError, match="damaged Answer"):
         section.show(snapshot, shown)
+
+
+def on_explorer(runs: Path) -> str:
+    return texts(explore(runs, sweep="digits", section="search"))
+
+
+def on_notebook(runs: Path) -> str:
+    spec = runs.parent / "mine.yaml"
+    spec.write_text("name: digits\n")
+    return texts(sweep_panel(spec, runs))
+
+
+def on_report(format: str) -> Any:
+    return lambda runs: FORMATS[format](read_sweep(runs, "digits")).decode()
+
+
+PAGES = {
+    "explorer": on_explorer,
+    "notebook": on_notebook,
+    "md": on_report("md"),
+    "html": pytest.param(on_report("html"), marks=pytest.mark.slow),
+}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_every_page_has_the_whole_answer(runs: Path, tmp_path: Path, page: Any) -> None:
+    text = plain(page(runs))
+    assert [words for words in SHOWN if words not in text] == []
+    # The control: of an ordinary sweep none of that is said; that it should be confirmed may be.
+    write_searched(tmp_path / "runs", chosen=False)
+    text = plain(page(tmp_path / "runs"))
+    assert {words for words in SHOWN if words in text} <= {CONFIRM}
+
+
+def test_the_command_line_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    show(answer_blocks(ANSWER))
+    said = capsys.readouterr().out
+    assert [words for words in SHOWN if words not in said] == [CONFIRM]  # `next:` has it
+    assert said.endswith(f"{NO_CLAIM}\n")
+
+
+def test_the_json_report_has_the_answer_as_it_is(runs: Path) -> None:
+    assert json.loads(on_report("json")(runs))["search"] == to_json(ANSWER)
+
+
+def test_the_notebook_runs_a_search_where_the_specification_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_searched(tmp_path / "runs")
+    lines = "\n".join([event("done", done=1, fraction=0.25), json.dumps({"event": "answer", **to_json(ANSWER)})])
+    panel = sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs")
+    for content, verb in (("name: digits\nsearch: {of: [ema]}\n", "search"), ("name: digits\n", "sweep")):
+        panel.editor.value = content
+        replace_command(monkeypatch, f"import sys; assert sys.argv[1] == {verb!r}; print({lines!r})")
+        asyncio.run(panel.run())
+        assert "Finished" in panel.state.value and panel.bar.value == 0.25
+    assert "expected regret 60.0%" in texts(panel.searched)
+
+
+def test_a_damaged_answer_is_an_error_on_every_page(tmp_path: Path) -> None:
+    write_searched(tmp_path / "runs")
+    (tmp_path / "runs" / "digits" / FILE).write_text("{")
+    assert "damaged" in on_explorer(tmp_path / "runs") and "damaged" in on_notebook(tmp_path / "runs")
+    with pytest.raises(RunError, match="damaged"):
+        on_report("md")(tmp_path / "runs")
+
+
+def test_a_sweep_without_a_search_says_how_to_get_one(tmp_path: Path) -> None:
+    write_sweep(tmp_path, QUALITIES)
+    ingest(tmp_path)
+    assert UNSEARCHED.split("`")[0] in texts(explore(tmp_path, section="search"))

@@ -7,8 +7,9 @@ from typing import Any
 from explorer.analysis.composition import Composition
 from explorer.analysis.sentences import composition_sentences
 from explorer.page.document import Block, Heading, Paragraph, Span, sentence
+from explorer.page.pictures import picture
 from explorer.report.section import Section
-from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.schema import record
 from explorer.views.explorer.tabs.composition_charts import CAPTION, interactions, waterfall
 from explorer.views.explorer.tabs.composition_rows import composed, composition_json, composition_tables

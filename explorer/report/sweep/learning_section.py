@@ -4,8 +4,9 @@ from functools import partial
 
 from explorer.analysis.smoothing import SMOOTH
 from explorer.page.document import Block, Heading, Paragraph
+from explorer.page.pictures import picture
 from explorer.report.section import Section
-from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.schema import record
 from explorer.store.learning_curves import MOST_RUNS, ROWS, learning_curves, recorded_metrics
 from explorer.views.explorer.curves_chart import LOSS, curves_chart, look_of, metric_named

@@ -10,8 +10,9 @@ import pandas as pd
 from explorer.audit.integrity import check_runs
 from explorer.page import amounts
 from explorer.page.document import Block, Bullets, Column, Facts, Heading, Paragraph, Row, Span, Table, Text
+from explorer.page.pictures import picture
 from explorer.report.section import Section
-from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.run_files import tuning_words
 from explorer.schema import record
 from explorer.store import frames

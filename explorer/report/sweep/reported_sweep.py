@@ -3,17 +3,15 @@ directories."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from explorer.analysis.confirmed import Confirmation
 from explorer.analysis.controls import Controlled, controlled
 from explorer.errors import SweepError
-from explorer.page.document import Picture
 from explorer.planned import read_plan
 from explorer.report.section import Subject
 from explorer.run_files import Metric, metric_of
@@ -133,11 +131,3 @@ class ReportedSweep(Subject):
             return read_plan(self.runs / self.name)
         except SweepError:
             return None
-
-
-def picture(name: str, draw: "partial[alt.LayerChart]", caption: str = "") -> Picture:
-    """Return a picture that takes its description, for screen readers, from its chart."""
-    description = str(draw(width=100).to_dict().get("description", caption))
-    return Picture(
-        name=name, draw=lambda width: draw(width=width), caption=caption, description=description, interactive=True
-    )

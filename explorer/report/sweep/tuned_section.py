@@ -3,8 +3,9 @@
 from functools import partial
 
 from explorer.page.document import Block, Heading, Paragraph
+from explorer.page.pictures import picture
 from explorer.report.section import Section
-from explorer.report.sweep.reported_sweep import ReportedSweep, picture
+from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.schema import record
 from explorer.search.tuning_worth import worth
 from explorer.sweep.tuned import TunedRecord

@@ -31,7 +31,9 @@ from explorer.views.explorer.curves_chart import LOSS, curves_chart, metric_name
 from explorer.views.explorer.payments import PAYMENTS
 from explorer.views.explorer.pulse import Pulse
 from explorer.views.explorer.scene import build_scene, look_of
+from explorer.views.explorer.tabs.search_chart import search_blocks, searched
 from explorer.views.explorer.tradeoff import tradeoff_spec
+from explorer.views.live_blocks import LiveBlocks
 from explorer.views.live_chart import LiveChart
 from explorer.views.notebook import runs_directory
 from explorer.views.sweep_process import MAX_MESSAGE, Background, SweepProcess, progress_words, run_command
@@ -146,7 +148,9 @@ class SweepPanel(widgets.VBox):
         self.tune_button = widgets.Button(
             description="Tune", tooltip="Tune every recipe as the key tune says; Run does it first too"
         )
-        self.run_button = widgets.Button(description="Run", tooltip="Run the missing runs", button_style="primary")
+        self.run_button = widgets.Button(
+            description="Run", tooltip="Run the missing runs, or the search", button_style="primary"
+        )
         self.stop_button = widgets.Button(
             description="Stop", tooltip="Stop after the current steps; Run resumes", disabled=True
         )
@@ -159,6 +163,7 @@ class SweepPanel(widgets.VBox):
         self._look.layout.width, self._look.layout.display = "auto", "none"
         self._look.on_click(lambda _: self.look())
         self._place = widgets.VBox()
+        self.searched, self._answer = LiveBlocks(), None
         self._losses = LiveChart()
         self._quality = LiveChart()
         self.plan_button.on_click(lambda _: self._background.start(self.plan()))
@@ -178,6 +183,9 @@ class SweepPanel(widgets.VBox):
         if not self._save():
             return
         self._say("Planning ...")
+        if self._searches():
+            output = await run_command("search", self._spec, "--plan", "--runs", self._runs)
+            return self._say(output.text.strip("\n"), failed=not output.succeeded)
         options = ("--runs", self._runs, "--json")
         output = await run_command("sweep", "plan", self._spec, *options, most=MAX_PLAN)
         if not output.succeeded:
@@ -188,10 +196,14 @@ class SweepPanel(widgets.VBox):
         """Save the specification, tune its recipes as its key `tune` says, and follow that to its end."""
         await self.run(("tune",))
 
-    async def run(self, verb: Sequence[str] = ("sweep", "run")) -> None:
-        """Save the specification, start the command line and follow it to its end."""
+    async def run(self, verb: Sequence[str] = ()) -> None:
+        """Save the specification, start the command line and follow it to its end.
+
+        With the key `search` that is a search, unless another verb is given; else the sweep.
+        """
         if not self._save():
             return
+        verb = verb or (("search",) if self._searches() else ("sweep", "run"))
         try:
             self._process = SweepProcess(self._spec, runs=self._runs, verb=verb)
         except ExplorerError as error:
@@ -255,6 +267,7 @@ class SweepPanel(widgets.VBox):
         self.run_button.disabled = self.plan_button.disabled = self.tune_button.disabled = status.active
         self._look.layout.display = "" if done and not status.active else "none"
         self.draw()
+        self._show_search(name)
         self._next_drawing = time.monotonic() + (time.monotonic() - begun) / SHARE
 
     def _name(self) -> str:
@@ -265,6 +278,24 @@ class SweepPanel(widgets.VBox):
             return ""
         name = content.get("name") if isinstance(content, dict) else None
         return name if isinstance(name, str) and name == Path(name).name and name[:1] not in "._" else ""
+
+    def _searches(self) -> bool:
+        """Return whether the specification as it is saved has the key `search`."""
+        try:
+            content = read_document(self._spec).value
+        except ExplorerError:
+            return False  # the command line says what is wrong with it
+        return isinstance(content, dict) and "search" in content
+
+    def _show_search(self, name: str) -> None:
+        """Show what a search of this name found, if one has come to an answer."""
+        try:
+            answer = searched(self._runs, name)
+        except ExplorerError as error:
+            return self._say(str(error), failed=True)
+        if answer != self._answer:
+            self._answer = answer
+            self.searched.show(search_blocks(answer) if answer is not None else ())
 
     async def _follow(self, process: SweepProcess) -> None:
         ticks, begun, seen = 0, time.monotonic(), False
@@ -280,6 +311,7 @@ class SweepPanel(widgets.VBox):
                 self.draw()
             ticks += 1
         self.draw()  # the last runs finished after the last drawing
+        self._show_search(self._name())
         if process.succeeded:
             self._tell("Finished.")
             self._look.layout.display = ""
@@ -287,12 +319,13 @@ class SweepPanel(widgets.VBox):
             self._say(complaint, failed=True)
 
     def _show(self, events: list[dict[str, Any]]) -> None:
-        # What tuning chose comes once, between the events of its runs and those of the sweep's.
+        # What tuning chose comes once, between the events of its runs and those of the sweep's. What a search found is
+        # the last event, and in its directory too.
         for event in events:
             if event["event"] == "tuned":
                 tuned = tuned_of({key: value for key, value in event.items() if key != "event"}, where="tuned")
                 self.output.value = element("div", fragment(*chosen_blocks(tuned)), class_="x-said")
-        if progress := [event for event in events if event["event"] != "tuned"]:
+        if progress := [event for event in events if event["event"] not in ("tuned", "answer")]:
             self.bar.value = progress[-1]["fraction"]
             self._tell(progress_words(progress[-1]))
 
@@ -336,5 +369,6 @@ class SweepPanel(widgets.VBox):
             widgets.HTML(style()),
             widgets.Box([left, right]).add_class("x-halves"),
             widgets.Box([chart.add_class("x-chart") for chart in charts]).add_class("x-halves"),
+            self.searched,
             self._place,
         ]
