@@ -5,7 +5,8 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -20,7 +21,7 @@ from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_plan import SHARED, listed
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
-from explorer.errors import SweepError, unknown
+from explorer.errors import ExplorerError, SweepError, unknown
 from explorer.page.amounts import BUSY
 from explorer.page.document import Block
 from explorer.page.progress import Bar, duration, tell_rehearsal
@@ -152,13 +153,15 @@ def execute(
     # A passphrase is asked for before the first run, not hours later.
     _provide_passphrases(planned)
     chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
+    where = database(runs)
 
     with JsonLines(tunes=planned.spec.tunes) if json else ProgressBar(planned.spec.name) as progress:
 
         def bring_in(directory: Path) -> None:
-            ingest(runs)
-            if answers:
-                progress.answer(lambda: so_far(sweep_verdicts(frames.results(database(runs), sweep=planned.spec.name))))
+            with _said_once():
+                ingest(runs)
+                if answers:
+                    progress.answer(lambda: so_far(sweep_verdicts(frames.results(where, sweep=planned.spec.name))))
 
         settings = Settings(
             engine=chosen,
@@ -168,8 +171,25 @@ def execute(
             on_result=bring_in,
         )
         summary = run_sweep(planned, settings) if act is None else act(settings)
-    ingest(runs)  # profiles may have changed after the last run
+    with _said_once():
+        ingest(runs)  # profiles may have changed after the last run
     return summary
+
+
+_SAID: set[str] = set()  # faults of the database that this command has told; a process is one command
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Let an error pass the first time only. A database that is too old stays so, after every run and at the end, and
+    what a sweep or a search did must still be shown."""
+    try:
+        yield
+    except ExplorerError as error:
+        if str(error) in _SAID:
+            return
+        _SAID.add(str(error))
+        raise
 
 
 def finish(summary: Summary, *, json: bool) -> None:

@@ -1,12 +1,18 @@
 """Progress of a sweep in a terminal: rate, time left, best answer so far; events for programs stay events."""
 
 import json
+from pathlib import Path
 
+import duckdb
 import pytest
 
 from explorer.cli import sweep
 from explorer.cli.sweep import JsonLines, ProgressBar, Rate
+from explorer.errors import StoreError
+from explorer.store.ingest import WORKING, ingest, rebuild
 from explorer.sweep.execute import Event
+from tests.builders import write_sweep
+from tests.sweep.sweeps import plan
 
 
 class Clock:
@@ -74,3 +80,50 @@ def test_events_for_programs_have_no_answer(capsys: pytest.CaptureFixture[str]) 
         "event": "done", "run": None, "message": "", "done": 10, "failed": 0, "total": 20, "fraction": 0.5,
         "seconds_left": 60.0,
     }  # fmt: skip
+
+
+def make_old(runs: Path) -> None:
+    """Leave a database of an earlier version."""
+    ingest(runs)
+    with duckdb.connect(runs / "_store" / WORKING) as connection:
+        connection.execute("UPDATE schema_version SET version = version - 1")
+
+
+def warnings(text: str) -> list[str]:
+    return [event["message"] for event in map(json.loads, text.splitlines()) if event["event"] == "warning"]
+
+
+@pytest.mark.slow
+def test_a_database_of_an_earlier_version_is_told_once_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_SAID", set())
+    planned = plan(tmp_path)
+    options = {"runs": tmp_path, "engine": "inline", "workers": 1, "profile": False, "json": True}
+    write_sweep(tmp_path, {"baseline": {1.0: (0.9,)}})
+    make_old(tmp_path)
+    for _ in range(2):  # a command that tunes, or adds seeds, executes several plans
+        summary = sweep.execute(planned, **options)
+        assert summary.complete
+    (told,) = warnings(capsys.readouterr().out)
+    assert "of schema" in told and "`explorer store rebuild` makes it again" in told
+    # The control: with a database of this version there is nothing to tell.
+    rebuild(tmp_path)
+    monkeypatch.setattr(sweep, "_SAID", set())
+    assert sweep.execute(planned, **options).complete and not warnings(capsys.readouterr().out)
+
+
+def test_another_fault_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_SAID", set())
+    told: list[str] = []
+
+    def once(fault: str) -> None:
+        try:
+            with sweep._said_once():
+                raise StoreError(fault)
+        except StoreError as error:
+            told.append(str(error))
+
+    for fault in ("too old", "too old", "in use", "too old", "in use"):
+        once(fault)
+    assert told == ["too old", "in use"]
