@@ -104,7 +104,7 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
         shown.append((verdict.comparison.label, quality, *_needed(verdict)))
     yield f"\n{summary(verdicts)}"
     yield table(columns, shown, right=columns[1:4])
-    yield _note(first, setting)
+    yield _note(first, setting, intervals=any(verdict.comparison.adjusted_low is not None for verdict in verdicts))
     yield from busy_notes(rows)
     if IMPORTED in first.time_source:
         yield from time_notes([IMPORTED])
@@ -123,15 +123,18 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
     return amounts.seconds(result.recipe_x), amounts.ratio(result.speedup), interval, reach, words
 
 
-def _note(first: EqualQuality, setting: Setting) -> str:
+def _note(first: EqualQuality, setting: Setting, *, intervals: bool) -> str:
     """Return the note below the table, which explains its columns."""
+    head = (
+        f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to target: training time to reach"
+        f" {first.baseline}'s"
+    )
+    if not intervals:
+        return head
     family = max(first.family, 1)
     adjusted = f", adjusted for {family} comparisons (Bonferroni)" if family > 1 else ""
     moderated = ", noise of seeds moderated over the recipes" if first.moderated else ""
-    return (
-        f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to target: training time to reach"
-        f" {first.baseline}'s; {first.confidence:.0%} intervals{adjusted}{moderated}"
-    )
+    return f"{head}; {first.confidence:.0%} intervals{adjusted}{moderated}"
 
 
 def control_blocks(where: Path, results: Table) -> Iterator[str]:

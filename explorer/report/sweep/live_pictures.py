@@ -69,11 +69,12 @@ def _machine(here: Sequence[MetricResults], number: int, *, several: bool) -> It
     if several:
         yield Heading(2, first.hardware, f"machine-{number}")
     if (scene := first.answer.scene) is not None:
+        bars = ", a bar its interval" if scene.lines["low"].notna().any() else ""
         yield Picture(
             name=f"tradeoff-{number}",
             draw=lambda width: tradeoff(scene, width=width, height=HEIGHT),
             description=describe(scene),
-            caption="A mark is the mean over seeds at a budget, a bar its interval; dominated marks are faint, imported"
+            caption=f"A mark is the mean over seeds at a budget{bars}; dominated marks are faint, imported"
             " ones hollow.",
             interactive=True,
             live=partial(live_tradeoffs, here),

@@ -40,6 +40,7 @@ from explorer.schema import record
 from explorer.views.explorer.answer import facts, warnings
 from explorer.views.explorer.comparison_tables import comparison_table, control_table, p_value
 from explorer.views.explorer.payments import amount
+from explorer.views.explorer.scene import Scene
 from explorer.views.explorer.tradeoff import describe, tradeoff
 
 HEIGHT = 400  # pixels of a chart
@@ -209,6 +210,8 @@ def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
         yield Paragraph(words, "warning")
     if asking:
         yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(comparison.recipe)}" for comparison in asking))
+    elif not first.confirmations and any(verdict.call is Call.SEARCHED for verdict in first.answer.verdicts):
+        yield Paragraph(f"Nothing here is a claim yet: {Call.SEARCHED}.", "warning")
     elif not first.confirmations:
         yield Paragraph("No recipe beats the baseline yet, so there is nothing to confirm.", "note")
 
@@ -227,8 +230,8 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
             name=f"curves-{number}",
             draw=lambda width: tradeoff(scene, width=width, height=HEIGHT),
             description=describe(scene),
-            caption="A small mark is a run, a large one the mean over seeds at a budget, a band its interval. The "
-            "Pareto frontier is in colour, what is dominated in grey; the baseline has the colour of the text.",
+            caption=f"A small mark is a run, a large one the mean over seeds at a budget{_bands(scene)}. The Pareto "
+            "frontier is in colour, what is dominated in grey; the baseline has the colour of the text.",
             interactive=True,
             live=partial(live_tradeoffs, [results]),
         )
@@ -250,6 +253,10 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         yield Heading(3, "Controls")
         yield control_table(results.controls)
         yield Bullets([sentence(words, names=results.labels) for words in control_sentences(results.controls)])
+
+
+def _bands(scene: Scene) -> str:
+    return ", a band its interval" if scene.lines["low"].notna().any() else ""
 
 
 def _named(recipe: str, results: MetricResults) -> Text:

@@ -28,7 +28,7 @@ class SearchSection(Section):
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Show the search of the sweep that an answer is about."""
-        found = searched(snapshot.runs, answer.question.sweep)
-        if found is None:
+        search = searched(snapshot.runs, answer.question.sweep)
+        if search is None:
             raise ExplorerError(UNSEARCHED)
-        self.place.show(search_blocks(found))
+        self.place.show(search_blocks(search))
