@@ -1,9 +1,11 @@
 """Intervals of the effects of methods: what they hold, what widens them, and when there are none."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from explorer.search.method_effects import LEAST, SCALES, method_effects
+from explorer.search.method_effects import LEAST, SCALES, Scales, method_effects
 from explorer.search.searcher import Seen, Trial
 from tests.search.spaces import LADDER, World, world
 
@@ -38,17 +40,17 @@ def test_pairs_and_recipes_are_no_independent_noise() -> None:
     few = [frozenset(some) for some in ("", "a", "b", "ac", "abc", "be", "ce", "abe")]
     seen = [made.seen(Trial(recipe, budget, seed)) for recipe in few for budget in LADDER for seed in made.space.seeds]
 
-    def reach(**options) -> np.ndarray:
-        return np.array([effect.high - effect.low for effect in method_effects(made.space, seen, **options)])
+    def reach(scales: Sequence[Scales]) -> np.ndarray:
+        return np.array([effect.high - effect.low for effect in method_effects(made.space, seen, scales=scales)])
 
-    assert (reach() > 2 * reach(scales=ADDITIVE)).all()
+    assert (reach(SCALES) > 2 * reach(ADDITIVE)).all()
 
 
 def test_more_confidence_and_more_noise_widen_an_interval_and_more_runs_narrow_it() -> None:
     made = world()
 
-    def reach(made: World, count: int, **options: float) -> float:
-        effects = method_effects(made.space, runs(made, count=count), **options)
+    def reach(made: World, count: int, confidence: float = 0.95) -> float:
+        effects = method_effects(made.space, runs(made, count=count), confidence=confidence)
         return float(np.mean([effect.high - effect.low for effect in effects]))
 
     assert reach(made, 60, confidence=0.99) > 1.2 * reach(made, 60)
