@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from explorer.analysis.ladders import SEARCHED, searched
 from explorer.analysis.smoothing import SMOOTH
 from explorer.page.document import Block, Heading, Paragraph
 from explorer.page.pictures import picture
@@ -12,10 +13,8 @@ from explorer.store.learning_curves import MOST_RUNS, ROWS, learning_curves, rec
 from explorer.views.explorer.curves_chart import LOSS, curves_chart, look_of, metric_named
 
 CURVE = 3  # measurements of a run that make a curve
-MEANS = (
-    "Means over the seeds of each recipe at its full budget; bands are 95% t intervals at each place, and end where the"
-    " shortest of the runs ends."
-)
+MEANS = "Means over the seeds of each recipe at its full budget"
+BANDS = "; bands are 95% t intervals at each place, and end where the shortest of the runs ends"
 
 
 @record
@@ -41,7 +40,8 @@ class LearningSection(Section[ReportedSweep, LearningRecord]):
         pictures = [block for name in _names(sweep) if (block := _picture(sweep, name, list(first["directory"])))]
         if not pictures:
             return []
-        return [Heading(2, "How the recipes learned", "learning"), *pictures, Paragraph(MEANS, "note")]
+        said = f"{MEANS}{f'; {SEARCHED}' if searched(results).any() else BANDS}."
+        return [Heading(2, "How the recipes learned", "learning"), *pictures, Paragraph(said, "note")]
 
 
 def _names(sweep: ReportedSweep) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 import pandas as pd
 
+from explorer.analysis.ladders import SEARCHED, searched
 from explorer.analysis.smoothing import SMOOTH
 from explorer.errors import ExplorerError
 from explorer.page import amounts
@@ -242,7 +243,8 @@ def _words(
     whose = "picked above" if chosen.picked else "of all recipes shown, at their full budget"
     words = [f"{runs} {whose}"]
     if not answer.question.curve_runs and (drawn.groupby(["recipe", "ssr"])["directory"].nunique() > 1).any():
-        words.append("lines are means over seeds, bands their 95% t intervals at each place")
+        bands = SEARCHED if searched(drawn).any() else "bands their 95% t intervals at each place"
+        words.append(f"lines are means over seeds, {bands}")
     if smooth:
         raw = ", the measurements faint behind" if answer.question.curve_runs else ""
         words.append(f"smoothed over {smooth:.0%} of a run{raw}")
