@@ -45,7 +45,7 @@ from explorer.views.explorer.axes import payment_axis
 from explorer.views.explorer.payments import PAYMENTS
 
 HEIGHT, ROW = 200, 26  # pixels of the first picture, and of a method in the second one
-LONG = 200  # characters of a name with what is said of it
+LONG = 200  # characters of a name with its figures
 BY_ALL, THEN = "by all runs", "expected then"
 REGRET = (
     "The recipe in front after so much training: the time that choosing it would lose against the winner, by all runs,"
