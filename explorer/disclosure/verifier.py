@@ -724,6 +724,7 @@ KINDS = {
     "state": "step:whole state:training sketches:[digest?]=",
     "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution rule:name "
     "parameters:{name:float} condition:name? subjects:[path] layers:[line] evidence:{path:digest}",
+    "trunk": "step:whole run:line ledger:ledger state:training",
     "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",
 }
 """The fields of version 1 of each kind of entry of a run, apart from kind, version and blobs."""
@@ -1188,6 +1189,22 @@ def check_origin(files: dict[str, bytes], run: Run, findings: Findings) -> None:
     findings.unchecked.append(f"origin.json: {rest}: no entry names these: explorer delete verify compares them")
 
 
+def check_trunks(run: Run, findings: Findings) -> None:
+    """Check what is said of the run that made the first steps: they led to the state in the entry before."""
+    for index, entry in enumerate(run.entries):
+        if (entry["kind"], entry["version"]) == ("trunk", 1):
+            before, what = run.entries[index - 1], f"entry {index}"
+            found = (before["kind"], before.get("step"), before.get("state"))
+            expect(found == ("state", entry["step"], entry["state"]), f"{what}: not the state that the steps led to")
+            other = entry["run"] != run.genesis["run"] and entry["ledger"]["origin"].endswith(f"/{entry['run']}")
+            expect(other, f"{what}: not the ledger of another run")
+            findings.count("runs that made first steps, with the state that these led to")
+            findings.unchecked.append(
+                f"that {entry['run']!r:.200} made the first {entry['step']} steps and recorded the same of them: its"
+                " ledger is not in the pack; explorer conform compares the two"
+            )
+
+
 def check_recipe(files: dict[str, bytes], run: Run, findings: Findings) -> None:
     """Check environment.json and the plan: run.json or, for a custom training loop, loop.json.
 
@@ -1580,6 +1597,8 @@ def verify(
     if "origin.json" in files:
         with findings.looking_at(""):
             check_origin(files, run, findings)
+    with findings.looking_at(""):
+        check_trunks(run, findings)
     for name in [name for name in files if name.startswith("proofs/")]:
         with findings.looking_at(""):
             check_proof(name, files[name], files["ledger/checkpoint"], note, run)

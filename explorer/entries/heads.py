@@ -139,7 +139,7 @@ def _no_fraction(text: str) -> NoReturn:
 
 # --- the order of entries ---
 
-RUN = frozenset({"genesis", "step", "profile", "state", "decision", "end"})
+RUN = frozenset({"genesis", "step", "profile", "state", "decision", "trunk", "end"})
 PROJECT = frozenset({"access", "deletion", "erasure", "grant", "observation"})
 
 

@@ -206,6 +206,24 @@ class Decision:
 
 
 @record
+class Trunk:
+    """The steps before this entry are those of a shorter run of the same recipe and seed, which made them.
+
+    This run began with the state that the other one left, and recorded the contents of its entries under secrets of its
+    own. They are whole here: the entry says where they come from, and nothing about them depends on the other ledger.
+    """
+
+    KIND: ClassVar[str] = "trunk"
+    VERSION: ClassVar[int] = 1
+
+    step: Whole  # how many steps; the state entry before this one has the same
+    run: Line  # that made them
+    ledger: LedgerState  # of that run, as it was when these steps were on record
+    state: TrainingState  # that they led to
+    blobs: Blobs
+
+
+@record
 class End:
     """The last entry: the run is done, and this is what came out.
 
@@ -305,11 +323,11 @@ class Observation:
 
 # --- the table of kinds ---
 
-Entry = Genesis | Step | Profile | State | Decision | End | Access | Deletion | Erasure | GrantUse | Observation
+Entry = Genesis | Step | Profile | State | Decision | Trunk | End | Access | Deletion | Erasure | GrantUse | Observation
 
 KINDS: dict[tuple[str, int], type[Entry]] = {
     (kind.KIND, kind.VERSION): kind
-    for kind in (Genesis, Step, Profile, State, Decision, End, Access, Deletion, Erasure, GrantUse, Observation)
+    for kind in (Genesis, Step, Profile, State, Decision, Trunk, End, Access, Deletion, Erasure, GrantUse, Observation)
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from explorer import rundir
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Decision, End, Genesis, Profile, State, Step, Unknown, decode
+from explorer.entries.kinds import Decision, End, Genesis, Profile, State, Step, Trunk, Unknown, decode
 from explorer.errors import LedgerError, ProvenanceError, RunError, unknown
 from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
 from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed
@@ -27,7 +27,7 @@ from explorer.runlog.run_keys import JOINT, Keys, own_keys
 
 # In canonical JSON a quotation mark inside text is escaped, and no digest is one of these words: both can only be an
 # entry's own keys.
-_KIND = re.compile(rb'"kind":"(step|state|profile|decision|end)"')
+_KIND = re.compile(rb'"kind":"(step|state|profile|decision|trunk|end)"')
 _STEP, _NUMBER = b'"step":', re.compile(rb"(0|[1-9][0-9]{0,15})[,}]")
 _TABLE, _DIGEST = b'"weights":"', re.compile(rb'([0-9a-f]{64})"')
 
@@ -55,6 +55,7 @@ class Outline:
     past: tuple[Past, ...]  # in the order in which they were superseded
     past_profiles: tuple[int, ...]
     end: int | None
+    trunks: tuple[int, ...] = ()  # entries that say which run made the steps before them, without superseded ones
 
     @property
     def superseded(self) -> Set[int]:
@@ -66,8 +67,8 @@ class Outline:
         return decision < entry and not self.undone.get(decision, entry) < entry
 
 
-def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
-    """Outline a ledger in one pass over the bytes of its entries, without decoding them.
+def outline_of(ledger: LedgerDirectory, *, begins: int, size: int | None = None) -> Outline:
+    """Outline a ledger, or its first `size` entries, in one pass over their bytes, without decoding them.
 
     A re-execution takes back its step and everything recorded after it. The state that it begins with stays, unless it
     is recorded again.
@@ -80,8 +81,9 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
     undone: dict[int, int] = {}
     past: list[Past] = []
     past_profiles: list[int] = []
+    trunks: list[tuple[int, int]] = []
     before = 0  # number of states that are older than the last re-execution
-    for index, leaf in enumerate(ledger.entries()):
+    for index, leaf in enumerate(ledger.entries(0, size)):
         kind, at = _KIND.search(leaf), _after(leaf, _STEP, _NUMBER)
         if kind is None or at is None:
             continue
@@ -101,6 +103,8 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
                 states.pop()
             states.append((step, index))
             before = 0
+        elif kind[1] == b"trunk":
+            trunks.append((step, index))
         elif kind[1] == b"profile":
             profiles.append((step, index))
         elif kind[1] == b"decision":
@@ -118,6 +122,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
                 tables = [table for table in tables if table[0] < step]
                 past_profiles += [entry for at, entry in profiles if at >= step]
                 profiles = [profile for profile in profiles if profile[0] < step]
+                trunks = [trunk for trunk in trunks if trunk[0] < step]
                 undone |= {entry: index for at, entry in decisions if at >= step and entry not in undone}
                 # Step -1: no later re-execution can undo the fact of this one.
                 decisions.append((-1, index))
@@ -135,6 +140,7 @@ def outline_of(ledger: LedgerDirectory, *, begins: int) -> Outline:
         past=tuple(past),
         past_profiles=tuple(past_profiles),
         end=end,
+        trunks=tuple(index for _, index in trunks),
     )
 
 
@@ -224,7 +230,7 @@ def read_content(
 
 # --- the ledger ---
 
-Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, End)
+Kind = TypeVar("Kind", Genesis, Step, Profile, State, Decision, Trunk, End)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,8 +258,9 @@ class Segment:
 class RunLedger:
     """The ledger in a run directory, as its checkpoint was when it was opened."""
 
-    def __init__(self, run: Path, *, keys: Keys | None = None) -> None:
-        """Open the ledger. `keys` open what is sealed; by default they follow from the secrets in the directory.
+    def __init__(self, run: Path, *, keys: Keys | None = None, size: int | None = None) -> None:
+        """Open the ledger, or its first `size` entries. `keys` open what is sealed; by default they follow from the
+        secrets in the directory.
 
         Raises `RunError` for a directory without a governed run, `LedgerError` for a ledger that is not a run's.
         """
@@ -262,7 +269,7 @@ class RunLedger:
             raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
-        self.outline = outline_of(self.ledger, begins=self.genesis.begins)
+        self.outline = outline_of(self.ledger, begins=self.genesis.begins, size=size)
         self._firsts = {past.state: past.first for past in self.outline.past}
 
     @property

@@ -19,6 +19,7 @@ from explorer.entries.kinds import (
     State,
     Step,
     TrainingState,
+    Trunk,
 )
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -73,6 +74,7 @@ EXAMPLES: tuple[Entry, ...] = (
         evidence={"open/mit": A},
         blobs={},
     ),
+    Trunk(step=1, run="resnet8-digits-fast-ssr0.25-s1-5f9c2a7d", ledger=LEDGER, state=STATE, blobs={}),
     End(step=1, outcome="finished", state=STATE, metrics={"accuracy": write_float(0.9)}, blobs={}),
     Access(ledger=LEDGER, grant=A, query=B, blobs={}),
     Deletion(

@@ -43,9 +43,9 @@ def test_a_run_that_continues_another_one() -> None:
 
 def test_the_examples_in_order() -> None:
     heads = [read_head(encode(entry)) for entry in EXAMPLES]
-    assert check_sequence(heads[:6]).finished
-    assert check_sequence(heads[6:]) == Order(entries=5, steps=None, finished=False, unknown=0)
-    with pytest.raises(LedgerError, match="entry 6: access after the end"):
+    assert check_sequence(heads[:7]).finished
+    assert check_sequence(heads[7:]) == Order(entries=5, steps=None, finished=False, unknown=0)
+    with pytest.raises(LedgerError, match="entry 7: access after the end"):
         check_sequence(heads)
 
 
