@@ -354,7 +354,12 @@ class _Session:
         self.loop.clock.restart()
         tensors = self.loop.tensors()
         check_finite(tensors, step=self.loop.state.step)
-        left = Left(run=self.options.run_id, state=_digest_of(tensors), evaluations=tuple(measured.evaluations))
+        left = Left(
+            run=self.options.run_id,
+            state=_digest_of(tensors),
+            evaluations=tuple(measured.evaluations),
+            ledger=None if shared.record is None else shared.record.head,
+        )
         checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors | measured.tensors(), plain=to_json(left))
         save_checkpoint(shared.place, checkpoint, run_id=shared.key, keep=None)
         self.loop.clock.end("checkpoint")

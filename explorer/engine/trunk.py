@@ -3,18 +3,22 @@
 Where a schedule decays only at its end and no method looks at the length, a run of 100 steps and one of 200 make the
 same first 80 steps. The first of them leaves a checkpoint of its state there, and the other one begins with it. The
 checkpoint also has what the steps measured: the loss and the rate of each, and evaluations at the places of the longer
-runs. So the records of a run that began with it are those of one that makes all its steps.
+runs. So the records of a run that began with it are those of one that makes all its steps. Of a run that keeps a
+ledger, the checkpoint names that ledger as it was then: it has the entries of these steps, which the other run takes
+over.
 """
 
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from explorer.engine.checkpoint import Checkpoint, checkpoints, load_checkpoint, step_in
+from explorer.entries.fields import LedgerState
 from explorer.errors import CheckpointError
 from explorer.schema import from_json, record
 
@@ -32,6 +36,7 @@ class Shared:
     key: str  # digest of what its runs have in common: recipe, seed and code
     step: int  # how many of its first steps this run shares with longer ones
     longer: tuple[int, ...]  # steps of the longer runs that are still to come; none: it leaves no checkpoint
+    record: "Record | None" = None  # of its steps; None: it keeps no ledger
 
 
 @record
@@ -49,6 +54,21 @@ class Left:
     run: str  # that left it
     state: str  # digest of parameters and buffers
     evaluations: tuple[Evaluation, ...]
+    ledger: LedgerState | None = None  # of that run, with the entries of all these steps; None: it keeps none
+
+
+class Record(Protocol):
+    """The ledger of a run that shares steps."""
+
+    @property
+    def head(self) -> LedgerState:
+        """The ledger as far as it is durable."""
+        ...
+
+    def take_over(self, checkpoint: Checkpoint, left: Left) -> None:
+        """Record the steps of a trunk, from the ledger of the run that made them. Raises `CheckpointError`, before
+        anything is recorded, where that ledger cannot be used."""
+        ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -125,7 +145,10 @@ def longest(
             ):
                 if there != expected:
                     raise CheckpointError(f"checkpoint {path}: damaged: {what} {there}, expected {expected}")
-            return checkpoint, left, measured_in(checkpoint, left.evaluations)
+            measured = measured_in(checkpoint, left.evaluations)
+            if shared.record is not None:
+                shared.record.take_over(checkpoint, left)
+            return checkpoint, left, measured
         except CheckpointError as error:
             log.warning("%s; falling back to the checkpoint before it, or to the start", error)
     return None

@@ -109,6 +109,9 @@ class Contributions(Method):
     ] = ()
     sketch: Annotated[bool, Field(description="keep 64 numbers of the direction of each gradient")] = True
 
+    def any_length(self) -> bool:
+        return True
+
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
         layers = governed_layers(state.model, state.layers, session.routing.policy.sealed if session.routing else ())

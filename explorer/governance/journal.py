@@ -7,6 +7,7 @@ It knows no training loop. A loop calls, in this order,
         profile, decision       measurements and decisions made before the step's entry
         step                    the step itself
         segment                 every so many steps and at the end: their numbers and the state, made durable
+        trunk                   where another run made the steps so far: which one
     end                         once
 
 A checkpoint of training may be written only while `settled`: right after `segment`. After a crash the run then begins
@@ -34,9 +35,9 @@ from numpy.typing import NDArray
 from explorer import rundir
 from explorer.entries import entropy_profile as profile_numbers
 from explorer.entries.entropy_profile import LayerProfiles
-from explorer.entries.fields import Blob, write_float
+from explorer.entries.fields import Blob, LedgerState, write_float
 from explorer.entries.heads import MAX_BLOBS
-from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, State, Step, TrainingState, encode
+from explorer.entries.kinds import Decision, End, Entry, Genesis, Profile, State, Step, TrainingState, Trunk, encode
 from explorer.entries.numbers import Floats, StepNumbers, encode_class, encode_joint
 from explorer.entries.slots import slots_root
 from explorer.errors import LedgerError, ProvenanceError
@@ -146,8 +147,15 @@ class Journal:
         """Return whether everything that was recorded is durable, so that training may write a checkpoint."""
         return not self._segment.steps
 
-    def begin(self, step: int, state: TrainingState) -> None:
-        """Continue after this many steps. Raises `LedgerError` unless the ledger records this state at that step."""
+    @property
+    def head(self) -> LedgerState:
+        """Return the ledger as far as it is durable."""
+        checkpoint = LedgerDirectory(self.directory).checkpoint()
+        return LedgerState(origin=checkpoint.origin, size=checkpoint.size, root=checkpoint.root.hex())
+
+    def begin(self, step: int, state: TrainingState | None) -> None:
+        """Continue after this many steps. Raises `LedgerError` unless the ledger records this state at that step; None:
+        it is that of a trunk, which is to be recorded."""
         self._segment = Segment(self.genesis.classes, first=step)
         recorded = self._book.begin(step)
         if recorded is not None and recorded != state:
@@ -274,6 +282,18 @@ class Journal:
         )
         self._put(State(step=step, state=state, blobs=blobs, sketches=committed if any(committed) else ()), step)
         self._segment = Segment(self.genesis.classes, first=step)
+        self._book.commit()
+
+    def sum_sketches(self, sketches: Mapping[int, Floats]) -> None:
+        """Take the sums of the sketches of the segment, by class, from a record of its steps."""
+        self._segment.sketches |= sketches
+
+    def trunk(self, step: int, *, run: str, ledger: LedgerState, state: TrainingState) -> None:
+        """Record that another run made the steps so far, whose ledger this was then. Raises `LedgerError` for steps
+        that are in no segment yet."""
+        if not self.settled:
+            raise LedgerError(f"the trunk of {step} steps: {len(self._segment.steps)} of them have no state entry yet")
+        self._put(Trunk(step=step, run=run, ledger=ledger, state=state, blobs={}), step)
         self._book.commit()
 
     def end(

@@ -99,6 +99,9 @@ class Recorder(Method):
         int, Field(ge=1, le=100_000, description="steps between two records of the whole state"), Unit("steps")
     ] = 50
 
+    def any_length(self) -> bool:
+        return True
+
     def memory(self, state: State) -> dict[str, Tensor]:
         session = state.resource(Session)
         layers = governed_layers(state.model, state.layers, session.routing.policy.sealed if session.routing else ())

@@ -280,6 +280,9 @@ class Routing(Method):
         """Return the classes and examples that are left out."""
         return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
 
+    def any_length(self) -> bool:
+        return True  # a policy that looks at progress is refused where runs share steps (training/branching.py)
+
     def warnings(self, planned: Planned, model: nn.Module) -> list[str]:
         if not (layers := with_statistics(model)):
             return []

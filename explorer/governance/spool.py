@@ -62,7 +62,7 @@ class Segment:
     first: int  # the step that it begins with
     steps: list[RecordedStep] = field(default_factory=list)
     tables: set[str] = field(default_factory=set)  # digests of the admission tables that an entry has named
-    _sketches: dict[int, Floats] = field(default_factory=dict)  # by class: layers x 64
+    sketches: dict[int, Floats] = field(default_factory=dict)  # by class: layers x 64
 
     def add(self, step: RecordedStep, sketches: Floats | None) -> None:
         """Add a step; `sketches` are of its classes with numbers, k L 64."""
@@ -72,7 +72,7 @@ class Segment:
         assert sketches.shape == (len(step.numbers.classes), len(step.numbers.updates), SKETCH)
         for index, sketch in zip(step.numbers.classes, sketches, strict=True):
             # Added in the order of the steps, in float32: another order would give a replay other bits.
-            self._sketches[index] = self._sketches[index] + sketch if index in self._sketches else sketch.copy()
+            self.sketches[index] = self.sketches[index] + sketch if index in self.sketches else sketch.copy()
 
     def blobs(self) -> dict[str, bytes]:
         """Return the content of every blob by its name; what is empty is left out."""
@@ -83,7 +83,7 @@ class Segment:
                 by_blob.setdefault(f"{NUMBERS}/{self.classes[index]}", []).append(encode_class(number, place))
         blobs = {name: b"".join(contents) for name, contents in by_blob.items()}
         blobs[JOINT] = b"".join(map(encode_joint, numbers))
-        blobs |= {f"{SKETCHES}/{self.classes[i]}": encode_sketches(sketch) for i, sketch in self._sketches.items()}
+        blobs |= {f"{SKETCHES}/{self.classes[i]}": encode_sketches(sketch) for i, sketch in self.sketches.items()}
         blobs[SLOTS] = encode_slots(step.rows for step in self.steps)
         return {name: content for name, content in blobs.items() if content}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from explorer.entries.heads import Head, read_head
-from explorer.entries.kinds import Decision, Genesis, State, TrainingState, decode, encode
+from explorer.entries.kinds import Decision, Genesis, State, TrainingState, Trunk, decode, encode
 from explorer.errors import LedgerError
 from explorer.ledger.log import Log
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
@@ -162,6 +162,13 @@ class Writer:
         """Append the next entry of the run, unless the record has it already."""
         if self._ahead is not None:
             recorded = next(self._ahead, None)
+            # Where earlier steps come from stays true of steps that are executed again with the same result.
+            while recorded is not None and recorded.head.kind == Trunk.KIND and recorded.leaf != leaf:
+                self._same = [
+                    *((at, same) for at, same in self._same if at == recorded.step),
+                    (recorded.step, recorded.leaf),
+                ]
+                recorded = next(self._ahead, None)
             if recorded is not None and recorded.leaf == leaf:
                 self._same = [*((at, same) for at, same in self._same if at == step), (step, leaf)]
                 return
@@ -178,6 +185,9 @@ class Writer:
     def close(self) -> None:
         """Release the ledger, without uncommitted entries."""
         self._log.close()
+
+    def _found(self, leaf: bytes, step: int) -> None:
+        self._same = [*((at, same) for at, same in self._same if at == step), (step, leaf)]
 
     def _execute_again(self, recorded: Recorded, step: int) -> None:
         if History(self.directory).ended():

@@ -8,7 +8,7 @@ measures its step times before its first run, then plans again.
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from explorer.costing import Price, cost_usd, default_price, train_seconds, wall
 from explorer.data.sources import load
 from explorer.errors import RecipeError, RunError, SpecError
 from explorer.planned import describe, superseded
+from explorer.provenance.policy import RoutingPolicy
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
@@ -32,8 +33,8 @@ from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 from explorer.sweep.trunks import Place, places
 from explorer.sweep.until_key import DecisionRecord, Until, read_decision
-from explorer.training.branching import branch_step, why_not
-from explorer.training.ledgered import documents_of
+from explorer.training.branching import branch_step, segment_of, why_not
+from explorer.training.ledgered import documents_of, routing_policy
 from explorer.training.run_plan import plan_run, rehearse, total_steps
 
 SETTLED = ("done", "damaged")  # states of runs that are not executed
@@ -90,6 +91,7 @@ class Plan:
     not_run: tuple[NotRun, ...]  # recipes and controls that were asked for and cannot be run
     warnings: tuple[str, ...] = ()  # of methods, with the names of their recipes
     decided: DecisionRecord | None = None  # on the number of seeds, if the specification leaves it open
+    unshared: Mapping[str, str] = field(default_factory=dict)  # why runs share no steps between budgets, by recipe
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
@@ -134,7 +136,7 @@ class Plan:
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
             "not_run": [asdict(control) for control in self.not_run],
-            "unshared": self.unshared,
+            "unshared": dict(self.unshared),
             **({} if self.spec.until is None else {"until": self._until(self.spec.until)}),
             **({} if self.spec.search is None else {"searched": True}),
         }
@@ -142,13 +144,6 @@ class Plan:
     def _until(self, until: Until) -> dict[str, Any]:
         added = None if self.decided is None else list(self.decided.added)
         return {**asdict(until), "of": list(until.of), "first": list(self.spec.seeds), "added": added}
-
-    @cached_property
-    def unshared(self) -> dict[str, str]:
-        """Why runs share no steps between budgets, by recipe; empty for one budget, and for commands."""
-        if len(self.spec.budgets) == 1:
-            return {}
-        return {recipe.name: reason for recipe in self.spec.recipes if (reason := why_not(recipe)) is not None}
 
 
 def make_plan(
@@ -208,11 +203,10 @@ def make_plan(
         warned = _rehearse(spec, trying, data, documents, on_rehearse)
     # Estimates use profiles, and where there are none, finished runs.
     step_times = _step_times(directory, [record for record in all_records if states[record.run_id][0] == "done"])
-    shared = places(
-        directory,
-        [record for record in all_records if states[record.run_id][0] not in SETTLED],
-        step_of=_shared_steps(spec, data),
-    )
+    policies = {recipe.name: routing_policy(recipe, documents[recipe.name], data) for recipe in spec.recipes}
+    step_of = _shared_steps(spec, data, policies)
+    missing = [record for record in all_records if states[record.run_id][0] not in SETTLED]
+    shared = places(directory, missing, step_of=step_of)
     planned = []
     for record in all_records:
         seconds, source = _seconds(record, profiles, step_times)
@@ -239,6 +233,7 @@ def make_plan(
         not_run=(*spec.not_run, *not_run),
         warnings=tuple(warned),
         decided=decided,
+        unshared=_unshared(spec, all_records, policies, step_of),
     )
 
 
@@ -255,21 +250,45 @@ def _added(decided: DecisionRecord | None) -> tuple[int, ...]:
     return () if decided is None else decided.added
 
 
-def _shared_steps(spec: SweepSpec, data: Path | None) -> Callable[[RunRecord], int | None]:
+def _shared_steps(
+    spec: SweepSpec, data: Path | None, policies: Mapping[str, RoutingPolicy | None]
+) -> Callable[[RunRecord], int | None]:
     """Return the function that gives how many of its first steps a run shares with longer ones; None: none."""
     recipes = {recipe.name: recipe for recipe in spec.recipes}
     full = {
         recipe.name: total_steps(recipe, examples=len(load(recipe.dataset, data).train), ssr=1.0)
         for recipe in spec.recipes
-        if why_not(recipe) is None
+        if why_not(recipe, policies[recipe.name]) is None
     }
 
     def of(record: RunRecord) -> int | None:
         if record.recipe not in full:
             return None
-        return branch_step(recipes[record.recipe], steps=record.steps, full_steps=full[record.recipe])
+        recipe, policy = recipes[record.recipe], policies[record.recipe]
+        return branch_step(recipe, policy, steps=record.steps, full_steps=full[record.recipe])
 
     return of
+
+
+def _unshared(
+    spec: SweepSpec,
+    records: Sequence[RunRecord],
+    policies: Mapping[str, RoutingPolicy | None],
+    step_of: Callable[[RunRecord], int | None],
+) -> dict[str, str]:
+    """Return why runs share no steps between budgets, by recipe; nothing where there is one budget."""
+    if len(spec.budgets) == 1:
+        return {}
+    reasons: dict[str, str] = {}
+    for recipe in spec.recipes:
+        own = [record for record in records if record.recipe == recipe.name]
+        most = max((record.steps for record in own), default=0)
+        if (reason := why_not(recipe, policies[recipe.name])) is not None:
+            reasons[recipe.name] = reason
+        elif (every := segment_of(recipe)) > 1 and all(step_of(run) is None for run in own if run.steps < most):
+            words = f"a segment of its ledger has {every} steps, and no shorter run makes so many before its decay"
+            reasons[recipe.name] = words
+    return reasons
 
 
 def plan_more(plan: Plan, recipe: Recipe, *, ssr: float, seed: int) -> PlannedRun:

@@ -120,8 +120,14 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 def sealed_of(recipe: Recipe, documents: Documents, data: Path | None) -> tuple[SealedRegion, ...]:
     """Return the sealed regions that the policy asks for; none where nothing is routed."""
-    routing = credentials_of(recipe, documents, data).routing
-    return () if routing is None else routing.policy.sealed
+    policy = routing_policy(recipe, documents, data)
+    return () if policy is None else policy.sealed
+
+
+def routing_policy(recipe: Recipe, documents: Documents | None, data: Path | None) -> RoutingPolicy | None:
+    """Return the policy that the recipe routes by, checked; None: it routes nothing."""
+    routing = None if documents is None else credentials_of(recipe, documents, data).routing
+    return None if routing is None else routing.policy
 
 
 def session_of(credentials: Credentials) -> Session:

@@ -146,7 +146,7 @@ def execute(
                 run_id=record.run_id,
                 evaluations=recipe.numbers.evaluations,
                 on_progress=on_progress,
-                shared=shared_of(directory, record, recipe, full_steps=loop.setting.full_steps),
+                shared=shared_of(directory, record, recipe, loop),
                 stop=stop,
             )
             with kept_divergence(directory, record):

@@ -103,13 +103,13 @@ REASONS = {
 def test_a_recipe_that_shares_nothing_says_why(name: str) -> None:
     train, methods, reason = REASONS[name]
     content = spec(train={**TRAIN, **train}, recipes={"baseline": [], "other": methods or ["mixup"]})
-    told = why_not(load_spec(content).recipes[1])
+    told = why_not(load_spec(content).recipes[1], None)
     assert told is not None and told.startswith(reason)
 
 
 def test_a_parameter_can_make_the_difference() -> None:
     chosen = [{"stochastic_depth": {"warmup": 0.0}}, {"colout": {"finetune": 0.0}}]
-    assert why_not(load_spec(spec(train=TRAIN, recipes={"baseline": [], "other": chosen})).recipes[1]) is None
+    assert why_not(load_spec(spec(train=TRAIN, recipes={"baseline": [], "other": chosen})).recipes[1], None) is None
 
 
 def test_a_recipe_without_shared_steps_is_planned_as_before(tmp_path: Path) -> None:
