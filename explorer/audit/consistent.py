@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from explorer.audit.conditions import Judgement
 from explorer.audit.judge import Audited, Judge
 from explorer.canonical import digest
 from explorer.entries.fields import read_float
-from explorer.entries.kinds import Decision, End, Genesis, Parent, Profile, State, TrainingState
+from explorer.entries.kinds import Decision, End, Genesis, Parent, Profile, State, TrainingState, Trunk
 from explorer.entries.numbers import decode_sketches, sketch_bytes
 from explorer.errors import LedgerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
@@ -34,6 +35,7 @@ from explorer.run_files import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
 from explorer.runlog.attested import PARENTS, continues_ledger
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
+from explorer.runlog.same_steps import has_ledger, open_named, unlike_steps
 from explorer.runlog.segments import SegmentNumbers, having
 from explorer.runlog.target import read_origin
 from explorer.runlog.tensors import (
@@ -470,6 +472,39 @@ def _begun(s: Statements, parent: Parent) -> Findings:
                 yield Fault(0, f"{name}: before the first step not as in the model that the run begins with")
 
 
+def _trunk(s: Statements) -> Findings:
+    """Check the runs that made the first steps: the state that they led to is the one on record here, and where the
+    other run is in the same sweep, its ledger is the one that is named, and says the same of these steps."""
+    states, runs = dict(s.run.outline.states), s.run.run.parent
+    for placed in s.run.read(s.run.outline.trunks, Trunk):
+        entry, at = placed.entry, placed.index
+        recorded = next(s.run.read([states[entry.step]], State)).entry.state if entry.step in states else None
+        if recorded != entry.state:
+            yield Fault(at, f"not the state after {entry.step} steps", expected=recorded, found=entry.state)
+        if entry.run == s.genesis.run or not entry.ledger.origin.endswith(f"/{entry.run}"):
+            yield Fault(at, "not the ledger of another run", expected=f".../{entry.run}", found=entry.ledger.origin)
+        elif not has_ledger(runs, entry.run):
+            yield Note(
+                f"steps 0 to {entry.step - 1} are those of {entry.run}, whose ledger is not here: that it says the same"
+                " of them is the trainer's word, and a replay shows it"
+            )
+        else:
+            try:
+                unlike = list(
+                    islice(unlike_steps(s.run, open_named(runs, entry.run, entry.ledger), steps=entry.step), MOST)
+                )
+            except LedgerError as error:
+                unlike = [str(error)]
+            for words in unlike:
+                yield Fault(at, f"the ledger of {entry.run}, here too, is another one: {words}")
+    # And the other way round: what the result says of its beginning is on record.
+    result = None if s.examined is None else s.examined.result
+    named = {(placed.entry.run, placed.entry.step) for placed in s.run.read(s.run.outline.trunks, Trunk)}
+    if result is not None and result.trunk is not None and (result.trunk.run, result.trunk.step) not in named:
+        words = f"{rundir.RESULT}: began with {result.trunk.step} steps of {result.trunk.run}, which no entry names"
+        yield Fault(None, words)
+
+
 # --- each segment ---
 
 
@@ -646,6 +681,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(name="result", says="the metrics at the end are those of result.json and metrics.jsonl", run=_result),
     Invariant(name="model", says="model.safetensors has the tensors at the end", run=_model),
     Invariant(name="parents", says="parents are those in origin.json, run.json and the copies here", run=_parents),
+    Invariant(name="trunk", says="the run that made the first steps records the same of them", run=_trunk),
     Invariant(name="random", says="streams of random numbers follow from the seed and the step", segment=_random),
     Invariant(name="batches", says="steps have the slots that run.json says", segment=_batches, end=_examples),
     Invariant(name="tables", says="steps name the table of weights that is in force, where it begins", segment=_tables),
