@@ -33,6 +33,7 @@ from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.forecast import kept
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of
+from explorer.runlog.same_steps import begun_with
 
 OF_SEVERAL = ("share_num", "share_den", "update_num", "update_sq", "exact_num", *TOLD)  # columns that several made
 MAX_SPOOL = 2**30  # bytes of one of its files
@@ -194,12 +195,17 @@ def _copies(run: RunLedger) -> tuple[str, ...]:
     states = len(kept(run.run))
     remembered = f"{states} states of training in {run.run / rundir.KEPT}: methods remember the class in them"
     checkpoints = [f"{remembered}; without them any deletion trains from step 0"] if states else []
+    taken = sorted(begun_with(run.run))
+    shared = [f"runs that began with its steps have the same numbers of them: {', '.join(taken)}"] if taken else []
+    if (trunks := run.run.parent / rundir.TRUNKS).exists():
+        shared.append(f"{trunks}: states of training that longer runs begin with, until these are done")
     printed = run.run / rundir.NOTEBOOK
     notebook = [f"{printed}: the numbers printed in it"] if printed.exists() else []
     return (
         *rows,
         *notebook,
         *checkpoints,
+        *shared,
         f"{run.run / rundir.METRICS}: losses over all classes",
         "reports, exports and packs that were made of the run",
         "backups of the run's directory; disks that keep overwritten data",

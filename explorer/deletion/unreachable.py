@@ -17,6 +17,7 @@ from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.regions import region_of
 from explorer.run_files import RunRecord, read_plan
 from explorer.runlog.influence import Presence, Reach
+from explorer.runlog.same_steps import begun_with
 from explorer.runlog.target import Target, left_out
 
 SHOWN = 3  # names in a line
@@ -93,7 +94,8 @@ def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
 
 
 def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
-    """Yield the models known here that continue this one, apart from those that a deletion of the target made."""
+    """Yield the models known here that continue this one, apart from those that a deletion of the target made. A longer
+    run that began with its steps is one of them."""
     run = presence.run
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     observed = (entry.entry for entry in read_project(runs) if isinstance(entry.entry, Observation))
@@ -103,6 +105,7 @@ def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
         for path, genesis in _geneses(runs)
         if any(parent.ledger.origin == origin for parent in genesis.parents) and not _leaves_out(path, genesis, target)
     ]
+    made += begun_with(run.run)
     if tuned or made:
         parts = [_some("runs here: ", made)] if made else []
         parts += [f"{len(tuned)} fine-tunings in the project's ledger"] if tuned else []
