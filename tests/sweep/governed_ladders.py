@@ -38,9 +38,9 @@ SWITCHED = replace(
 )
 
 
-def methods(policy: str = "lower", *more: Any, exact: bool = False) -> list[Any]:
+def methods(policy: str = "lower", *more: Any, exact: bool = False, every: int = EVERY) -> list[Any]:
     contributions = {"contributions": {"exact": ["*"]}} if exact else "contributions"
-    return [{"routing": {"policy": policy}}, contributions, {"recorder": {"every": EVERY}}, *more]
+    return [{"routing": {"policy": policy}}, contributions, {"recorder": {"every": every}}, *more]
 
 
 def documents(root: Path) -> Path:
