@@ -447,6 +447,7 @@ def _parents(s: Statements) -> Findings:
         yield Fault(0, f"parents: not the model that {plan_file(s.plan)} begins with", found=named)
     for parent in models:
         yield from _begun(s, parent)
+    yield from _trunk(s)
 
 
 def _begun(s: Statements, parent: Parent) -> Findings:
@@ -480,13 +481,15 @@ def _trunk(s: Statements) -> Findings:
         entry, at = placed.entry, placed.index
         recorded = next(s.run.read([states[entry.step]], State)).entry.state if entry.step in states else None
         if recorded != entry.state:
-            yield Fault(at, f"not the state after {entry.step} steps", expected=recorded, found=entry.state)
+            yield Fault(at, f"trunk: not the state after {entry.step} steps", expected=recorded, found=entry.state)
         if entry.run == s.genesis.run or not entry.ledger.origin.endswith(f"/{entry.run}"):
-            yield Fault(at, "not the ledger of another run", expected=f".../{entry.run}", found=entry.ledger.origin)
+            yield Fault(
+                at, "trunk: not the ledger of another run", expected=f".../{entry.run}", found=entry.ledger.origin
+            )
         elif not has_ledger(runs, entry.run):
             yield Note(
-                f"steps 0 to {entry.step - 1} are those of {entry.run}, whose ledger is not here: that it says the same"
-                " of them is the trainer's word, and a replay shows it"
+                f"trunk: steps 0 to {entry.step - 1} are those of {entry.run}, whose ledger is not here: that it says"
+                " the same of them is the trainer's word, and a replay shows it"
             )
         else:
             try:
@@ -496,12 +499,14 @@ def _trunk(s: Statements) -> Findings:
             except LedgerError as error:
                 unlike = [str(error)]
             for words in unlike:
-                yield Fault(at, f"the ledger of {entry.run}, here too, is another one: {words}")
+                yield Fault(at, f"trunk: the ledger of {entry.run}, here too, is another one: {words}")
     # And the other way round: what the result says of its beginning is on record.
     result = None if s.examined is None else s.examined.result
     named = {(placed.entry.run, placed.entry.step) for placed in s.run.read(s.run.outline.trunks, Trunk)}
     if result is not None and result.trunk is not None and (result.trunk.run, result.trunk.step) not in named:
-        words = f"{rundir.RESULT}: began with {result.trunk.step} steps of {result.trunk.run}, which no entry names"
+        words = (
+            f"trunk: {rundir.RESULT}: began with {result.trunk.step} steps of {result.trunk.run}, which no entry names"
+        )
         yield Fault(None, words)
 
 
@@ -681,7 +686,6 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(name="result", says="the metrics at the end are those of result.json and metrics.jsonl", run=_result),
     Invariant(name="model", says="model.safetensors has the tensors at the end", run=_model),
     Invariant(name="parents", says="parents are those in origin.json, run.json and the copies here", run=_parents),
-    Invariant(name="trunk", says="the run that made the first steps records the same of them", run=_trunk),
     Invariant(name="random", says="streams of random numbers follow from the seed and the step", segment=_random),
     Invariant(name="batches", says="steps have the slots that run.json says", segment=_batches, end=_examples),
     Invariant(name="tables", says="steps name the table of weights that is in force, where it begins", segment=_tables),
