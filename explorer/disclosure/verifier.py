@@ -1194,8 +1194,8 @@ def check_trunks(run: Run, findings: Findings) -> None:
     for index, entry in enumerate(run.entries):
         if (entry["kind"], entry["version"]) == ("trunk", 1):
             before, what = run.entries[index - 1], f"entry {index}"
-            found = (before["kind"], before.get("step"), before.get("state"))
-            expect(found == ("state", entry["step"], entry["state"]), f"{what}: not the state that the steps led to")
+            closed = (before["kind"], before.get("step"), before.get("state"))
+            expect(closed == ("state", entry["step"], entry["state"]), f"{what}: not the state that the steps led to")
             other = entry["run"] != run.genesis["run"] and entry["ledger"]["origin"].endswith(f"/{entry['run']}")
             expect(other, f"{what}: not the ledger of another run")
             findings.count("runs that made first steps, with the state that these led to")

@@ -123,11 +123,11 @@ def _contents(run: RunLedger, steps: int) -> Iterator[Contents]:
             raise LedgerError(f"{where}: {missing_words(numbers.missing)}")
         if rows is None or tensors is None:
             raise LedgerError(f"{where}: the blob of its {'slots' if rows is None else BLOB} is not here")
-        for index, path, committed, found in (
+        for index, path, committed, opened in (
             *open_commitments(numbers, keys),
             *open_sketches(run, segment, keys),
         ):
-            if committed != found:
+            if committed != opened:
                 raise LedgerError(f"entry {index}: the numbers of {path} are not those that it commits to")
         yield Contents(
             segment=segment,
@@ -164,12 +164,12 @@ def _check_state(checkpoint: Checkpoint, last: Contents) -> None:
     state, tensors = last.segment.state, last.tensors
     check_roots(tensors, state.entry.state, where=f"entry {state.index}: {BLOB}")
     expected = tensors.parameters | tensors.buffers | tensors.optimizer
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     for name, tensor in checkpoint.tensors.items():
         plain = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
         if not name.startswith("trunk/"):
-            found[plain] = tensor_leaf(plain, tensor)
-    if wrong := sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)):
+            leaves[plain] = tensor_leaf(plain, tensor)
+    if wrong := sorted(name for name in leaves.keys() | expected.keys() if leaves.get(name) != expected.get(name)):
         raise LedgerError(f"entry {state.index}: {wrong[0]} is not the tensor that the checkpoint has")
 
 
