@@ -1190,7 +1190,7 @@ def check_origin(files: dict[str, bytes], run: Run, findings: Findings) -> None:
 
 
 def check_trunks(run: Run, findings: Findings) -> None:
-    """Check what is said of the run that made the first steps: they led to the state in the entry before."""
+    """Check the entry about the run that made the first steps: they led to the state in the entry before."""
     for index, entry in enumerate(run.entries):
         if (entry["kind"], entry["version"]) == ("trunk", 1):
             before, what = run.entries[index - 1], f"entry {index}"

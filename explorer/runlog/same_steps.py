@@ -1,7 +1,7 @@
 """Two runs of a recipe and seed that share their first steps, by their ledgers: both record the same contents.
 
-Entries differ in their commitments and in blobs that are encrypted, which have the secrets of each run. All else that
-is said of the steps has to be the same in both.
+Entries differ in their commitments and in blobs that are encrypted, which have the secrets of each run. Everything
+else has to be the same in both.
 """
 
 from collections.abc import Iterator
