@@ -12,6 +12,7 @@ import typer
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.ask import ask as answer
+from explorer.analysis.forecast import ASSUMED, Forecast, forecast
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
@@ -82,12 +83,20 @@ def ask(
         str | None,
         typer.Option("--hardware", metavar="NAME", help="Only results on this hardware. Default: all hardware."),
     ] = None,
+    at_budget: Annotated[
+        float | None,
+        typer.Option(
+            "--forecast",
+            metavar="BUDGET",
+            help="Also forecast the quality of each recipe at a larger budget, at most 4 times the largest one run.",
+        ),
+    ] = None,
     runs: options.Runs = options.RUNS,
 ) -> Answer:
     """Find the best recipe under limits on quality, time, cost, memory, inference and deletability, with evidence.
 
     Nothing is extrapolated, and unknown values are named, never guessed. The exit status is 0 only if a recipe holds
-    every limit, its uncertainty included.
+    every limit, its uncertainty included. A forecast is no part of that: it changes neither the answer nor the status.
     """
     # Limits are parsed first: a misspelt one is refused before the database is brought up to date.
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion, max_memory)
@@ -100,7 +109,11 @@ def ask(
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
     verdicts = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
     asked = answer(_on(rows, hardware), forecasts, limits, verdicts=verdicts)
-    return Answer(page=lambda: _page(asked, runs), record=lambda: _record(asked, runs), holds=asked.holds)
+    ahead = None
+    if at_budget is not None:
+        unfinished = frames.unfinished(where, sweep=chosen)
+        ahead = forecast(_on(rows, hardware), budget=at_budget, unfinished=unfinished)
+    return Answer(page=lambda: _page(asked, ahead, runs), record=lambda: _record(asked, ahead, runs), holds=asked.holds)
 
 
 def _limits(
@@ -153,7 +166,7 @@ def _on(rows: pd.DataFrame, hardware: str | None) -> pd.DataFrame:
     return rows[rows["hardware"] == hardware]
 
 
-def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
+def _page(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> Iterator[Block | str]:
     yield f"asked: {ask_words.limits_words(asked)}"
     yield ask_words.headline(asked)
     if second := ask_words.runner_up(asked):
@@ -169,9 +182,14 @@ def _page(asked: Asked, runs: Path) -> Iterator[Block | str]:
     if best is not None and best.verdict is not None and best.verdict.asks:
         command = ask_words.confirming_command(best, None if runs == options.RUNS else runs)
         yield f"To confirm it on fresh seeds: {command}"
+    if ahead is not None:
+        yield ""
+        yield f"{ask_words.forecast_title(ahead[0].budget)}:"
+        yield table(ask_words.FORECAST_COLUMNS, ask_words.forecast_rows(ahead), right=ask_words.FORECAST_NUMBERS)
+        yield ASSUMED
 
 
-def _record(asked: Asked, runs: Path) -> dict[str, Any]:
+def _record(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> dict[str, Any]:
     best, second, difference = asked.best, asked.runner_up, asked.difference
     verdict = best and best.verdict
     return {
@@ -189,7 +207,15 @@ def _record(asked: Asked, runs: Path) -> dict[str, Any]:
         "claims": verdict and verdict.claims,
         "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,
         "confirm": best and verdict and (ask_words.confirming_command(best, runs) if verdict.asks else None),
+        # It came after version 0.1.0, whose answers are the same unless a forecast is asked for.
+        **({} if ahead is None else {"forecast": _forecast_record(ahead)}),
     }
+
+
+def _forecast_record(ahead: list[Forecast]) -> dict[str, Any]:
+    left = ("setting", "budget", "way")
+    recipes = [{k: v for k, v in dataclasses.asdict(one).items() if k not in left} for one in ahead]
+    return {"budget": ahead[0].budget, "assumed": ASSUMED, "recipes": recipes}
 
 
 def _limits_record(limits: Limits) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`explorer ask`: the exit status says whether a recipe holds the limits, the text says why not."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,36 @@ def test_the_same_as_json(runs: Path) -> None:
     first = found["candidates"][0]
     assert first["seconds_low"] < first["seconds"] < first["seconds_high"]
     assert [each["standing"] for each in first["limits"]] == ["holds"]
+
+
+def test_a_forecast_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    for recipe, floor in (("baseline", 0.02), ("fast", 0.015)):
+        for ssr in (0.25, 0.5, 1.0, 1.5):
+            for seed in (0, 1):
+                record = run_record(recipe=recipe, sweep="digits", ssr=ssr, seed=seed)
+                write_run(tmp_path, record, metrics={"accuracy": 1 - floor - 0.04 * ssr**-0.7 + 0.0002 * seed / ssr})
+    ingest(tmp_path)
+    for quality, status in (("90%", 0), ("97%", 1)):  # the latter is what `fast` is forecast to have
+        plain, more = ask(tmp_path, "--quality", quality), ask(tmp_path, "--quality", quality, "--forecast", "3")
+        assert plain.returncode == more.returncode == status
+        assert more.stdout.startswith(plain.stdout) and "forecast" not in plain.stdout
+        said = more.stdout[len(plain.stdout) :]
+        assert "forecast at budget 3, which was not run; no part of the answer" in said
+        assert re.search(r"fast +\N{WHITE CIRCLE} 97\.\d\d% +9\d\.\d\d% to 9\d\.\d\d% .*4 budgets x 2 seeds", said)
+        assert "A forecast assumes that quality goes on by the law" in said
+    without, found = as_json(tmp_path), as_json(tmp_path, "--forecast", "3")
+    ahead = found.pop("forecast")
+    assert found == without and ahead["budget"] == 3.0
+    (fast,) = (one for one in ahead["recipes"] if one["recipe"] == "fast")
+    assert fast["low"] < fast["quality"] < fast["high"] and fast["reason"] == ""
+
+
+def test_a_forecast_that_cannot_be_made_says_why(runs: Path) -> None:
+    done = ask(runs, "--quality", "98%", "--forecast", "2")
+    assert done.returncode == 0 and done.stdout.count("none: 2 budgets with 2 seeds or more; a law needs 4") == 2
+    for budget in ("1", "5", "nan"):
+        said = refused("ask", "--runs", runs, "--forecast", budget)
+        assert f"forecast: found the budget {budget}; expected one above 1, the largest that was run, and" in said
 
 
 def test_nothing_feasible_names_the_nearest_miss(runs: Path) -> None:

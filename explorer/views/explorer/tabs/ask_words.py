@@ -2,12 +2,13 @@
 
 import datetime
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
 from explorer.analysis.equal_quality import Call
+from explorer.analysis.forecast import Forecast
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
 from explorer.page import amounts
@@ -193,6 +194,37 @@ COLUMNS = (
     "limits",
 )
 NUMBERS = ("time to target", "reach rate", "cost", "inference", "n")
+
+
+FORECAST_COLUMNS = ("recipe", "forecast", "95% interval", "measured", "from")
+FORECAST_NUMBERS = ("forecast",)
+HOLLOW = "\N{WHITE CIRCLE}"  # in front of a forecast: nothing was measured there
+
+
+def forecast_title(budget: float) -> str:
+    """Return what a table of forecasts is, to be shown above it."""
+    return f"forecast at budget {budget:g}, which was not run; no part of the answer, its verdicts and its exit status"
+
+
+def forecast_rows(forecasts: Sequence[Forecast]) -> list[tuple[str, ...]]:
+    """Return a row of texts for each recipe: its forecast, or why there is none. The columns are `FORECAST_COLUMNS`."""
+    rows = []
+    for one in forecasts:
+        if one.reason:
+            rows.append((clipped(one.label), amounts.MISSING, amounts.MISSING, amounts.MISSING, f"none: {one.reason}"))
+            continue
+        kind = one.setting.kind
+        seeds = " to ".join(str(number) for number in sorted({min(one.seeds), max(one.seeds)}))
+        rows.append(
+            (
+                clipped(one.label),
+                f"{HOLLOW} {amounts.quality(one.quality, kind)}",
+                f"{amounts.quality(one.low, kind)} to {amounts.quality(one.high, kind)}",
+                f"{amounts.quality(one.measured[-1], kind)} at budget {one.budgets[-1]:g}",
+                f"{len(one.budgets)} budgets x {seeds} seeds",
+            )
+        )
+    return rows
 
 
 def evidence(asked: Asked) -> list[tuple[str, ...]]:
