@@ -9,7 +9,6 @@ is linear, so the exponents of a grid are solved in closed form, and then those 
 The interval is for the mean over as many seeds at that budget. It is a parametric bootstrap over seeds, whose noise is
 pooled over budgets and may be shared by the budgets of a seed, as where they branch from one trunk. That is widened by
 how far the forecast moves when any one budget is left out (the jackknife), because the law is never quite true.
-`benchmarks/forecast.md` has how often such intervals hold what was measured later, and what they cannot know.
 
 A forecast is of quality alone. No answer, verdict, speedup or exit status reads one.
 

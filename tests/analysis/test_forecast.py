@@ -80,7 +80,7 @@ def test_the_fit_is_that_of_scipy() -> None:
 
 
 def test_intervals_hold_as_often_as_they_say_and_without_their_parts_they_do_not() -> None:
-    """`benchmarks/forecast.md` in small: a law that is not quite true."""
+    """A law that is not quite true: its exponent changes at the second budget."""
     random, held = np.random.default_rng(1), {"whole": 0, "fit alone": 0}
     x_B = np.array([0.125, 0.25, 0.5, 1.0])
     for _ in range(40):

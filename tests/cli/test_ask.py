@@ -100,6 +100,7 @@ def test_a_forecast_is_no_part_of_the_answer(tmp_path: Path) -> None:
             for seed in (0, 1):
                 record = run_record(recipe=recipe, sweep="digits", ssr=ssr, seed=seed)
                 write_run(tmp_path, record, metrics={"accuracy": 1 - floor - 0.04 * ssr**-0.7 + 0.0002 * seed / ssr})
+        write_profile(tmp_path, record, seconds=0.02)
     ingest(tmp_path)
     for quality, status in (("90%", 0), ("97%", 1)):  # the latter is what `fast` is forecast to have
         plain, more = ask(tmp_path, "--quality", quality), ask(tmp_path, "--quality", quality, "--forecast", "3")
