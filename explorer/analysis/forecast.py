@@ -34,7 +34,7 @@ LEAST_SEEDS = 2
 MOST_AHEAD = 4.0  # times the largest budget that was run
 EXPONENTS_G = np.geomspace(0.05, 3.0, 24)
 NEAR = 13  # exponents that are tried around the best of these
-PASSES = 3
+REWEIGHTED = 2  # times: more change nothing that counts
 RESAMPLES = 500
 WAY = 6  # places from the last budget to the one that is forecast, for a chart
 PRIOR_DF = 4.0  # that the noise of all budgets together counts for at each of them
@@ -280,21 +280,29 @@ def _fits(
     """Return E, B and the cost of the best law for each row and exponent, R x G; `power` is x^-b, (R x) G x B."""
     loss_R1B = loss_RB[:, None, :]
     weight = np.broadcast_to(error_B**-2.0, (len(loss_RB), *power.shape[-2:]))
-    # The first pass is plain least squares; the others give less weight to a budget that is far off (soft L1).
-    for _ in range(PASSES):
-        total = weight.sum(axis=-1)
-        middle, mean = (weight * power).sum(axis=-1) / total, (weight * loss_R1B).sum(axis=-1) / total
-        away = power - middle[..., None]
-        gain = (weight * away * loss_R1B).sum(axis=-1) / (weight * away**2).sum(axis=-1)
-        least = mean - gain * middle
-        if floor is not None:
-            bound = least < floor
-            steep = (weight * power * (loss_R1B - floor)).sum(axis=-1) / (weight * power**2).sum(axis=-1)
-            gain, least = np.where(bound, steep, gain), np.where(bound, floor, least)
-        gain, least = np.maximum(gain, 0.0), np.where(gain < 0, mean, least)
+    least, gain = _solved(power, loss_R1B, weight, floor)
+    # The first is plain least squares; these give less weight to a budget that is far off (soft L1).
+    for _ in range(REWEIGHTED):
         root = np.sqrt(1 + ((loss_R1B - least[..., None] - gain[..., None] * power) / error_B) ** 2)
-        weight = error_B**-2.0 / root
+        least, gain = _solved(power, loss_R1B, weight / root, floor)
+    root = np.sqrt(1 + ((loss_R1B - least[..., None] - gain[..., None] * power) / error_B) ** 2)
     return least, gain, (root - 1).sum(axis=-1)
+
+
+def _solved(
+    power: np.ndarray, loss_R1B: np.ndarray, weight: np.ndarray, floor: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return E and B by weighted least squares, within their bounds."""
+    total = weight.sum(axis=-1)
+    middle, mean = (weight * power).sum(axis=-1) / total, (weight * loss_R1B).sum(axis=-1) / total
+    away = power - middle[..., None]
+    gain = (weight * away * loss_R1B).sum(axis=-1) / (weight * away**2).sum(axis=-1)
+    least = mean - gain * middle
+    if floor is not None:
+        bound = least < floor
+        steep = (weight * power * (loss_R1B - floor)).sum(axis=-1) / (weight * power**2).sum(axis=-1)
+        gain, least = np.where(bound, steep, gain), np.where(bound, floor, least)
+    return np.where(gain < 0, mean, least), np.maximum(gain, 0.0)
 
 
 def _values(x_F: np.ndarray, floor_R: np.ndarray, gain_R: np.ndarray, exponent_R: np.ndarray) -> np.ndarray:

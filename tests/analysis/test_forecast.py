@@ -65,7 +65,7 @@ def test_the_fit_is_that_of_scipy() -> None:
     random = np.random.default_rng(5)
     for _ in range(5):
         error_B = random.uniform(0.5, 2.0, X_B.size) * 1e-3
-        loss_B = law(X_B) + error_B * random.standard_t(2, X_B.size)
+        loss_B = np.array([law(ssr) for ssr in BUDGETS]) + error_B * random.standard_t(2, X_B.size)
 
         def residual(p: np.ndarray, loss_B: np.ndarray = loss_B, error_B: np.ndarray = error_B) -> np.ndarray:
             return (p[0] + p[1] * X_B ** -p[2] - loss_B) / error_B
