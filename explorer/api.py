@@ -29,6 +29,7 @@ import pandas as pd
 import vl_convert
 
 from explorer.analysis import ask as asking
+from explorer.analysis import forecast as forecasting
 from explorer.analysis.comparison import known
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.limits import Limits, read_deletable
@@ -292,6 +293,7 @@ class Runs:
         deletable: str | Sequence[str] = (),
         metric: str | None = None,
         max_memory: float | str | None = None,
+        forecast: float | None = None,
     ) -> "Answered":
         """Find the recipe of a sweep that takes least under limits, with the evidence.
 
@@ -303,6 +305,7 @@ class Runs:
             deletable: a class with its level, such as "open/mit=G2", or several.
             metric: the metric of quality; by default the sweep's own.
             max_memory: peak memory in bytes, or text such as "2GiB".
+            forecast: a larger budget, for which the quality of each recipe is forecast; no part of the answer.
 
         Raises `AnalysisError` for limits that make no sense for these runs.
         """
@@ -325,11 +328,14 @@ class Runs:
             deletion_at_most={name: most for name, _, most in wanted if most is not None},
         )
         if self.directory is None:
-            forecasts, fresh = pd.DataFrame(columns=_FORECASTS), None
+            forecasts, fresh, unfinished = pd.DataFrame(columns=_FORECASTS), None, None
         else:
             forecasts = frames.deletion_forecasts(database(self.directory), sweep=sweep)
             fresh = frames.with_confirming(database(self.directory), sweep, metric=metric)
-        return Answered(asked=asking.ask(rows, forecasts, limits, verdicts=sweep_verdicts(rows, fresh)))
+            unfinished = frames.unfinished(database(self.directory), sweep=sweep)
+        asked = asking.ask(rows, forecasts, limits, verdicts=sweep_verdicts(rows, fresh))
+        ahead = None if forecast is None else forecasting.forecast(rows, budget=forecast, unfinished=unfinished)
+        return Answered(asked=asked, ahead=ahead)
 
     def explore(self, view: str | None = None, **chosen: Any) -> Explorer:
         """Open the explorer as a widget, on these runs.
@@ -498,6 +504,7 @@ class Answered:
     """The answer to `Runs.ask`. In a notebook it shows the sentence and the evidence."""
 
     asked: asking.Asked
+    ahead: list[forecasting.Forecast] | None = None
 
     @property
     def sentence(self) -> str:
@@ -533,6 +540,12 @@ class Answered:
         ]
         return pd.DataFrame(rows)
 
+    @cached_property
+    def forecasts(self) -> pd.DataFrame:
+        """A row for each recipe, where a forecast was asked for: recipe, budget, quality with interval, and reason."""
+        columns = ["recipe", "budget", "quality", "low", "high", "reason"]
+        return pd.DataFrame([[getattr(one, name) for name in columns] for one in self.ahead or ()], columns=columns)
+
     def _blocks(self) -> list[Block]:
         columns = [Column(name, number=name in ask_words.NUMBERS) for name in ask_words.COLUMNS]
         rows = [Row(cells) for cells in ask_words.evidence(self.asked)]
@@ -541,6 +554,7 @@ class Answered:
             Paragraph(self.sentence, "lead"),
             Table(columns, rows),
             *(Paragraph(words, "note") for words in remarks),
+            *ask_words.forecast_blocks(self.ahead),
         ]
 
     def _repr_html_(self) -> str:

@@ -116,6 +116,9 @@ def test_a_question_is_answered_with_evidence(loaded: Runs) -> None:
     assert found_one.recipe == "fast" and found_one.holds and "fast" in found_one.sentence
     assert found_one.frame["recipe"].tolist() == ["fast", "baseline"] and "<table" in found_one._repr_html_()
     assert not loaded.ask(quality=0.999).holds
+    ahead = loaded.ask(quality=0.999, forecast=2.0)
+    assert not ahead.holds and "Forecast at budget 2" in repr(ahead)
+    assert "a law needs 4" in ahead.forecasts["reason"].iloc[0] and loaded.ask(quality=0.999).forecasts.empty
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

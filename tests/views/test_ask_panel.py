@@ -75,6 +75,24 @@ def test_what_cannot_be_read_is_said_and_harms_nothing(panel: AskSection, field:
     assert panel.asked is not None
 
 
+def test_a_forecast_is_shown_below_the_answer_and_changes_nothing_of_it(tmp_path: Path) -> None:
+    budgets = (0.125, 0.25, 0.5, 1.0)
+    errors = {ssr: 0.02 + 0.03 * ssr**-0.7 for ssr in budgets}
+    write_sweep(tmp_path, {"baseline": {ssr: tuple(1 - e + 1e-4 * s for s in range(3)) for ssr, e in errors.items()}})
+    ingest(tmp_path)
+    panel = opened(tmp_path)
+    before, asked = said(panel), panel.asked
+    assert "Forecast at budget" not in before
+    panel.budget.value = "2"
+    assert said(panel).startswith(before) and panel.asked == asked
+    assert "Forecast at budget 2, which was not run" in said(panel) and "4 budgets x 3 seeds" in said(panel)
+    for typed, words in (("1", "expected one above 1"), ("soon", "Forecast at budget: found")):
+        panel.budget.value = typed
+        assert said(panel).startswith(before) and 'role="alert"' in said(panel) and words in said(panel)
+    panel.budget.value = ""
+    assert said(panel) == before
+
+
 def test_every_field_has_a_label(panel: AskSection) -> None:
     labels = [field.description for field in panel.children[0].children]
     assert all(labels) and len(set(labels)) == len(labels)

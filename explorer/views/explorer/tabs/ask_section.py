@@ -8,6 +8,7 @@ import ipywidgets as widgets
 import pandas as pd
 
 from explorer.analysis.ask import Asked, ask
+from explorer.analysis.forecast import Forecast, forecast
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError
@@ -70,9 +71,10 @@ class AskSection(Section):
         self.repeated = widgets.Dropdown(description="Deletion repeats at most", options=[*REPEATED.items()])
         self.deletion = _text("Deletion time, at most", "no limit")
         self.deletion_unit = _unit("Unit of deletion", ("s", "min", "h"))
+        self.budget = _text("Forecast at budget", "none")
         fields = (
             *(self.quality, self.time, self.time_unit, self.cost, self.memory, self.inference, self.inference_unit),
-            *(self.deletable, self.repeated, self.deletion, self.deletion_unit),
+            *(self.deletable, self.repeated, self.deletion, self.deletion_unit, self.budget),
         )
         for field in fields:
             field.observe(self._changed, "value")
@@ -111,7 +113,20 @@ class AskSection(Section):
         except ExplorerError as error:
             return self._refuse(error)
         self.asked = asked
-        self._shown.value = fragment(*ask_blocks(asked, today=datetime.date.today()))
+        self._shown.value = fragment(
+            *ask_blocks(asked, today=datetime.date.today()), *ask_words.forecast_blocks(self._forecasts(about))
+        )
+
+    def _forecasts(self, about: "_About") -> list[Forecast] | ExplorerError | None:
+        """Return the forecasts at the typed budget, or why there are none; None where no budget is typed."""
+        if not (typed := self.budget.value.strip()):
+            return None
+        # The answer is there without a forecast, so an error of it is told below the answer.
+        try:
+            budget = amounts.read_quality(self.budget.description, typed)
+            return forecast(about.rows, budget=budget, unfinished=about.unfinished)
+        except ExplorerError as error:
+            return error
 
     def _refuse(self, error: ExplorerError) -> None:
         self._shown.value = fragment(Paragraph(str(error), "alert"))
@@ -168,6 +183,7 @@ class _About:
         self.forecasts = self._read(
             "forecasts", lambda: frames.deletion_forecasts(snapshot.database, sweep=self._sweep)
         )
+        self.unfinished = snapshot.unfinished(question.sweep)
         self.classes = sorted({str(name) for name in self.forecasts["class"]})
         metric = str(self.rows["metric"].iloc[0])
         fresh = self._read(

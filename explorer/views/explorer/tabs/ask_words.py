@@ -8,12 +8,13 @@ from pathlib import Path
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
 from explorer.analysis.equal_quality import Call
-from explorer.analysis.forecast import Forecast
+from explorer.analysis.forecast import ASSUMED, Forecast
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
+from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.amounts import age_words
-from explorer.page.document import clipped
+from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
 
 
 def headline(asked: Asked) -> str:
@@ -225,6 +226,18 @@ def forecast_rows(forecasts: Sequence[Forecast]) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def forecast_blocks(forecasts: Sequence[Forecast] | ExplorerError | None) -> list[Block]:
+    """Return a table of forecasts with what they assume, or why there is none; nothing where none was asked for."""
+    if forecasts is None:
+        return []
+    if isinstance(forecasts, ExplorerError):
+        return [Paragraph(str(forecasts), "alert")]
+    columns = [Column(name.capitalize(), number=name in FORECAST_NUMBERS) for name in FORECAST_COLUMNS]
+    rows = [Row(cells, quiet=bool(one.reason)) for one, cells in zip(forecasts, forecast_rows(forecasts), strict=True)]
+    title = forecast_title(forecasts[0].budget)
+    return [Table(columns, rows, f"{title[0].upper()}{title[1:]}."), Paragraph(ASSUMED, "note")]
 
 
 def evidence(asked: Asked) -> list[tuple[str, ...]]:
