@@ -29,7 +29,7 @@ import pandas as pd
 import vl_convert
 
 from explorer.analysis import ask as asking
-from explorer.analysis import forecast as forecasting
+from explorer.analysis import budget_law
 from explorer.analysis.comparison import known
 from explorer.analysis.equal_budget import EqualBudget, equal_budget
 from explorer.analysis.limits import Limits, read_deletable
@@ -334,7 +334,7 @@ class Runs:
             fresh = frames.with_confirming(database(self.directory), sweep, metric=metric)
             unfinished = frames.unfinished(database(self.directory), sweep=sweep)
         asked = asking.ask(rows, forecasts, limits, verdicts=sweep_verdicts(rows, fresh))
-        ahead = None if forecast is None else forecasting.forecast(rows, budget=forecast, unfinished=unfinished)
+        ahead = None if forecast is None else budget_law.forecast(rows, budget=forecast, unfinished=unfinished)
         return Answered(asked=asked, ahead=ahead)
 
     def explore(self, view: str | None = None, **chosen: Any) -> Explorer:
@@ -504,7 +504,7 @@ class Answered:
     """The answer to `Runs.ask`. In a notebook it shows the sentence and the evidence."""
 
     asked: asking.Asked
-    ahead: list[forecasting.Forecast] | None = None
+    ahead: list[budget_law.Forecast] | None = None
 
     @property
     def sentence(self) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.ask import ask as answer
-from explorer.analysis.forecast import ASSUMED, Forecast, forecast
+from explorer.analysis.budget_law import ASSUMED, Forecast, forecast
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import pandas as pd
 
 from explorer.analysis.ask import Asked, ask
-from explorer.analysis.forecast import Forecast, forecast
+from explorer.analysis.budget_law import Forecast, forecast
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
+from explorer.analysis.budget_law import ASSUMED, Forecast
 from explorer.analysis.equal_quality import Call
-from explorer.analysis.forecast import ASSUMED, Forecast
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
 from explorer.errors import ExplorerError
