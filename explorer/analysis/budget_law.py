@@ -10,7 +10,7 @@ The interval is for the mean over as many seeds at that budget. It is a parametr
 pooled over budgets and may be shared by the budgets of a seed, as where they branch from one trunk. That is widened by
 how far the forecast moves when any one budget is left out (the jackknife), because the law is never quite true.
 
-A forecast is of quality alone. No answer, verdict, speedup or exit status reads one.
+A forecast is of quality, nothing else. No answer, verdict, speedup or exit status reads one.
 
 Shapes: B budgets, S seeds, R resamples, G exponents, F budgets that are forecast.
 """
@@ -26,7 +26,7 @@ from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.errors import AnalysisError
 
 ASSUMED = (
-    "A forecast assumes that quality goes on by the law that its budgets follow, E + B D^-b:"
+    "A forecast assumes that quality keeps to the law that its budgets follow, E + B D^-b:"
     " a plateau, a turn or a kink beyond the last budget is not foreseen."
 )
 LEAST_BUDGETS = 4

@@ -82,17 +82,17 @@ def test_the_fit_is_that_of_scipy() -> None:
 
 def test_intervals_hold_as_often_as_they_say_and_without_their_parts_they_do_not() -> None:
     """A law that is not quite true: its exponent changes at the second budget."""
-    random, held = np.random.default_rng(1), {"whole": 0, "fit alone": 0}
+    random, held = np.random.default_rng(1), {"whole": 0, "bare fit": 0}
     x_B = np.array([0.125, 0.25, 0.5, 1.0])
     for _ in range(40):
         kink = np.where(x_B < 0.25, x_B**-0.5, 0.25**-0.5 * (np.maximum(x_B, 0.25) / 0.25) ** -0.9)
         loss_BS = FLOOR + GAIN * kink[:, None] + 0.001 * random.standard_normal((4, 3))
         truth = FLOOR + GAIN * 0.25**-0.5 * 8**-0.9 + 0.001 * random.standard_normal(3).mean()
         ahead = extrapolated(x_B, loss_BS, np.array([2.0]), floor=0.0, resamples=200)
-        for name, draws_RF in (("whole", ahead.draws_RF), ("fit alone", ahead.fits_RF)):
+        for name, draws_RF in (("whole", ahead.draws_RF), ("bare fit", ahead.fits_RF)):
             low, high = interval(draws_RF, ahead.value_F)[:, 0]
             held[name] += low <= truth <= high
-    assert held["whole"] >= 36 > held["fit alone"]
+    assert held["whole"] >= 36 > held["bare fit"]
 
 
 def test_what_has_no_forecast_says_why() -> None:

@@ -109,7 +109,7 @@ def test_a_forecast_is_no_part_of_the_answer(tmp_path: Path) -> None:
         said = more.stdout[len(plain.stdout) :]
         assert "forecast at budget 3, which was not run; no part of the answer" in said
         assert re.search(r"fast +\N{WHITE CIRCLE} 96\.\d\d% +9\d\.\d\d% to 9\d\.\d\d% .*4 budgets x 2 seeds", said)
-        assert "A forecast assumes that quality goes on by the law" in said
+        assert "A forecast assumes that quality keeps to the law" in said
     without, found = as_json(tmp_path), as_json(tmp_path, "--forecast", "3")
     ahead = found.pop("forecast")
     assert found == without and ahead["budget"] == 3.0
