@@ -265,7 +265,7 @@ def fit(
     row_R = np.arange(len(loss_RB))
     least, gain, cost = _fits(x_B ** -EXPONENTS_G[:, None], loss_RB, error_B, floor)
     nearest_R = EXPONENTS_G[cost.argmin(axis=1)]
-    # Once more between the neighbours of the best exponent: the grid alone is too coarse for seeds with little noise.
+    # Once more between the neighbours of the best exponent: the grid is too coarse where seeds have little noise.
     step = math.log(EXPONENTS_G[1] / EXPONENTS_G[0])
     closer_RG = nearest_R[:, None] * np.exp(np.linspace(-step, step, NEAR))
     closer_RG = np.clip(closer_RG, EXPONENTS_G[0], EXPONENTS_G[-1])
