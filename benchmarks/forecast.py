@@ -98,7 +98,7 @@ def simulated(curve: Curve, random: Random, budgets: int, seeds: int) -> tuple[n
 PARTS: dict[str, Callable[[Extrapolated], np.ndarray]] = {
     "interval": lambda ahead: ahead.draws_RF,
     "not widened": lambda ahead: ahead.fits_RF + ahead.seeds_RF,
-    "the fit alone": lambda ahead: ahead.fits_RF,
+    "the bare fit": lambda ahead: ahead.fits_RF,
 }
 
 
@@ -193,7 +193,7 @@ def page(ladders: int) -> str:
         "Six budgets from 0.125 to 4, 3 seeds, schedules that end with their budget (`forecast_ladders.py`). The law is"
         " fitted to some budgets in a row, and asked about one beyond. Forecasts of one ladder share runs.",
         "",
-        "| task | budgets fitted | ahead | forecasts | held | not widened | fit alone | median miss | median width |",
+        "| task | budgets fitted | ahead | forecasts | held | not widened | bare fit | median miss | median width |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (task, budgets, ahead), tally in sorted(measured.items()):
@@ -211,7 +211,7 @@ def page(ladders: int) -> str:
         f"Held at {', '.join(f'{ahead:g}x' for ahead in AHEAD_F)} the largest budget; budgets double, and the noise of"
         " a run is 5% of the loss and 0.2 points.",
         "",
-        "| curve | budgets | seeds | held | not widened | fit alone | median width |",
+        "| curve | budgets | seeds | held | not widened | bare fit | median width |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (kind, budgets, seeds), tally in cells.items():
@@ -230,8 +230,8 @@ def _summary(cells: dict[tuple[str, int, int], Tally], measured: dict[tuple[str,
     share = pooled(allowed)
     yield (
         f"- real ladders, {LEAST_BUDGETS} budgets or more: {share:.1f}% of {sum(map(len, allowed))} intervals hold what"
-        f" was measured ({verdict(share, LEAST, decimals=1)}). Controls: {pooled(allowed, 'not widened'):.1f}% where the"
-        f" interval is not widened, {pooled(allowed, 'the fit alone'):.1f}% by the fit alone."
+        f" was measured ({verdict(share, LEAST, decimals=1)}). Controls: {pooled(allowed, 'not widened'):.1f}%"
+        f" where the interval is not widened, {pooled(allowed, 'the bare fit'):.1f}% by the bare fit."
     )
     yield f"- with {min(BUDGETS)} budgets, which are refused: {pooled(fewer):.1f}% of {sum(map(len, fewer))}."
     for kind in CURVES:
@@ -239,7 +239,7 @@ def _summary(cells: dict[tuple[str, int, int], Tally], measured: dict[tuple[str,
         target = f" ({verdict(pooled(mine), LEAST, decimals=1)})" if kind in FORESEEN else ""
         yield (
             f"- {kind}: {pooled(mine):.1f}%{target}; {pooled(mine, 'not widened'):.1f}% not widened,"
-            f" {pooled(mine, 'the fit alone'):.1f}% by the fit alone."
+            f" {pooled(mine, 'the bare fit'):.1f}% by the bare fit."
         )
     yield (
         "\nA plateau or a turn that begins near the last budget shows in no budget before it. Nothing but a wider"

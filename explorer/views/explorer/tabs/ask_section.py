@@ -121,7 +121,7 @@ class AskSection(Section):
         """Return the forecasts at the typed budget, or why there are none; None where no budget is typed."""
         if not (typed := self.budget.value.strip()):
             return None
-        # The answer is there without a forecast, so an error of it is told below the answer.
+        # The answer needs no forecast, so an error of the forecast is shown below it.
         try:
             budget = amounts.read_quality(self.budget.description, typed)
             return forecast(about.rows, budget=budget, unfinished=about.unfinished)
