@@ -20,7 +20,7 @@ from options import options
 OUT = Path(__file__).with_name("forecast.parquet")
 LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 SEEDS = (0, 1, 2)
-RECIPES = {"digits": (0, 2, 4, 8, 32, 64), "shakespeare": (0, 1, 4, 16), "cifar10": (0, 2, 4, 16)}
+RECIPES = {"digits": (0, 2, 4, 8, 32, 64), "shakespeare": (0, 16)}
 """Recipes of each landscape, as its methods' bits: the baseline, and single methods."""
 
 
