@@ -32,7 +32,7 @@ def main() -> int:
     for name, recipes in RECIPES.items():
         landscape = LANDSCAPES[name]
         names = list(landscape.methods)
-        for mask, budget, seed in product(recipes, LADDER, SEEDS):
+        for (mask, seed), budget in product(product(recipes, SEEDS), LADDER):
             run = trained(landscape, mask, budget, seed, data)
             recipe = "+".join(method for bit, method in enumerate(names) if mask >> bit & 1) or "baseline"
             kept = {key: run[key] for key in ("budget", "seed", "quality", "steps")}
