@@ -45,6 +45,7 @@ APART = 2_000  # runs from the first to the last; a table is read in parts of ab
 COLUMNS = ("recipe", "run_id", "directory", "seed", "ssr", "is_baseline", "state")
 NUMBERS = ("step", "examples", "seconds", "value", "mean")
 UNIT = "loss_unit"
+EVERY = (*COLUMNS, *NUMBERS, UNIT, "searched")
 
 _RUNS = """
 SELECT recipe, run_id, directory, seed, ssr, coalesce(is_baseline, false) AS is_baseline, state, number, steps,
@@ -189,7 +190,7 @@ def _with_amounts(frame: pd.DataFrame, times: Mapping[str, dict[str, float] | fl
             seconds_N[start:end] = _amount(at, phases, known)
         elif known is not None:
             seconds_N[start:end] = at / steps * known
-    return frame.assign(examples=seen_N, seconds=seconds_N)[[*COLUMNS, *NUMBERS, UNIT]]
+    return frame.assign(examples=seen_N, seconds=seconds_N)[[*EVERY]]
 
 
 def _amount(step: np.ndarray, phases: Mapping[str, int], one: Mapping[str, float]) -> np.ndarray:
@@ -210,7 +211,9 @@ def _batch(phase: str, batch_size: float) -> float:
 
 
 def _empty(columns: Sequence[str]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(dtype=object if name in (*COLUMNS, UNIT) else float) for name in columns})
+    return pd.DataFrame(
+        {name: pd.Series(dtype=object if name in (*COLUMNS, UNIT, "searched") else float) for name in columns}
+    )
 
 
 # --- runs that are training now ---
@@ -244,15 +247,14 @@ def growing(runs: Path, sweep: str, metric: str, *, points: int = POINTS) -> pd.
     A run whose files cannot be read, because it has just begun or is damaged, is left out: the next ingest reports it.
     """
     parts = []
-    for record in _training(runs, sweep):
+    for record, searched in _training(runs, sweep):
         try:
-            parts.append(
-                curves_of_run(runs / sweep / record.run_id, record, metric, state=State.RUNNING, points=points)
-            )
+            curve = curves_of_run(runs / sweep / record.run_id, record, metric, state=State.RUNNING, points=points)
         except ExplorerError:
             continue
+        parts.append(curve.assign(searched=searched))
     drawn = [part for part in parts if len(part)]
-    return pd.concat(drawn, ignore_index=True) if drawn else _empty([*COLUMNS, *NUMBERS, UNIT])
+    return pd.concat(drawn, ignore_index=True) if drawn else _empty(EVERY)
 
 
 def curves_of_run(
@@ -265,12 +267,12 @@ def curves_of_run(
     lines = read_metrics(run / rundir.METRICS, unfinished=state != State.FINISHED)
     measured = [(line.step, line.value) for line in lines if line.metric == metric]
     if not measured:
-        return _empty([*COLUMNS, *NUMBERS, UNIT])
+        return _empty(EVERY)
     return _measured(record, f"{record.sweep}/{record.run_id}", measured, state=state, points=points)
 
 
-def _training(runs: Path, sweep: str) -> Iterator[RunRecord]:
-    """Yield the records of the runs of a plan that some process trains now."""
+def _training(runs: Path, sweep: str) -> Iterator[tuple[RunRecord, bool]]:
+    """Yield the records of the runs of a plan that some process trains now, and whether a search chose them."""
     try:
         plan = read_plan(runs / sweep)
     except ExplorerError:
@@ -280,7 +282,7 @@ def _training(runs: Path, sweep: str) -> Iterator[RunRecord]:
         if (directory / rundir.RESULT).exists() or not rundir.is_locked(directory):
             continue
         try:
-            yield run_files.read(RunRecord, directory / rundir.RUN)
+            yield run_files.read(RunRecord, directory / rundir.RUN), plan.get("searched") is True
         except ExplorerError:
             continue
 
@@ -297,6 +299,7 @@ def _measured(
         "is_baseline": record.recipe == record.baseline,
         "state": str(state),
         UNIT: loss.unit if (loss := record.metric(TRAIN_LOSS)) else None,
+        "searched": None,  # one run has no band
     }
     steps, values = (np.array(column, float) for column in zip(*measured, strict=True))
     kept = _extremes(values, points=points)
@@ -309,7 +312,7 @@ def _measured(
         if record.batch_size
         else np.nan,
         seconds=np.nan,
-    )[[*COLUMNS, *NUMBERS, UNIT]]
+    )[[*EVERY]]
 
 
 def _extremes(values: np.ndarray, *, points: int) -> np.ndarray:
