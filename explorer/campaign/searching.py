@@ -183,9 +183,12 @@ class _Trials:
     def _asked(self) -> Trial | None:
         """Ask the searcher. Its answer is on the disk before anything is done about it."""
         trial = self.searcher.next(self.seen, tuple(self.pending))
-        if trial is None:
-            return None
         known = {one.trial for one in self.seen} | self.pending.keys()
+        if trial is None:
+            left = self.space.spend - sum(map(self._seconds, known))
+            if all(self.space.seconds(methods, self.space.ladder[0]) > left for methods in self.space.recipes):
+                self.ended_because = "the time is spent"
+            return None
         if trial in known or trial.methods not in self.space.recipes or not _fits(trial, self.space):
             raise SweepError(f"the searcher {self.searcher.name!r} asked for a run that it cannot have: {trial}")
         if sum(map(self._seconds, known)) + self._seconds(trial) > self.space.spend:

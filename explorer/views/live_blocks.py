@@ -10,7 +10,11 @@ from explorer.views.live_chart import LiveChart
 
 
 class LiveBlocks(widgets.VBox):
-    """A place for blocks, empty at first."""
+    """A place for blocks, empty at first. A table that is wider than it scrolls by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_class("x-blocks")
 
     def show(self, blocks: Iterable[Block]) -> None:
         """Show blocks from top to bottom, in place of those before."""

@@ -71,7 +71,7 @@ def conditions(answer: Answer) -> str:
         parts.append(f"compared with the {answer.question.baseline}, other sweeps not paired")
     if answer.comparisons:
         seeds = Counter(result.n for result in answer.comparisons).most_common(1)[0][0]
-        parts.append(amounts.count(seeds, "seed"))
+        parts += [amounts.count(seeds, "seed")] if seeds else []
         first = next((result for result in answer.comparisons if result.adjusted_low is not None), None)
         if first is not None:
             several = f", adjusted for {amounts.count(first.family, 'comparison')}" if first.family > 1 else ""

@@ -21,8 +21,9 @@ CAPTION = (
     " Points that diverged count as the worst."
 )
 SHARED = (
-    "Tuning included: the tuning of both recipes is added to their times to the target, spread over so many trainings"
-    " with the values chosen. Every recipe got as many points at the same budget."
+    f"Over {', '.join(map(str, TRAININGS))} trainings with the values chosen: the speedup with the tuning of both"
+    " recipes, spread over so many, added to their times to the target. Every recipe got as many points at the same"
+    " budget."
 )
 
 
@@ -92,7 +93,7 @@ def tuning_blocks(tuned: TunedRecord, worths: Sequence[Worth]) -> Iterator[Block
     columns = (
         *(Column("Recipe"), Column("Chosen"), Column(f"{tuned.metric.name} (tuning)", number=True)),
         *(Column(title, number=True) for title in ("Tuning spent", "Time to target", "Speedup")),
-        *(Column(f"Tuning included, {amounts.count(count, 'training')}", number=True) for count in TRAININGS),
+        *(Column(f"Over {count}", number=True) for count in TRAININGS),
     )
     rows = [
         Row(

@@ -28,7 +28,7 @@ class TuningSection(Section):
     def __init__(self, ask: Callable[..., None]) -> None:
         self._head, self._chart, self._below = widgets.HTML(), LiveChart(), widgets.HTML()
         super().__init__(ask, [self._head, self._chart, self._below])
-        self.add_class("x-rule")
+        self.add_class("x-rule").add_class("x-blocks")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Show the tuning of the sweep that a question is about."""
