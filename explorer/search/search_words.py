@@ -13,8 +13,9 @@ from explorer.search.search_answer import Answer, MethodEffect, Place
 
 SHOWN = 10  # recipes of the ranking, and combinations that were left out
 NO_CLAIM = f"{SEARCHED}; the best of many looks better than it is, so only fresh seeds make a claim"
-EFFECTS = (
-    "by a ridge fit to the runs that were chosen, at the full budget, with 95% intervals; interactions count as noise"
+EFFECTS = (  # the shares are those of benchmarks/method_effects.md
+    "by a ridge fit to the runs that were chosen, at the full budget; interactions count as noise, and the intervals"
+    " held the truth in 90 to 95% of simulated searches"
 )
 NO_WINNER = "no recipe is expected to reach the target sooner than the baseline"
 NO_TARGET = "the baseline has not finished its full budget, so there is no target yet"
