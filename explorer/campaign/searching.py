@@ -17,6 +17,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,10 @@ class _Trials:
         trial = self.searcher.next(self.seen, tuple(self.pending))
         known = {one.trial for one in self.seen} | self.pending.keys()
         if trial is None:
+            every = product(self.space.recipes, self.space.ladder, self.space.seeds)
+            untried = [other for other in starmap(Trial, every) if other not in known]
             left = self.space.spend - sum(map(self._seconds, known))
-            if all(self.space.seconds(methods, self.space.ladder[0]) > left for methods in self.space.recipes):
+            if untried and min(map(self._seconds, untried)) > left:
                 self.ended_because = "the time is spent"
             return None
         if trial in known or trial.methods not in self.space.recipes or not _fits(trial, self.space):

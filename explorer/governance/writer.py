@@ -164,13 +164,10 @@ class Writer:
             recorded = next(self._ahead, None)
             # Where earlier steps come from stays true of steps that are executed again with the same result.
             while recorded is not None and recorded.head.kind == Trunk.KIND and recorded.leaf != leaf:
-                self._same = [
-                    *((at, same) for at, same in self._same if at == recorded.step),
-                    (recorded.step, recorded.leaf),
-                ]
+                self._equal(recorded.leaf, recorded.step)
                 recorded = next(self._ahead, None)
             if recorded is not None and recorded.leaf == leaf:
-                self._same = [*((at, same) for at, same in self._same if at == step), (step, leaf)]
+                self._equal(leaf, step)
                 return
             # The record ends here, or differs: from now on everything is appended.
             self._ahead = None
@@ -186,7 +183,8 @@ class Writer:
         """Release the ledger, without uncommitted entries."""
         self._log.close()
 
-    def _found(self, leaf: bytes, step: int) -> None:
+    def _equal(self, leaf: bytes, step: int) -> None:
+        """Note an entry of the record that is the same again, next to the others of its step."""
         self._same = [*((at, same) for at, same in self._same if at == step), (step, leaf)]
 
     def _execute_again(self, recorded: Recorded, step: int) -> None:

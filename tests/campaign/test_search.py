@@ -84,7 +84,7 @@ def test_it_spends_no_more_than_it_may(calm, tmp_path):
     base = sum(space.seconds(frozenset(), budget) for budget in space.ladder)
     content = searching({"spend": 3 * base})
     _, answer = execute(runs, content)
-    assert 2 < answer.runs < 12
+    assert 2 < answer.runs < 12 and answer.ended == "the time is spent"
     assert spent(space, journal(runs)) == pytest.approx(answer.spent) and answer.spent <= 3 * base
     with pytest.raises(SpecError, match=r"search\.spend: found .* the baseline by itself takes"):
         prepared(runs, searching({"spend": base / 2}))
