@@ -1,15 +1,12 @@
 """The section on tuning: what was chosen for each recipe, what that took, and speedups that include it."""
 
-from functools import partial
-
-from explorer.page.document import Block, Heading, Paragraph
-from explorer.page.pictures import picture
+from explorer.page.document import Block, Heading
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import ReportedSweep
 from explorer.schema import record
 from explorer.search.tuning_worth import worth
 from explorer.sweep.tuned import TunedRecord
-from explorer.views.explorer.tabs.tuning_chart import CAPTION, tuning_blocks, tuning_chart
+from explorer.views.explorer.tabs.tuning_chart import tuning_blocks
 
 
 @record
@@ -33,10 +30,4 @@ class TunedSection(Section[ReportedSweep, TuningRecord]):
             return []
         answer = sweep.metrics[0].answer
         worths = worth(tuned, answer.settled.rows, answer.comparisons)
-        draw = partial(tuning_chart, worths, metric=tuned.metric, look=answer.look)
-        return [
-            Heading(2, "What tuning took", "tuning"),
-            Paragraph(f"Tuned {tuned.words}."),
-            picture("tuning", draw, CAPTION),
-            *tuning_blocks(tuned, worths),
-        ]
+        return [Heading(2, "What tuning took", "tuning"), *tuning_blocks(tuned, worths, answer.look)]

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import altair as alt
 import pandas as pd
 
 from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
+from explorer.page.pictures import picture
 from explorer.run_files import Metric
 from explorer.search.tuning_worth import TRAININGS, Worth
 from explorer.sweep.tuned import TunedRecord
@@ -87,8 +89,10 @@ def describe(worths: Sequence[Worth], metric: Metric) -> str:
     return " ".join([f"Expected best {metric.name} against tuning spent.", *parts])
 
 
-def tuning_blocks(tuned: TunedRecord, worths: Sequence[Worth]) -> Iterator[Block]:
+def tuning_blocks(tuned: TunedRecord, worths: Sequence[Worth], look: theme.Look) -> Iterator[Block]:
     """Yield what was chosen for each recipe, what that took and what it is worth, and values at an edge."""
+    yield Paragraph(f"Tuned {tuned.words}.")
+    yield picture("tuning", partial(tuning_chart, worths, metric=tuned.metric, look=look), CAPTION)
     of = {own.recipe: own for own in tuned.recipes}
     columns = (
         *(Column("Recipe"), Column("Chosen"), Column(f"{tuned.metric.name} (tuning)", number=True)),
