@@ -92,6 +92,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "governed.grant:read",
         "Read what a grant opens: numbers by step, layer and class, checked against commitments in the ledger.",
     ),
+    "probe": (
+        "probe:probe",
+        "Show what decides bits and speed of runs on this machine, so that sweeps can be planned for it elsewhere.",
+    ),
     "profile run": ("profile:run", "Measure step times on this machine, and predict the time and cost of whole runs."),
     "profile import": (
         "store:import_",

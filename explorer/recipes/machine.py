@@ -13,6 +13,7 @@ import torch
 
 import explorer
 from explorer import plugins
+from explorer.machine_class import Machine, cores
 from explorer.run_files import Hardware
 
 # The parts of the package that can change a result. `runlog` is not among them: it names tensors, and if it named them
@@ -31,6 +32,19 @@ def hardware(*, threads: int) -> Hardware:
     if torch.cuda.is_available():
         return Hardware(device="cuda", name=torch.cuda.get_device_name(0), threads=threads)
     return Hardware(device="cpu", name=_cpu_name(), threads=threads)
+
+
+def this_machine(*, threads: int = 1) -> Machine:
+    """Return this machine, with all that decides bits and speed."""
+    cuda = torch.cuda.is_available()
+    return Machine(
+        hardware=hardware(threads=threads),
+        versions=versions(),
+        torch_build=_torch_build(),
+        training_code=code_digest(TRAINING),
+        cores=cores(),
+        devices=torch.cuda.device_count() if cuda else 0,
+    )
 
 
 def fix_bits(*, threads: int) -> None:
@@ -53,6 +67,15 @@ def _cpu_name() -> str:
                 name = line.partition(":")[2].strip()
                 break
     return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+@cache
+def _torch_build() -> str:
+    """Return what tells builds of torch of the same version apart: the commit, CUDA and cuDNN."""
+    parts = [torch.__version__, f"commit {str(torch.version.git_version)[:12]}"]
+    if torch.version.cuda is not None:
+        parts += [f"CUDA {torch.version.cuda}", f"cuDNN {torch.backends.cudnn.version()}"]
+    return ", ".join(parts)
 
 
 @cache

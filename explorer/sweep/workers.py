@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from explorer.errors import SweepError
+from explorer.machine_class import cores
 from explorer.sweep.guardian import child_environment, die_with_parent
 
 INTERRUPT_EVERY = 2.0  # seconds; a call that has not begun ignores the first interrupt
@@ -35,13 +36,6 @@ FAREWELL = 10.0  # seconds that an idle worker has to end by itself
 
 class WorkerLost(SweepError):
     """End of a worker process before it answered its call."""
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def default_workers(*, threads: int, device: str = "cpu") -> int:

@@ -35,6 +35,7 @@ from explorer.engine.task import task_class
 from explorer.errors import DivergedError, RecipeError, RunError
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
+from explorer.machine_class import why_not_here
 from explorer.plugins import tops_of
 from explorer.recipes import machine
 from explorer.recipes.choice import written
@@ -45,7 +46,7 @@ from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write
 from explorer.training.branching import shared_of
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.peak_memory import watch_memory
-from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_of, surroundings, total_steps
+from explorer.training.run_plan import pace_of, plan_again, recipe_of, setting_of, total_steps
 from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
 
@@ -230,9 +231,10 @@ def result_of(
 def _check_surroundings(
     record: RunRecord, recipe: Recipe, data: Path | None, documents: Documents | None, *, elsewhere: bool
 ) -> None:
+    reason = None if elsewhere else why_not_here(record, machine.this_machine())
+    if reason is not None:
+        raise RunError(f"run {record.run_id}: {reason}: plan it again here, where it gets a name of its own")
     here: dict[str, Any] = {"data": recipe.dataset.digest(data)}
-    if not elsewhere:
-        here |= surroundings(threads=record.hardware.threads)
     if documents is not None:
         here["governance"] = credentials_of(recipe, documents, data).identity
     if code := recipe.code:

@@ -37,6 +37,7 @@ from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import Task, declared_by, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.shared_state import Session
+from explorer.machine_class import Machine
 from explorer.parameters import check
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
@@ -87,9 +88,10 @@ def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple
 # --- a run ---
 
 
-def surroundings(*, threads: int) -> dict[str, Any]:
-    """Return the machine and the software, as a run's identity has them."""
-    return {"hardware": dataclasses.asdict(machine.hardware(threads=threads)), "versions": machine.versions()}
+def surroundings(*, threads: int, on: Machine | None = None) -> dict[str, Any]:
+    """Return the machine `on`, by default this one, and its software, as a run's identity has them."""
+    on = on or machine.this_machine()
+    return {"hardware": dataclasses.asdict(on.hardware_of(threads)), "versions": on.versions}
 
 
 def run_record(
@@ -104,10 +106,11 @@ def run_record(
     steps: int,
     pace: Pace,
     threads: int,
+    on: Machine | None = None,
     more: Mapping[str, Any] = MappingProxyType({}),
     **names: Any,
 ) -> RunRecord:
-    """Return the record of a run on this machine: the same identity gives the same name.
+    """Return the record of a run: the same identity gives the same name.
 
     Args:
         training: the settings of training.
@@ -119,6 +122,7 @@ def run_record(
         steps: how many the budget comes to.
         pace: the batch sizes over these steps.
         threads: of torch.
+        on: the machine that it is for; None: this one.
         more: the part of the identity that only this run has, next to budget and seed.
         names: further fields of the record.
     """
@@ -135,7 +139,7 @@ def run_record(
         steps=steps,
         batch_size=training.numbers.batch_size,
         precision=training.numbers.precision,
-        hardware=machine.hardware(threads=threads),
+        hardware=(on or machine.this_machine()).hardware_of(threads),
         phases=count_phases(training.methods, dataset, steps=steps, pace=pace),
         **names,
     )
@@ -153,8 +157,9 @@ def plan_run(
     data: Path | None,
     documents: Documents | None = None,
     start: Start | None = None,
+    on: Machine | None = None,
 ) -> RunRecord:
-    """Return the record of a run on this machine.
+    """Return the record of a run.
 
     Args:
         recipe: what it trains and how.
@@ -167,6 +172,7 @@ def plan_run(
         data: the directory of data sets.
         documents: govern the run; None: none do.
         start: the model that the run begins with; None: drawn weights.
+        on: the machine that the run is for; None: this one.
 
     Raises `RecipeError` for a budget that leaves no step, or too many, and for governed methods without documents;
     `ProvenanceError` for documents or examples that cannot be trusted.
@@ -177,7 +183,7 @@ def plan_run(
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
         "data": recipe.dataset.digest(data),
-        **surroundings(threads=threads),
+        **surroundings(threads=threads, on=on),
     }
     # Absent parts have no key: a run without documents keeps the name that it had before documents existed.
     if documents is None:
@@ -198,6 +204,7 @@ def plan_run(
         steps=steps,
         pace=pace,
         threads=threads,
+        on=on,
         sweep=sweep,
         recipe=recipe.name,
         baseline=baseline,

@@ -141,11 +141,11 @@ def test_what_a_finished_run_no_longer_needs_goes(directory: Path) -> None:
 
 REFUSALS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "machine": (
-        r"planned for hardware .*, found .*Other Processor",
+        r"planned for .* \(cpu\), and this machine is Other Processor \(cpu\)",
         lambda patch: patch.setattr(machine, "_cpu_name", lambda: "Other Processor"),
     ),
     "version": (
-        r"planned for versions .*, found .*0\.0\.0",
+        r"planned for explorer .*, and this machine has .*torch 0\.0\.0",
         lambda patch: patch.setattr(machine, "versions", lambda: {"torch": "0.0.0"}),
     ),
     "data": (
