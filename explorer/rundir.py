@@ -4,6 +4,7 @@ This is the seam between training and reading. Layout:
 
     runs/_audit/                         the project's ledger: grants, reads, deletions, erasures, observations
     runs/_profiles/<key>.json            step times measured on other machines, and imported
+    runs/_probes/<name>.json             what `explorer probe --json` printed on other machines
     runs/prices.csv                      the user's own prices
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order
     runs/<sweep>/until.json              how many seeds a sweep with `until` adds, decided once
@@ -66,6 +67,7 @@ MODEL = "model"
 GRANTS = "grants"
 ORIGIN = "origin.json"
 PROFILES = "_profiles"
+PROBES = "_probes"
 TRUNKS = "_trunks"
 BRANCH = "branch.json"
 SWEEP = "sweep.json"

@@ -96,7 +96,8 @@ def _executed(planned: Plan, execute: Callable[[Plan], Summary]) -> Plan | None:
     """Run what is missing of a plan and return it with the new states; None if a run has not ended."""
     if any(run.state not in ENDED for run in planned.runs):
         execute(planned)
-        planned = make_plan(planned.spec, runs=planned.directory.parent, data=planned.data, rehearsed=True)
+        runs, data, target = planned.directory.parent, planned.data, planned.target
+        planned = make_plan(planned.spec, runs=runs, data=data, rehearsed=True, target=target)
     return planned if all(run.state in ENDED for run in planned.runs) else None
 
 
@@ -113,7 +114,9 @@ def _tuning_spec(spec: SweepSpec, tried: Points) -> SweepSpec:
     content = {key: spec.content[key] for key in ("task", "train", "threads", "governance") if key in spec.content}
     content |= {"name": tuning_name(spec.name), "baseline": _point_name(spec.baseline, 0), "recipes": recipes}
     content |= {"budgets": [asked.budget], "seeds": list(asked.seeds)}
-    return replace(read_spec(document_of(content, where=spec.source)), governance=spec.governance, tunes=spec.name)
+    return replace(
+        read_spec(document_of(content, where=spec.source)), governance=spec.governance, on=spec.on, tunes=spec.name
+    )
 
 
 def _point_name(recipe: str, at: int) -> str:

@@ -39,7 +39,9 @@ def run_until(plan: Plan, execute: Callable[[Plan], Summary], *, runs: Path, tel
     run_files.write(plan.directory / rundir.UNTIL, decision)
     for words in decision_words(decision):
         tell(words)
-    return _joined(summary, execute(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True)))
+    return _joined(
+        summary, execute(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, target=plan.target))
+    )
 
 
 def _decide(plan: Plan, until: Until, *, runs: Path) -> DecisionRecord:

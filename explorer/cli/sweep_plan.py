@@ -18,6 +18,7 @@ from explorer.page.document import Block
 from explorer.page.progress import duration, tell_rehearsal
 from explorer.page.terminal import Answer, from_here, table, visible
 from explorer.planned import left_out_words
+from explorer.recipes.machine import this_machine
 from explorer.search.stopping import spread
 from explorer.sweep.chosen import is_tuned
 from explorer.sweep.plan import Estimate, Plan, PlannedRun, make_plan
@@ -61,6 +62,8 @@ def plan(
                 "usd": estimate.usd,
                 "workers": at_once,
                 "warnings": planned.warnings,
+                "known_from": planned.target.known,
+                "why_not_here": planned.why_not_here,
                 "busy_profile": list(_busy(planned)),
             }
             | before.record
@@ -103,6 +106,7 @@ def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estima
 def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Block | str]:
     """Yield a plan: its question, its recipes, the runs that are done, and what the rest takes."""
     yield _question(planned)
+    yield from _machine_words(planned)
     yield _recipes(planned, estimate)
     if planned.spec.governance is not None:
         yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
@@ -144,6 +148,17 @@ def _question(planned: Plan) -> str:
         f"does {which} reach the {first.quality.replace('_', ' ')} of {planned.spec.baseline}{untuned} in less time?"
     )
     return f"{planned.spec.name}: {words} ({task})"
+
+
+def _machine_words(planned: Plan) -> Iterator[str]:
+    """Yield the machine that the sweep is for and why this one does not execute it, if the specification names one."""
+    if planned.spec.on is None:
+        return
+    yield f"planned for {planned.target.machine.words}, as known from {planned.target.known}"
+    if (reason := planned.why_not_here) is not None:
+        yield f"this machine does not execute it: {reason}"
+        if planned.spec.command is None and planned.missing:
+            yield f"its recipes were tried out on this machine ({this_machine().words}), not there"
 
 
 def _counted(planned: Plan, estimate: Estimate) -> str:
@@ -286,7 +301,8 @@ def _next(planned: Plan, spec: Path, runs: Path, data: Path | None) -> Iterator[
     option = () if runs == options.RUNS else ("--runs", str(runs))
     if planned.missing or planned.waiting or (planned.spec.until is not None and planned.decided is None):
         place = () if data is None else ("--data", str(from_here(data)))
-        yield f"\nnext: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option, *place))}"
+        where = "" if planned.why_not_here is None else ", on a machine of that class"
+        yield f"\nnext{where}: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option, *place))}"
     else:
         yield f"\nnext: {shlex.join(('explorer', 'results', planned.spec.name, *option))}"
 

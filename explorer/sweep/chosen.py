@@ -45,7 +45,13 @@ def with_record(spec: SweepSpec, tuned: TunedRecord, *, where: str) -> SweepSpec
     """Return the specification with the values of a record. Raises `SpecError`."""
     made = read_spec(document_of(written_out(spec, tuned, where=where), where=spec.source))
     return replace(
-        made, governance=spec.governance, content=spec.content, not_run=spec.not_run, tune=spec.tune, tuned=tuned
+        made,
+        governance=spec.governance,
+        on=spec.on,
+        content=spec.content,
+        not_run=spec.not_run,
+        tune=spec.tune,
+        tuned=tuned,
     )
 
 

@@ -84,6 +84,9 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
         place = _seen_from(runs, recorded["source"], written.get("directory", "."))
         labels = {"dataset": spec.command.dataset, "model": spec.command.model}
         content["task"] = {**written, **labels, "directory": place}
+    if spec.on is not None:
+        probe = None if spec.on.probe is None else _seen_from(runs, recorded["source"], str(spec.on.probe))
+        content["on"] = [{"name": spec.on.name} if probe is None else {"probe": probe}]
     if spec.governance is not None:
         content["governance"] = _seen_from(runs, recorded["source"], recorded["spec"]["governance"])
     return content

@@ -121,10 +121,11 @@ def run_sweep(plan: Plan, settings: Settings | None = None, *, source: Source | 
     """Execute the missing runs of the plan, or those that a source adds to it.
 
     Before any run starts, raises `RunError` when another process executes this sweep or its directory cannot be
-    written, and `SweepError` for a notebook that cannot be used. A disk that fills up later ends the sweep; files that
-    were written stay valid.
+    written, and `SweepError` for a notebook that cannot be used and for a plan that is for other machines. A disk that
+    fills up later ends the sweep; files that were written stay valid.
     """
     settings = settings or Settings()
+    _check_here(plan)
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
         return _Execution(plan, settings, source).run()
 
@@ -132,10 +133,16 @@ def run_sweep(plan: Plan, settings: Settings | None = None, *, source: Source | 
 def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
     """Measure the step times of all recipes of the plan again. The existing profiles stay until that is done.
 
-    Raises `RunError` when another process executes this sweep.
+    Raises `RunError` when another process executes this sweep, and `SweepError` for a plan that is for other machines.
     """
+    _check_here(plan)
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
         return _Execution(plan, settings or Settings()).measure_again()
+
+
+def _check_here(plan: Plan) -> None:
+    if (reason := plan.why_not_here) is not None:
+        raise SweepError(f"{plan.spec.source}: this machine does not execute the sweep: {reason}")
 
 
 @dataclass(slots=True)
@@ -438,8 +445,10 @@ class _Execution:
         if not self.plan.waiting or self.stopping.is_set() or not self.settings.profile:
             return
         plans: list[Plan] = []
-        runs, data = self.plan.directory.parent, self.plan.data
-        self._guarded(lambda: plans.append(make_plan(self.plan.spec, runs=runs, data=data, rehearsed=True)))
+        plan, runs = self.plan, self.plan.directory.parent
+        self._guarded(
+            lambda: plans.append(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, target=plan.target))
+        )
         # Only new runs are added: those already queued or done keep their place.
         for again in plans:
             known = {run.record.run_id for run in self.plan.runs}

@@ -17,9 +17,10 @@ from explorer import run_files, rundir
 from explorer.costing import Price, cost_usd, default_price, train_seconds, wall_seconds
 from explorer.data.sources import load
 from explorer.errors import RecipeError, RunError, SpecError
+from explorer.machine_class import Machine, why_not_here
 from explorer.planned import describe, superseded
 from explorer.provenance.policy import RoutingPolicy
-from explorer.recipes import machine
+from explorer.recipes.machine import this_machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import ProfileRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents
@@ -28,7 +29,8 @@ from explorer.sweep.chosen import with_tuned
 from explorer.sweep.commands.command_record import check_notebook_task, command_record, surroundings_of
 from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
-from explorer.sweep.profiles import read_profiles
+from explorer.sweep.on_key import HERE, Target, target_of
+from explorer.sweep.profiles import profiles_for, read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
 from explorer.sweep.trunks import Place, places
@@ -81,7 +83,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A specification on this machine, in its directory."""
+    """A specification for a machine, by default this one, in its directory."""
 
     spec: SweepSpec
     directory: Path  # runs/<sweep>
@@ -89,6 +91,7 @@ class Plan:
     runs: tuple[PlannedRun, ...]
     waiting: tuple[RunRecord, ...]  # runs of recipes whose rescaled baselines need a profile, one run for each baseline
     not_run: tuple[NotRun, ...]  # recipes and controls that were asked for and cannot be run
+    target: Target  # the machine that it is for
     warnings: tuple[str, ...] = ()  # of methods, with the names of their recipes
     decided: DecisionRecord | None = None  # on the number of seeds, if the specification leaves it open
     unshared: Mapping[str, str] = field(default_factory=dict)  # why runs share no steps between budgets, by recipe
@@ -97,6 +100,11 @@ class Plan:
     def left_out(self) -> tuple[Path, ...]:
         """The run directories that this plan leaves out. They are kept, and shown only on request."""
         return tuple(superseded(self.directory, self.to_json()))
+
+    @cached_property
+    def why_not_here(self) -> str | None:
+        """Why this machine would not execute the runs, in a sentence; None: it would."""
+        return why_not_here(self.runs[0].record, this_machine(), planned=self.target.machine)
 
     @cached_property
     def missing(self) -> tuple[PlannedRun, ...]:
@@ -133,6 +141,7 @@ class Plan:
             **({} if tuned is None else {"tuned": to_json(tuned)}),
             **({} if tunes is None else {"tunes": tunes}),
             "hardware": asdict(self.runs[0].record.hardware),
+            "machine": to_json(self.target.machine),
             "runs": [_entry(run.record) for run in self.runs],
             "waiting": len(self.waiting),
             "not_run": [asdict(control) for control in self.not_run],
@@ -153,25 +162,29 @@ def make_plan(
     data: Path | None = None,
     rehearsed: bool = False,
     on_rehearse: Callable[[Sequence[str]], None] = lambda names: None,
+    target: Target | None = None,
 ) -> Plan:
     """Plan the sweep in `runs/<sweep>` without writing anything.
 
-    Every recipe with missing runs is rehearsed: tried out on a few steps.
+    Every recipe with missing runs is rehearsed: tried out on a few steps, on this machine.
 
     spec         the specification
     runs         the directory of all sweeps
     data         the directory of datasets, for recipes that need one
     rehearsed    True if all recipes were rehearsed a moment ago, so that none is rehearsed again
     on_rehearse  called with the names of the recipes before the rehearsal, which can take a while
+    target       the machine that its runs are for; None: as the specification says, which is this one without `on`
 
     Raises `SpecError` for a sweep that is not tuned yet, for a budget that leaves no step and for a method that finds
     nothing to change in the model, and `DataError` when the dataset is missing.
     """
     directory, now = runs / spec.name, int(time.time())
+    target = target or target_of(spec.on, runs=runs, where=spec.source)
     if spec.command is not None:
-        return _plan_commands(spec, directory, data)
+        return _plan_commands(spec, directory, data, target)
     spec = with_tuned(spec, directory)
     documents: dict[str, Documents | None] = {}
+    on = target.machine
     warned: list[str] = []
     # Documents come first: they are part of a governed run's identity.
     for recipe in spec.recipes:
@@ -180,18 +193,18 @@ def make_plan(
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
     try:
-        all_records = [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in _order(spec)]
+        all_records = [_record(spec, recipe, ssr, seed, data, documents, on) for ssr, seed, recipe in _order(spec)]
     except SpecError:
         _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # its message is more precise, if it fails too
         raise
     # Controls follow from the profiles, and come after all other runs.
-    profiles = read_profiles(directory)
+    profiles = read_profiles(directory) if target.known == HERE else profiles_for(directory, all_records)
     wanted = _wanted(spec, directory, all_records, profiles)
-    controls, not_run = _rescaled(spec, wanted, data, documents)
+    controls, not_run = _rescaled(spec, wanted, data, documents, on)
     decided = _decided(spec, directory, all_records)
     chosen = [recipe for recipe in spec.recipes if decided is not None and recipe.name in decided.recipes]
     added = [(ssr, seed, recipe) for ssr in spec.budgets for seed in _added(decided) for recipe in chosen]
-    all_records += [_record(spec, recipe, ssr, seed, data, documents) for ssr, seed, recipe in added]
+    all_records += [_record(spec, recipe, ssr, seed, data, documents, on) for ssr, seed, recipe in added]
     all_records += controls
     all_records = _renamed(directory, all_records)
     states = {record.run_id: state_of(directory / record.run_id) for record in all_records}
@@ -220,7 +233,7 @@ def make_plan(
                 seconds=seconds,
                 source=source,
                 documents=documents[record.recipe],
-                other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT),
+                other_code=state == "done" and _other_code(directory / record.run_id / rundir.ENVIRONMENT, on),
                 place=shared.get(record.run_id),
             )
         )
@@ -231,6 +244,7 @@ def make_plan(
         runs=tuple(planned),
         waiting=wanted.waiting,
         not_run=(*spec.not_run, *not_run),
+        target=target,
         warnings=tuple(warned),
         decided=decided,
         unshared=_unshared(spec, all_records, policies, step_of),
@@ -297,7 +311,8 @@ def plan_more(plan: Plan, recipe: Recipe, *, ssr: float, seed: int) -> PlannedRu
     Raises `RecipeError` for one that cannot be trained at this budget.
     """
     documents = documents_of(recipe, plan.spec.governance, now=int(time.time()))
-    record = _planned(plan.spec, recipe, ssr, seed, plan.data, {recipe.name: documents})
+    on = plan.target.machine
+    record = _planned(plan.spec, recipe, ssr, seed, plan.data, {recipe.name: documents}, on)
     directory = plan.directory / record.run_id
     state, message = state_of(directory)
     return PlannedRun(
@@ -308,16 +323,19 @@ def plan_more(plan: Plan, recipe: Recipe, *, ssr: float, seed: int) -> PlannedRu
         seconds=None,
         source=None,
         documents=documents,
-        other_code=state == "done" and _other_code(directory / rundir.ENVIRONMENT),
+        other_code=state == "done" and _other_code(directory / rundir.ENVIRONMENT, on),
     )
 
 
-def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
-    """Plan the runs of a command: what it finds on this machine is looked up, and nothing is tried out."""
+def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None, target: Target) -> Plan:
+    """Plan the runs of a command: what it finds on this machine is looked up, and nothing is tried out.
+
+    On another machine it has to find the same, since its runs are refused there otherwise.
+    """
     assert spec.command is not None
     check_notebook_task(spec.settings, where=spec.source, seeds=len(spec.seeds))
     around = surroundings_of(spec.command, where=spec.source)
-    hardware = machine.hardware(threads=spec.threads)
+    hardware = target.machine.hardware_of(spec.threads)
 
     def record_of(ssr: float, seed: int, setting: CommandRecipe) -> tuple[CommandRecipe, RunRecord]:
         try:
@@ -360,7 +378,16 @@ def _plan_commands(spec: SweepSpec, directory: Path, data: Path | None) -> Plan:
                 setting=setting,
             )
         )
-    return Plan(spec=spec, directory=directory, data=data, runs=tuple(runs), waiting=(), not_run=(), decided=decided)
+    return Plan(
+        spec=spec,
+        directory=directory,
+        data=data,
+        runs=tuple(runs),
+        waiting=(),
+        not_run=(),
+        target=target,
+        decided=decided,
+    )
 
 
 def _rates(directory: Path, done: Sequence[RunRecord]) -> dict[str, float]:
@@ -416,14 +443,14 @@ def _rehearse(
     return warned
 
 
-def _other_code(environment: Path) -> bool:
-    """Return True if the run was trained by other code than this; False also if it does not record its code."""
+def _other_code(environment: Path, on: Machine) -> bool:
+    """Return True if the run was trained by other code than that of the plan's machine; False also if it is unknown."""
     try:
         began = rundir.read_json(environment)
     except RunError:
         return False
     recorded = began.get("training_code") if isinstance(began, dict) else None
-    return recorded is not None and recorded != machine.code_digest(machine.TRAINING)
+    return None not in (recorded, on.training_code) and recorded != on.training_code
 
 
 def _order(spec: SweepSpec) -> list[tuple[float, int, Recipe]]:
@@ -437,9 +464,10 @@ def _record(
     seed: int,
     data: Path | None,
     documents: Mapping[str, Documents | None],
+    on: Machine,
 ) -> RunRecord:
     try:
-        planned = _planned(spec, recipe, ssr, seed, data, documents)
+        planned = _planned(spec, recipe, ssr, seed, data, documents, on)
     except RecipeError as error:
         raise SpecError(f"{spec.source}: budgets: {error}") from error
     controlled = spec.twins.get(recipe.name)
@@ -453,6 +481,7 @@ def _planned(
     seed: int,
     data: Path | None,
     documents: Mapping[str, Documents | None],
+    on: Machine,
 ) -> RunRecord:
     return plan_run(
         recipe,
@@ -464,6 +493,7 @@ def _planned(
         threads=spec.threads,
         data=data,
         documents=documents[recipe.name],
+        on=on,
     )
 
 
@@ -478,7 +508,7 @@ def _wanted(
 
 
 def _rescaled(
-    spec: SweepSpec, wanted: Rescaled, data: Path | None, documents: Mapping[str, Documents | None]
+    spec: SweepSpec, wanted: Rescaled, data: Path | None, documents: Mapping[str, Documents | None], on: Machine
 ) -> tuple[list[RunRecord], list[NotRun]]:
     """Return the runs of the baseline at rescaled budgets, and the budgets at which it cannot run."""
     baseline = next(recipe for recipe in spec.recipes if recipe.name == spec.baseline)
@@ -486,7 +516,7 @@ def _rescaled(
     not_run: list[NotRun] = []
     for ssr, names in sorted(wanted.budgets.items()):
         try:
-            planned = [_planned(spec, baseline, ssr, seed, data, documents) for seed in spec.seeds]
+            planned = [_planned(spec, baseline, ssr, seed, data, documents, on) for seed in spec.seeds]
         except RecipeError as error:
             words = f"{baseline.name} for as long as {', '.join(names)}"
             not_run.append(NotRun(name=words, reason=str(error)))

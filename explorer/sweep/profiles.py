@@ -27,6 +27,16 @@ def read_profiles(directory: Path) -> dict[str, ProfileRecord]:
     return profiles
 
 
+def profiles_for(directory: Path, runs: Sequence[RunRecord]) -> dict[str, ProfileRecord]:
+    """Return the profiles of a sweep whose runs are for another machine, by recipe digest: its own, and imported ones.
+
+    An imported profile counts for a recipe on its hardware, by whatever versions it was made.
+    """
+    imported = {(own.effective, own.hardware): own for own in read_profiles(directory.parent).values()}
+    fitting = {run.recipe_digest: imported.get((run.effective_digest, run.hardware)) for run in runs}
+    return {digest: own for digest, own in fitting.items() if own is not None} | read_profiles(directory)
+
+
 def busy_reasons(profiles: Mapping[str, ProfileRecord], digests: Collection[str]) -> tuple[str, ...]:
     """Return why the machine was busy while the recipes with these digests were profiled, without repeats.
 

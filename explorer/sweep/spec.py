@@ -15,6 +15,7 @@
     seeds: [0, 1, 2]
     until: {interval: 10%, of: [fast], at_most: 12}      # more seeds, see `explorer.sweep.until_key`; may be left out
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
+    on: [{name: "NVIDIA H200"}]                          # another class of machines, see `explorer.sweep.on_key`
     governance: ../governed                              # signed documents for all runs, relative to this file
     tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
 
@@ -42,6 +43,7 @@ from explorer.sweep.commands import command_task
 from explorer.sweep.commands.command_task import CommandRecipe, CommandTask, is_command, read_task
 from explorer.sweep.compose import MAX_NAME, composed
 from explorer.sweep.control_runs import CONTROLS, NotRun, Twins, twins_of
+from explorer.sweep.on_key import On, read_on
 from explorer.sweep.search_key import SearchKey, read_search
 from explorer.sweep.tune_key import KEYS as TUNE_KEYS
 from explorer.sweep.tune_key import REQUIRED as TUNE_REQUIRED
@@ -54,8 +56,8 @@ from explorer.yaml_document import Document, Key, document_of, read_document
 
 TAKEN = {SINGLE: "runs of single recipes", DELETIONS: "runs that deletions made"}  # directories next to those of sweeps
 REQUIRED = ("name", "task", "train", "baseline", "recipes", "budgets", "seeds")
-KEYS = (*REQUIRED, "until", "tuning", "tune", "compose", "controls", "threads", "governance", "search")
-OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "until", "tuning", "threads", *command_task.KEYS)
+KEYS = (*REQUIRED, "until", "tuning", "tune", "compose", "controls", "threads", "on", "governance", "search")
+OF_COMMANDS = (*(key for key in REQUIRED if key != "train"), "until", "tuning", "threads", "on", *command_task.KEYS)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 MAX_RUNS = 20_000  # more are likelier a mistake in the specification than an intention
 
@@ -74,6 +76,7 @@ class SweepSpec:
     budgets: tuple[float, ...]  # ascending
     seeds: tuple[int, ...]
     threads: int
+    on: On | None  # the class of machines that its runs are for; None: of the machine that plans them
     governance: Path | None  # the directory of the documents that govern every run
     source: str  # the file, for messages
     content: Mapping[str, Any]  # as written
@@ -145,6 +148,7 @@ def read_spec(document: Document) -> SweepSpec:
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
         threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
+        on=read_on(document, content),
         governance=_directory(document, content.get("governance")),
         source=document.where,
         content=content,
@@ -188,6 +192,7 @@ def _of_command(document: Document) -> SweepSpec:
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
         threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
+        on=read_on(document, content),
         governance=None,
         source=document.where,
         content=content,
