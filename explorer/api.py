@@ -54,6 +54,7 @@ from explorer.views.explorer.payments import PAYMENTS, Payment
 from explorer.views.explorer.question import to_token
 from explorer.views.explorer.scene import build_scene
 from explorer.views.explorer.tabs import ask_words
+from explorer.views.explorer.tabs.forecast_chart import forecast_blocks
 from explorer.views.explorer.tradeoff import tradeoff
 
 MAX_EXPORT_BYTES = 2**31
@@ -554,7 +555,7 @@ class Answered:
             Paragraph(self.sentence, "lead"),
             Table(columns, rows),
             *(Paragraph(words, "note") for words in remarks),
-            *ask_words.forecast_blocks(self.ahead),
+            *forecast_blocks(self.ahead, look=None),
         ]
 
     def _repr_html_(self) -> str:

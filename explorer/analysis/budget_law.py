@@ -74,6 +74,7 @@ class Forecast:
     budgets: tuple[float, ...] = ()  # those that the law was fitted to
     measured: tuple[float, ...] = ()  # mean quality at each of these
     seeds: tuple[int, ...] = ()  # their number at each of these
+    fitted: tuple[float, ...] = ()  # what the law has at each of these
     law: Law | None = None
     way: tuple[Ahead, ...] = ()  # from the last of these budgets to the one that is forecast
     reason: str = ""
@@ -104,8 +105,8 @@ def forecast(
     largest = [float(ladder.ssr_B[-1]) for ladder in recipes]
     if not min(largest) < budget <= MOST_AHEAD * max(largest):
         raise AnalysisError(
-            f"forecast: found the budget {budget:g}; expected one above {min(largest):g}, the largest that was run, and"
-            f" at most {MOST_AHEAD:g} times that, {MOST_AHEAD * max(largest):g}"
+            f"forecast: found the budget {budget:g}; expected one above {min(largest):g} and up to"
+            f" {MOST_AHEAD * max(largest):g}, {MOST_AHEAD:g} times the largest that was run"
         )
     lost = () if unfinished is None else set(unfinished["recipe"][unfinished["state"] == "diverged"])
     # The same runs may be shown on several machines, on which their times differ and their quality does not.
@@ -127,11 +128,12 @@ def _of(ladder: Ladder, budget: float, diverged: bool, *, confidence: float, res
     offset, floor = (1.0 if kind.bounded and kind.higher_is_better else 0.0), (0.0 if kind.bounded else None)
     budgets_F = np.geomspace(ssr_B[-1], budget, WAY)
     ahead = extrapolated(ssr_B, offset - ladder.sign * quality_BS, budgets_F, floor=floor, resamples=resamples)
-    ends_2F = interval(ahead.draws_RF, ahead.value_F, confidence)
+    law, ends_2F = ahead.law, interval(ahead.draws_RF, ahead.value_F, confidence)
     if kind.bounded:
         ends_2F = np.clip(ends_2F, 0.0, 1.0)
     quality_F, ends_2F = ladder.sign * (offset - ahead.value_F), np.sort(ladder.sign * (offset - ends_2F), axis=0)
     columns = (column.tolist() for column in (budgets_F, quality_F, *ends_2F))
+    fitted_B = ladder.sign * (offset - (law.floor + law.gain * (ssr_B / ssr_B[-1]) ** -law.exponent))
     way = tuple(Ahead(budget=x, quality=y, low=low, high=high) for x, y, low, high in zip(*columns, strict=True))
     return Forecast(
         setting=ladder.setting,
@@ -144,7 +146,8 @@ def _of(ladder: Ladder, budget: float, diverged: bool, *, confidence: float, res
         budgets=tuple(ssr_B.tolist()),
         measured=tuple(np.nanmean(quality_BS, axis=1).tolist()),
         seeds=tuple(np.isfinite(quality_BS).sum(axis=1).tolist()),
-        law=ahead.law,
+        fitted=tuple(fitted_B.tolist()),
+        law=law,
         way=way,
     )
 

@@ -213,7 +213,7 @@ def _record(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> dict[str,
 
 
 def _forecast_record(ahead: list[Forecast]) -> dict[str, Any]:
-    left = ("setting", "budget", "way")
+    left = ("setting", "budget", "fitted", "way")
     recipes = [{k: v for k, v in dataclasses.asdict(one).items() if k not in left} for one in ahead]
     return {"budget": ahead[0].budget, "assumed": ASSUMED, "recipes": recipes}
 

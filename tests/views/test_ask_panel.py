@@ -12,6 +12,7 @@ from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import read_snapshot
 from explorer.views.explorer.tabs import ask_words
 from explorer.views.explorer.tabs.ask_section import AskSection
+from explorer.views.live_chart import LiveChart
 from tests.audit.governed_run import MIT, write_governed_run
 from tests.builders import write_profile, write_sweep
 
@@ -82,15 +83,20 @@ def test_a_forecast_is_shown_below_the_answer_and_changes_nothing_of_it(tmp_path
     ingest(tmp_path)
     panel = opened(tmp_path)
     before, asked = said(panel), panel.asked
-    assert "Forecast at budget" not in before
+    assert "Forecast at budget" not in before and not panel.children[2].children
     panel.budget.value = "2"
-    assert said(panel).startswith(before) and panel.asked == asked
-    assert "Forecast at budget 2, which was not run" in said(panel) and "4 budgets x 3 seeds" in said(panel)
-    for typed, words in (("1", "expected one above 1"), ("soon", "Forecast at budget: found")):
+    assert said(panel) == before and panel.asked == asked
+    words, chart, table = panel.children[2].children
+    assert "Forecast at budget 2, which was not run" in words.value and "4 budgets x 3 seeds" in table.value
+    assert isinstance(chart, LiveChart) and chart.spec and "forecast at 2" in chart.spec["description"]
+    for typed, complaint in (("1", "expected one above 1"), ("soon", "Forecast at budget: found")):
         panel.budget.value = typed
-        assert said(panel).startswith(before) and 'role="alert"' in said(panel) and words in said(panel)
+        (alert,) = panel.children[2].children
+        assert said(panel) == before and 'role="alert"' in alert.value and complaint in alert.value
     panel.budget.value = ""
-    assert said(panel) == before
+    assert said(panel) == before and not panel.children[2].children
+    panel.budget.value, panel.time.value = "2", "soon"
+    assert 'role="alert"' in said(panel) and not panel.children[2].children
 
 
 def test_every_field_has_a_label(panel: AskSection) -> None:

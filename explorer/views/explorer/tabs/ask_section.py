@@ -12,7 +12,7 @@ from explorer.analysis.budget_law import Forecast, forecast
 from explorer.analysis.limits import Limits, Standing
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError
-from explorer.page import amounts
+from explorer.page import amounts, theme
 from explorer.page.document import Block, Column, Paragraph, Row, Span, Table, clipped
 from explorer.page.html import fragment
 from explorer.provenance.levels import EXACT, read_cost
@@ -24,7 +24,9 @@ from explorer.views.explorer.choices import settle
 from explorer.views.explorer.question import Question
 from explorer.views.explorer.snapshot import Snapshot
 from explorer.views.explorer.tabs import ask_words
+from explorer.views.explorer.tabs.forecast_chart import forecast_blocks
 from explorer.views.explorer.tabs.sections import Section
+from explorer.views.live_blocks import LiveBlocks
 from explorer.views.notebook import named
 
 REPEATED = {
@@ -58,6 +60,7 @@ class AskSection(Section):
     def __init__(self, ask: Callable[..., None]) -> None:
         self.asked: Asked | None = None  # the answer that is shown
         self._about: _About | None = None
+        self._look: theme.Look | None = None  # of the chart above
         self.quality = _text("Quality, at least", "the baseline's")
         self.time, self.time_unit = (
             _text("Training time, at most", "no limit"),
@@ -78,12 +81,13 @@ class AskSection(Section):
         )
         for field in fields:
             field.observe(self._changed, "value")
-        self._shown = widgets.HTML()
-        super().__init__(ask, [widgets.Box(list(fields)).add_class("x-controls"), self._shown])
+        self._shown, self._ahead = widgets.HTML(), LiveBlocks()
+        super().__init__(ask, [widgets.Box(list(fields)).add_class("x-controls"), self._shown, self._ahead])
         self.add_class("x-ask")
 
     def show(self, snapshot: Snapshot, answer: Answer) -> None:
         """Ask about the sweep of an answer, under the limits in the fields."""
+        self._look = answer.look
         try:
             about = self._about = _About(snapshot, answer.question)
         except ExplorerError as error:
@@ -113,9 +117,8 @@ class AskSection(Section):
         except ExplorerError as error:
             return self._refuse(error)
         self.asked = asked
-        self._shown.value = fragment(
-            *ask_blocks(asked, today=datetime.date.today()), *ask_words.forecast_blocks(self._forecasts(about))
-        )
+        self._shown.value = fragment(*ask_blocks(asked, today=datetime.date.today()))
+        self._ahead.show(forecast_blocks(self._forecasts(about), look=self._look))
 
     def _forecasts(self, about: "_About") -> list[Forecast] | ExplorerError | None:
         """Return the forecasts at the typed budget, or why there are none; None where no budget is typed."""
@@ -130,6 +133,7 @@ class AskSection(Section):
 
     def _refuse(self, error: ExplorerError) -> None:
         self._shown.value = fragment(Paragraph(str(error), "alert"))
+        self._ahead.show(())
 
     def _limits(self) -> Limits:
         """Return the limits in the fields. Raises `ExplorerError` that names the field."""

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
-from explorer.analysis.budget_law import ASSUMED, Forecast
+from explorer.analysis.budget_law import Forecast
 from explorer.analysis.equal_quality import Call
 from explorer.analysis.limits import Finding, Limit, Limits, Standing
 from explorer.analysis.sentences import call_words, fresh_words, inference_words, time_notes
-from explorer.errors import ExplorerError
 from explorer.page import amounts
 from explorer.page.amounts import age_words
-from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
+from explorer.page.document import clipped
 
 
 def headline(asked: Asked) -> str:
@@ -204,7 +203,7 @@ HOLLOW = "\N{WHITE CIRCLE}"  # in front of a forecast: nothing was measured ther
 
 def forecast_title(budget: float) -> str:
     """Return what a table of forecasts is, to be shown above it."""
-    return f"forecast at budget {budget:g}, which was not run; no part of the answer, its verdicts and its exit status"
+    return f"forecast at budget {budget:g}, which was not run; no part of the answer or of its verdicts"
 
 
 def forecast_rows(forecasts: Sequence[Forecast]) -> list[tuple[str, ...]]:
@@ -226,18 +225,6 @@ def forecast_rows(forecasts: Sequence[Forecast]) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def forecast_blocks(forecasts: Sequence[Forecast] | ExplorerError | None) -> list[Block]:
-    """Return a table of forecasts with what they assume, or why there is none; nothing where none was asked for."""
-    if forecasts is None:
-        return []
-    if isinstance(forecasts, ExplorerError):
-        return [Paragraph(str(forecasts), "alert")]
-    columns = [Column(name.capitalize(), number=name in FORECAST_NUMBERS) for name in FORECAST_COLUMNS]
-    rows = [Row(cells, quiet=bool(one.reason)) for one, cells in zip(forecasts, forecast_rows(forecasts), strict=True)]
-    title = forecast_title(forecasts[0].budget)
-    return [Table(columns, rows, f"{title[0].upper()}{title[1:]}."), Paragraph(ASSUMED, "note")]
 
 
 def evidence(asked: Asked) -> list[tuple[str, ...]]:
