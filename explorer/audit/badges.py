@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from explorer.ledger.storage import CHECKPOINT, read_checkpoint
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.ledger.trust_anchor import Anchor, utc
 from explorer.ledger.verify import Verification, verify
 from explorer.project import AUDIT
 from explorer.provenance.trust import Trust
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,23 +34,20 @@ class ProjectBadge:
         return self.anchored and not self.findings
 
 
-def verify_ledger(
-    directory: Path, *, origin: str, trust: Trust | None, now: int
-) -> tuple[Verification, dict[str, Any]]:
+def verify_ledger(directory: Path, *, trust: Trust | None, now: int) -> tuple[Verification, dict[str, Any]]:
     """Verify a whole ledger; return the outcome, and the fields of its badge. `now` is in seconds since 1970.
 
     Raises `ProvenanceError` for a trust file that refuses every checkpoint.
     """
     # Without a trust file the anchor is empty: the ledger's structure is verified, and no signature is believed.
-    anchor = Anchor() if trust is None else anchor_of_trust(trust, origin=origin)
+    anchor = Anchor() if trust is None else anchor_of_ledger(LedgerDirectory(directory), trust)
     verification = verify(directory, anchor=anchor, now=now)
-    signed_by = verification.judgement.signed_by if verification.judgement else ()
     cosignatures = verification.judgement.cosignatures if verification.judgement else ()
     return verification, {
         "size": verification.checkpoint.size,
         "root": verification.checkpoint.root.hex(),
         "anchored": trust is not None,
-        "signed_by": tuple(signer.name for signer in signed_by),
+        "signed_by": verification.judgement.signers if verification.judgement else (),
         "cosigned_by": tuple(f"{one.verifier.name} at {utc(one.time)}" for one in cosignatures if one.fault is None),
         "findings": tuple(f"{finding.path}: {finding.message}" for finding in verification.findings),
     }
@@ -65,6 +62,5 @@ def project_badge(runs: Path, *, trust: Trust | None, now: int) -> ProjectBadge 
     directory = runs / AUDIT
     if not (directory / CHECKPOINT).exists():
         return None
-    _, checkpoint = read_checkpoint(directory)
-    _, fields = verify_ledger(directory, origin=checkpoint.origin, trust=trust, now=now)
+    _, fields = verify_ledger(directory, trust=trust, now=now)
     return ProjectBadge(directory=directory, **fields)

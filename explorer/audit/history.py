@@ -122,7 +122,7 @@ class Cell:
 def badge(run: RunLedger, *, trust: Trust | None, now: int) -> Badge:
     """Verify the whole ledger of a run. Raises `ProvenanceError` for a trust file that refuses every checkpoint."""
     origin = run.ledger.checkpoint().origin
-    verification, fields = verify_ledger(run.ledger.path, origin=origin, trust=trust, now=now)
+    verification, fields = verify_ledger(run.ledger.path, trust=trust, now=now)
     # Times count from the present checkpoint and from earlier ones that witnesses kept.
     cosignatures = verification.judgement.cosignatures if verification.judgement else ()
     times = {signature.time for signature in cosignatures if signature.fault is None}

@@ -176,7 +176,7 @@ def _recorded(path: Path, data: Path | None, governance: Path | None) -> Planned
     record = run_files.read(run_files.RunRecord, path)
     documents = documents_in(path.parent, record)
     if documents is not None and governance is not None:
-        documents = replace(documents, private=governance.resolve())
+        documents = replace(documents, private=governance.resolve(), delegation=None)  # the trainer's key is there
     return PlannedRun(record=record, documents=documents)
 
 

@@ -280,6 +280,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "governed runs, next": "explorer.cli.governed.next_steps:after",
     "ledger --trust": "explorer.provenance.trust:read_trust",
     "ledger --trust, signers": "explorer.runlog.anchor:anchor_of_trust",
+    "ledger DIR --trust, signers": "explorer.runlog.anchor:anchor_of_ledger",
     "ledger verify --trust": "explorer.audit.withheld:read_withheld",
     "ledger verify --contents": "explorer.audit.contents:examine_contents",
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",

@@ -21,7 +21,7 @@ from explorer.canonical import canonical
 from explorer.entries.fields import Digest, LedgerState, Whole
 from explorer.entries.heads import check_sequence, read_head
 from explorer.errors import LedgerError, ProvenanceError, RunError
-from explorer.ledger.storage import CHECKPOINT, read_checkpoint
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.ledger.verify import verify
 from explorer.provenance.commitments import commit, new_salt
 from explorer.provenance.deletion_certificate import Certificate, Deleted, Listed, RunAt
@@ -31,7 +31,7 @@ from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
 from explorer.run_files import read_plan
 from explorer.rundir import PRIVATE, read_bytes
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.documents import read_policy
 from explorer.runlog.influence import Presence, Reach, reach_of
 from explorer.runlog.run_ledger import RunLedger
@@ -170,8 +170,7 @@ def open_whole(place: Path, *, papers: Path, trust: Trust, now: int) -> RunLedge
     """
     # Hashes and signatures first: only then the entries are worth reading.
     directory = place / rundir.LEDGER
-    _, checkpoint = read_checkpoint(directory)
-    verification = verify(directory, anchor=anchor_of_trust(trust, origin=checkpoint.origin), now=now)
+    verification = verify(directory, anchor=anchor_of_ledger(LedgerDirectory(directory), trust), now=now)
     if not verification.ok:
         first = verification.findings[0]
         raise LedgerError(f"{directory}: {first.path}: {first.message}")

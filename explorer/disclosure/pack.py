@@ -73,7 +73,7 @@ from explorer.provenance.spellings import Line as TextLine
 from explorer.provenance.spellings import Time, format_time
 from explorer.provenance.trust import Trust
 from explorer.run_files import plan_file
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.documents import ATTESTATION_FILE, POLICY_FILE, TABLE_FILE, TAXONOMY_FILE, TRUST_FILE, source_of
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.run_ledger import RunLedger
@@ -393,7 +393,7 @@ def container(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _check(run: RunLedger, trust: Trust, now: int) -> None:
-    anchor = anchor_of_trust(trust, origin=run.ledger.checkpoint().origin)
+    anchor = anchor_of_ledger(run.ledger, trust)
     verification = verify(run.ledger.path, anchor=anchor, now=now)
     if not verification.ok:
         first = verification.findings[0]

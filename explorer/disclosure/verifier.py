@@ -38,7 +38,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -376,6 +376,8 @@ class Key:
     public: bytes
     begins: int  # seconds since 1970, like the end
     ends: int  # by age or revocation
+    whose: str = ""  # in words, of a key that a trainer delegated for this run; such a key is in no trust file
+    lapse: str = ""  # in words: what happens to it when it ends
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         if is_weak(signature[:32]):  # R, a point as well
@@ -622,8 +624,9 @@ def judge(note: Note, others: Sequence[Note], trust: Trust, now: int) -> tuple[l
     latest = min(max(met) if met else min(counted, default=now), now)
     signed = [key for key, _ in note.signatures(trust) if key.role == TRAINER]
     expect(signed, "signed by no trainer of the trust file")
-    valid = sorted({key.owner for key in signed if key.held(latest)})
-    expect(valid, f"signed by {signed[0].owner} with a key that is not valid at {utc(latest)}")
+    valid = sorted({key.whose or key.owner for key in signed if key.held(latest)})
+    lapse = f": {signed[0].lapse}" if signed[0].lapse else ""
+    expect(valid, f"signed by {signed[0].owner} with a key that is not valid at {utc(latest)}{lapse}")
     return valid, [f"{name} at {utc(at)}" for of_role in times.values() for name, at in sorted(of_role.items())]
 
 
@@ -717,7 +720,7 @@ KINDS = {
     "genesis": "run:line recipe:digest code:digest environment:digest data:digest tags:{name:sources} taxonomy:digest? "
     "policy:digest? trust:digest? judged:whole? strategy:plain|microbatch|fused seed:whole initial:digest begins:whole "
     "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]= "
-    "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?=",
+    "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?= delegation:digest?=",
     "step": "step:whole phase:line slots:digest examples:[whole] numbers:[digest?] joint:digest? quarantined:whole "
     "weights:digest? updated:bits",
     "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
@@ -949,12 +952,15 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
         erased = {} if trust is None else read_erasures(files, note, trust, now, findings)
         check_blobs(files, run, erased, findings)
     if trust is not None:
-        witnesses = read_witnesses(files, note, run, trust, findings)
+        logs = trust
+        with findings.looking_at(""):
+            logs = with_delegate(files, note, trust)
+        witnesses = read_witnesses(files, note, run, logs, findings)
         with findings.looking_at("ledger/checkpoint"):
-            signed, cosigned = judge(note, witnesses, trust, now)
+            signed, cosigned = judge(note, witnesses, logs, now)
             by = f"cosigned by {', '.join(cosigned)}" if cosigned else "without cosignatures"
             findings.count(f"checkpoint, signed by {', '.join(signed)}, {by}")
-            _covered("ledger/checkpoint", note, trust, findings)
+            _covered("ledger/checkpoint", note, logs, findings)
     if run.entries[-1]["kind"] != "end":
         findings.unchecked.append("later entries: the ledger does not end with 'end', so there may be more")
     if run.superseded:
@@ -962,6 +968,48 @@ def check_ledger(files: dict[str, bytes], trust: Trust | None, now: int, finding
     if run.unknown:
         findings.unchecked.append(f"{run.unknown} entries of unknown kinds or versions: their meaning")
     return note, run
+
+
+MAX_DELEGATION, MAX_SPAN = 2**16, 366 * 86_400  # bytes; seconds
+
+
+def with_delegate(files: dict[str, bytes], note: Note, trust: Trust) -> Trust:
+    """Return the keys that may sign this ledger: those of the trust file, and the one that a trainer delegated for it.
+
+    A run that another machine executes has a key of its own. The first entry names the trainer's statement about it,
+    which has to be about this ledger, this run and this plan. The key counts for checkpoints of this ledger only. It
+    counts until the delegation expires, or the trainer's key that signed it expires or is revoked.
+    """
+    leaves = read_leaves(files, min(note.size, 256))  # the first bundle, which `read_run` compares with the root
+    genesis = read_entry(leaves[0], 0) if leaves else {}
+    if genesis.get("kind") != "genesis" or genesis["version"] != 1 or genesis.get("delegation") is None:
+        return trust
+    what, named = "entry 0: delegation", genesis["blobs"].get("delegation", {"sha256": "0" * 64})["sha256"]
+    content = _needed(files, blob_path(named))
+    expect(sha256(content).hex() == named and len(content) <= MAX_DELEGATION, f"{what}: altered, or too large")
+    envelope = open_envelope(parse_json(content, what), what, STATEMENT)
+    expect(sha256(envelope.payload).hex() == genesis["delegation"], f"{what}: not the one that the genesis names")
+    plans, value = read_statement(envelope, "delegation/v1")
+    shape(value, what, "ledger:line public_key:text issued:text expires:text")
+    issued, expires = seconds(value["issued"], what), seconds(value["expires"], what)
+    expect(expires - issued <= MAX_SPAN, f"{what}: of more than 366 days")
+    # The trainer whose name the ledger has signed it, when the trainer's key was valid.
+    names, origin = envelope.require(trust, TRAINER, value, issued), value["ledger"]
+    trainers = {key.owner for key in trust.keys if key.role == TRAINER and origin.startswith(f"{key.owner}/")}
+    owner = max(trainers, key=len, default="")
+    expect(owner in names, f"{what}: of {origin}, which is not named after {', '.join(names)}")
+    expect(origin == note.origin and origin == f"{owner}/{genesis['run']}", f"{what}: for another run, of {origin}")
+    expect(plans == [genesis["recipe"]], f"{what}: for another plan of {genesis['run']}")
+    public = decode64(value["public_key"], f"{what}: public_key", length=32)
+    taken = next((key.owner for key in trust.keys if key.public == public), None)
+    expect(not is_weak(public) and taken is None, f"{what}: a weak key, or one in the trust file")
+    own = max((key for key in envelope.signers(trust) if key.owner == owner), key=lambda key: key.ends)
+    lapse = f"the delegation expired {value['expires']}"
+    if own.ends < expires:
+        lapse = f"the key of {owner} that delegated it expired, or was revoked, as of {utc(own.ends)}"
+    whose = f"a key that {owner} delegated for this run until {value['expires']}"
+    delegate = Key(owner, TRAINER, (), public, issued, min(expires, own.ends), whose, lapse)
+    return replace(trust, keys=(*trust.keys, delegate))
 
 
 def read_witnesses(files: dict[str, bytes], note: Note, run: Run, trust: Trust, findings: Findings) -> list[Note]:
@@ -1565,7 +1613,8 @@ def check_signature(
     expect(names, f"no trainer of the trust file has signed it with a key that is valid at {manifest['made']}")
     # Another trainer of the trust file must not speak for this run, for example in its report.
     note = read_note(_needed(files, "ledger/checkpoint"), "ledger/checkpoint")
-    owners = {key.owner for key, _ in note.signatures(trust) if key.role == TRAINER}
+    logs = with_delegate(files, note, trust)
+    owners = {key.owner for key, _ in note.signatures(logs) if key.role == TRAINER}
     expect(names & owners, f"signed by {', '.join(sorted(names))}, who did not sign the ledger in it")
     _covered("pack.dsse.json", envelope, trust, findings)
     return ", ".join(sorted(names & owners))

@@ -12,9 +12,10 @@ of the next `state`, which closes a segment of steps:
     tensors            the leaf of every tensor of that state, by name                            (runlog/tensors.py)
 
 The genesis names the `tensors` of the state before step 0, so that changes are known for the first segment too, and
-`owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Ledgers of earlier
-versions name tensors only at the end. A blob that would be empty is left out. A layer is a layer of the model or an
-adapter of one, in the order of the genesis.
+`owners`: the layer of each tensor whose name begins with another layer's, as a shared one does. Where another key than
+the trainer's signs the ledger, its blob `delegation` is the signed statement (provenance/delegation.py). Ledgers of
+earlier versions name tensors only at the end. A blob that would be empty is left out. A layer is a layer of the model
+or an adapter of one, in the order of the genesis.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -122,6 +123,7 @@ class Genesis:
     shared: tuple[Shared, ...] = ()  # left out of the entry where there are none
     methods: ByName[Traits] | None = None  # of the run, by name; None: an older ledger, or another writer's
     fitted: dict[Literal["normalisation", "tokeniser"], Line] | None = None  # on all examples; None: not known
+    delegation: Digest | None = None  # of the payload that lets another key sign this ledger; None: the trainer's own
 
     @property
     def other_names(self) -> dict[str, tuple[str, ...]]:

@@ -44,12 +44,16 @@ class TrustedKey:
     verifier: Verifier
     valid_from: int | None = None  # seconds since 1970; None: no limit
     valid_until: int | None = None  # exclusive
+    whose: str | None = None  # in words, where the key is not the log's own
+    ends: str | None = None  # in words: what happens at `valid_until`, other than the key's end
 
     def fault(self, time: int) -> str | None:
         """Return the reason to reject a signature of this time, or None."""
         if self.valid_from is not None and time < self.valid_from:
             return f"its key is valid from {utc(self.valid_from)} on, not at {utc(time)}"
         if self.valid_until is not None and time >= self.valid_until:
+            if self.ends:
+                return f"{self.ends}, and it counts as signed at {utc(time)}"
             return f"its key was valid until {utc(self.valid_until)}, not at {utc(time)}"
         return None
 
@@ -83,6 +87,7 @@ class Anchor:
     strangers: tuple[str, ...] = ()  # witnesses with keys of unknown types: none of them ever counts
     groups: tuple[Group, ...] = ()
     quorum: str | None = None  # a witness, a group, "none"; None: not defined, so that nothing is trusted
+    doubt: str | None = None  # why a key that the ledger itself names may not sign it; None: it names none, or it may
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -232,6 +237,7 @@ class Judgement:
 
     checkpoint: Checkpoint
     signed_by: tuple[Verifier, ...]  # keys of the log
+    signers: tuple[str, ...]  # the same, in words
     cosignatures: tuple[Cosignature, ...]
     ignored: tuple[str, ...]  # unknown keys, whose signature lines were not checked and prove nothing
 
@@ -263,9 +269,11 @@ def judge(checkpoint_note: Note, *, anchor: Anchor, now: int) -> Judgement:
     unknown = dict.fromkeys(
         f"{s.name} ({s.key_id.hex()})" for s in checkpoint_note.signatures if (s.name, s.key_id) not in known
     )
+    whose = {key.verifier: key.whose for key in anchor.logs if key.whose}
     return Judgement(
         checkpoint=checkpoint,
         signed_by=signed_by,
+        signers=tuple(f"{one.name}, {whose[one]}" if one in whose else one.name for one in signed_by),
         cosignatures=tuple(cosignatures.values()),
         ignored=tuple(unknown),
     )
@@ -275,7 +283,7 @@ def _verified(checkpoint_note: Note, anchor: Anchor) -> tuple[Verified, ...]:
     try:
         return note.verify(checkpoint_note, anchor.verifiers)
     except NoteError as error:
-        raise LedgerError(str(error)) from error
+        raise LedgerError(f"{anchor.doubt}; {error}" if anchor.doubt else str(error)) from error
 
 
 def _cosignature(witness: Witness, times: Sequence[int], now: int) -> Cosignature:
@@ -320,7 +328,7 @@ def _signed_by(
             faults[key.verifier] = f"it is the key of another log, this one is {origin!r}" if other else fault
     signed_by = tuple(verifier for verifier, fault in faults.items() if fault is None)
     if not signed_by:
-        why = "; ".join(f"{_name(verifier)}: {fault}" for verifier, fault in faults.items())
+        why = "; ".join([*filter(None, [anchor.doubt]), *(f"{_name(key)}: {fault}" for key, fault in faults.items())])
         trusted = ", ".join(_name(key.verifier) for key in anchor.logs)
         raise LedgerError(f"no trusted log has signed: {why or f'only witnesses have; trusted are {trusted}'}")
     return signed_by

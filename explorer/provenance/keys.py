@@ -193,7 +193,7 @@ def write_key(path: Path, key: Ed25519PrivateKey | X25519PrivateKey, passphrase:
     It is on disk when this returns. Raises `ProvenanceError` if there is a file already or the disk refuses; then
     nothing is left behind.
     """
-    write_private(path, _content(key, passphrase))
+    write_private(path, key_content(key, passphrase))
 
 
 def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
@@ -201,7 +201,7 @@ def encrypt_again(path: Path, passphrase: str | None, new: str | None) -> None:
 
     Raises what `read_private` raises, and `ProvenanceError` if the disk refuses; then the file is unchanged.
     """
-    replace_private(path, _content(read_any(path, passphrase), new))
+    replace_private(path, key_content(read_any(path, passphrase), new))
 
 
 def rounds(path: Path) -> int | None:
@@ -272,7 +272,7 @@ def _unlocked(content: bytes, secret: bytes | None) -> PrivateKeyTypes:
     return load_pem_private_key(content, secret)
 
 
-def _content(key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> bytes:
+def key_content(key: Ed25519PrivateKey | X25519PrivateKey, passphrase: str | None) -> bytes:
     """Return the content of a key file."""
     if passphrase is None:
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

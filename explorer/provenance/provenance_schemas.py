@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
+from explorer.provenance.delegation import Delegation
 from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
 from explorer.provenance.model_attestation import ModelAttestation, Observation
@@ -22,6 +23,7 @@ from explorer.schema import json_schema
 DIRECTORY = Path(__file__).parent / "schemas"
 
 SCHEMAS: dict[str, type[Any]] = {
+    "delegation": Delegation,
     "deletion": Certificate,
     "grant": Grant,
     "model": ModelAttestation,

@@ -348,8 +348,11 @@ def cosign_document(
     return add_signatures(envelope, keys)
 
 
-def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int, where: str) -> Signed[Value]:
-    """Read a signed record of this kind. Raises `ProvenanceError` unless it is valid under the trust file."""
+def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int | None, where: str) -> Signed[Value]:
+    """Read a signed record of this kind; `now` is in seconds since 1970, None: the moment at which it was issued.
+
+    Raises `ProvenanceError` unless it is valid then under the trust file.
+    """
     # In this order: no byte of the payload is parsed before a trusted key is known to have signed it. Whether enough
     # signers may say it is checked last, because role and branches depend on what the record says.
     envelope = parse_envelope(content, where=where)
@@ -361,7 +364,7 @@ def open_document(content: bytes, kind: Kind[Value], *, trust: Trust, now: int, 
         role=kind.role_of(value),
         issued=value.issued,
         expires=value.expires,
-        now=now,
+        now=parse_time(value.issued) if now is None else now,
         branches=kind.branches(value),
         where=where,
     )

@@ -162,7 +162,7 @@ def _opened(ledger: Path | None, gate: Gate) -> tuple[RunLedger | None, Check | 
 def _ledger(run: RunLedger | None, shipped: Shipped, *, trust: Trust, now: int) -> Check:
     """Check every claim against the full ledger; without a run, name the checkpoint, which `open_shipped` judged."""
     judged = shipped.judgement
-    signed = ", ".join(dict.fromkeys(verifier.name for verifier in judged.signed_by))
+    signed = ", ".join(dict.fromkeys(judged.signers))
     counted = [signature.verifier.name for signature in judged.cosignatures if signature.fault is None]
     words = f"checkpoint of {judged.checkpoint.size} entries, signed by {signed}, "
     words += f"cosigned by {', '.join(counted)}" if counted else "without cosignatures"

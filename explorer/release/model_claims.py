@@ -51,7 +51,7 @@ from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.regions import recorded_layers, region_of
 from explorer.provenance.spellings import LedgerName
 from explorer.provenance.trust import Trust
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.documents import read_basis, read_rules
 from explorer.runlog.forecast import obstacles, route_of
 from explorer.runlog.influence import Presence, Reach, reach_of
@@ -325,7 +325,7 @@ def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:
     Raises `LedgerError` with the first fault; where cosignatures are missing, with the command that adds them.
     """
     directory, origin = run.ledger.path, run.ledger.checkpoint().origin
-    anchor = anchor_of_trust(trust, origin=origin)
+    anchor = anchor_of_ledger(run.ledger, trust)
     verification = verify(directory, anchor=anchor, now=now)
     if not verification.ok:
         raise LedgerError(f"{directory}: {_fault(verification, directory)}")

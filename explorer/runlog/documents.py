@@ -9,6 +9,11 @@
     policies/<name>.json   signed; `routing` names one of them
     salts, trainer.pem     private: the salts of the tags, the key that signs ledgers
 
+Where a run is executed away from the trainer's key, its own documents have in place of `trainer.pem`
+
+    delegation.json        the trainer's statement about the key of this run (provenance/delegation.py)
+    run.pem                private: that key, which signs the ledger of this run and nothing else
+
 A run keeps the public ones in `governance/`, its policy as `policy.json`, together with `source.json`: the place of the
 private ones, and the moment for which all of them are judged. So a run that is resumed next year is still the same run,
 whatever expires in between. Neither place nor moment is part of a run's identity; the digests of the documents are. A
@@ -63,6 +68,8 @@ POLICY_FILE = "policy.json"
 QUARANTINE_FILE = "quarantine.json"
 SALTS_FILE = "salts"
 TRAINER_FILE = "trainer.pem"
+DELEGATION_FILE = "delegation.json"
+RUN_KEY_FILE = "run.pem"
 SOURCE_FILE = "source.json"
 MAX_QUARANTINE = 2**28
 
@@ -95,7 +102,13 @@ def trainer_key(run: Path, *, trust: Trust, now: int, private: Path | None = Non
 
     Raises `ProvenanceError` for a key that is missing, cannot be opened, or is not a trainer's now.
     """
-    path = (Path(source_of(run).private) if private is None else private) / TRAINER_FILE
+    return open_trainer(
+        (Path(source_of(run).private) if private is None else private) / TRAINER_FILE, trust=trust, now=now
+    )
+
+
+def open_trainer(path: Path, *, trust: Trust, now: int) -> tuple[str, Ed25519PrivateKey]:
+    """Return the trainer's name and the key at this path; see `trainer_key`."""
     key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
     moment = format_time(now)
     trainer = check_signer(public_bytes(key), trust=trust, role=Role.TRAINER, issued=moment, now=now, where=str(path))
@@ -115,6 +128,7 @@ class Documents:
     attestation: bytes
     policy: bytes | None  # None: the recipe routes nothing
     quarantine: bytes | None = None  # examples that another run had set aside; believed only if they are left out
+    delegation: bytes | None = None  # to the key that signs the ledger; None: the trainer's own key signs it
     table: Path
     private: Path
     judged: int  # seconds since 1970
@@ -126,6 +140,10 @@ class Documents:
     @property
     def trainer(self) -> Path:
         return self.private / TRAINER_FILE
+
+    @property
+    def run_key(self) -> Path:
+        return self.private / RUN_KEY_FILE
 
 
 def read_documents(directory: Path, *, policy: str | None, now: int) -> Documents:
@@ -167,6 +185,7 @@ def keep(documents: Documents, run: Path) -> None:
             (ATTESTATION_FILE, documents.attestation),
             (POLICY_FILE, documents.policy),
             (QUARANTINE_FILE, documents.quarantine),
+            (DELEGATION_FILE, documents.delegation),
         ):
             if content is not None:
                 rundir.write_bytes(directory / name, content)
@@ -176,12 +195,14 @@ def keep(documents: Documents, run: Path) -> None:
 
 
 def _read(directory: Path, policy: Path | None, *, private: Path, judged: int) -> Documents:
+    delegation = directory / DELEGATION_FILE
     return Documents(
         where=directory,
         trust=read_bytes(directory / TRUST_FILE, max_bytes=MAX_TRUST, error=ProvenanceError),
         taxonomy=_signed(directory / TAXONOMY_FILE),
         attestation=_signed(directory / ATTESTATION_FILE),
         policy=None if policy is None else _signed(policy),
+        delegation=_signed(delegation) if delegation.exists() else None,
         table=directory / TABLE_FILE,
         private=private,
         judged=judged,

@@ -21,6 +21,7 @@ the training code are in both runs, so this training does not rely on it (`Refer
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,7 @@ from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT, write_blob
 from explorer.provenance.trust import parse_trust
 from explorer.run_files import LoopRecord, Plan, ResultRecord, RunRecord, Timings, plan_file, read_plan
+from explorer.runlog.anchor import DELEGATION
 from explorer.runlog.documents import (
     MAX_QUARANTINE,
     TRUST_FILE,
@@ -288,10 +290,12 @@ def _write_ledger(
         recipe=digest(record.identity),
         begins=origin.begins,
         start=origin.state,
+        blobs={name: blob for name, blob in old.genesis.blobs.items() if name != DELEGATION},
+        delegation=None,  # which was to the key of the old run
         parents=(*(parent for parent in old.genesis.parents if parent.kind == "model"), parent_of(origin)),
     )
     trust = parse_trust(documents.trust, where=str(documents.where / TRUST_FILE))
-    signer = signer_of(record.run_id, documents, trust)
+    signer = signer_of(record, documents, trust, now=int(time.time()))
     with Journal.open(to, genesis=genesis, signer=signer, leaves=np.empty((0, 32), np.uint8)) as journal:
         for name in genesis.blobs:
             content = old.blob(Placed(index=0, entry=old.genesis), name, max_bytes=MAX_QUARANTINE)

@@ -176,7 +176,7 @@ def _papers_again(run: Path, papers: Documents) -> Documents:
                 f"ledger: {run}: a run broke off here under another {name} than the one in {papers.where}: expected the"
                 " same to continue it, or another directory"
             )
-    return replace(papers, judged=kept.judged)
+    return replace(papers, judged=kept.judged, delegation=kept.delegation)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -269,7 +269,8 @@ def begin(
         signer: of the ledger; None: the trainer.
         origin: of a run that a deletion made.
     """
-    signer = signer or signer_of(record.run_id, papers, given.credentials.trust)
+    delegation = papers.delegation if signer is None else None
+    signer = signer or signer_of(record, papers, given.credentials.trust, now=int(time.time()))
     # The genesis has the digest of the environment and of the origin, so these files come before the ledger.
     run.mkdir(parents=True, exist_ok=True)
     keep(papers, run)
@@ -278,7 +279,14 @@ def begin(
         write_origin(run, origin)
     run_files.write(run / rundir.LOOP, record)
     genesis = _genesis(state, run, record, given)
-    return begun(run, genesis=genesis, signer=signer, credentials=given.credentials, contents=beginning(state))
+    return begun(
+        run,
+        genesis=genesis,
+        signer=signer,
+        credentials=given.credentials,
+        contents=beginning(state),
+        delegation=delegation,
+    )
 
 
 def identity_of(
@@ -563,7 +571,8 @@ def run_documents(ledger: RunLedger, private: Path | None) -> Documents:
 
     `private` is where the salts and the trainer's key are now, if not where the run had them.
     """
-    papers = replace(read_copies(ledger.run), quarantine=quarantine_content(ledger))
+    # A delegation is to the key of that run, and of no other.
+    papers = replace(read_copies(ledger.run), quarantine=quarantine_content(ledger), delegation=None)
     return papers if private is None else replace(papers, private=private.resolve())
 
 

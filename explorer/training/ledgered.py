@@ -1,20 +1,23 @@
 """Governed and recorded runs: their signed documents, checked against the data, and their ledger.
 
-The trainer's key signs the ledger under the trainer's name and the run's: `example.com/trainer/<run id>`. The first
-entry names the inputs of the run by digest; its `recipe` is the whole identity in `run.json`: recipe, budget, seed,
-data, machine, versions and documents. Environment and code are those that the run began with. A run that a deletion
-made begins where it continues another one, which it names as its parent (runlog/target.py).
+The trainer's key signs the ledger under the trainer's name and the run's, `example.com/trainer/<run id>`; away from
+home, a key of the run's own that the trainer delegated (provenance/delegation.py). The first entry names the inputs of
+the run by digest; its `recipe` is the whole identity in `run.json`: recipe, budget, seed, data, machine, versions and
+documents. Environment and code are those that the run began with. A run that a deletion made begins where it continues
+another one, which it names as its parent (runlog/target.py).
 """
 
 import hashlib
 import logging
-import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from explorer import rundir
 from explorer.canonical import canonical, digest
@@ -26,7 +29,7 @@ from explorer.engine.method import Method
 from explorer.engine.state import State
 from explorer.entries.fields import Blob
 from explorer.entries.kinds import Genesis, Parent, Sources
-from explorer.errors import RecipeError, RunError
+from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.governance.credentials import Credentials, check, quarantine_json
 from explorer.governance.journal import Journal
 from explorer.governance.layers import shared_names
@@ -35,19 +38,20 @@ from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
-from explorer.provenance.keys import PASSPHRASE, is_encrypted, new_key, public_bytes, read_key
+from explorer.provenance.delegation import open_delegation
+from explorer.provenance.envelope import parse_envelope
+from explorer.provenance.keys import new_key, public_bytes, read_private
 from explorer.provenance.policy import RoutingPolicy
 from explorer.provenance.regions import SealedRegion
 from explorer.provenance.routing_weights import confidential
-from explorer.provenance.signing import check_signer
-from explorer.provenance.spellings import format_time
 from explorer.provenance.tag_attestation import Absent
-from explorer.provenance.trust import Role, Trust
+from explorer.provenance.trust import Trust
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import GOVERNED
 from explorer.run_files import Plan, RunRecord
-from explorer.runlog.documents import Documents, read_documents
+from explorer.runlog.anchor import DELEGATION
+from explorer.runlog.documents import DELEGATION_FILE, Documents, open_trainer, read_documents
 from explorer.runlog.target import Origin, read_origin
 from explorer.training.start import Start, start_in
 
@@ -182,20 +186,28 @@ def is_recorded(recipe: Recipe) -> bool:
     return any(isinstance(method, Recorder) for method in recipe.methods)
 
 
-def signer_of(run_id: str, documents: Documents, trust: Trust) -> Signer:
-    """Return the signer of a run's ledger. Raises `ProvenanceError` for a key that may not sign it, and without its
-    passphrase."""
-    path = documents.trainer
-    key = read_key(path, os.environ.get(PASSPHRASE) if is_encrypted(path) else None)
-    trainer = check_signer(
-        public_bytes(key),
-        trust=trust,
-        role=Role.TRAINER,
-        issued=format_time(documents.judged),
-        now=documents.judged,
-        where=str(path),
-    )
-    return Signer(name=f"{trainer.name}/{run_id}", algorithm=Algorithm.ED25519, private_key=key)
+def signer_of(plan: Plan, documents: Documents, trust: Trust, *, now: int) -> Signer:
+    """Return the signer of a run's ledger: the key that the trainer delegated for it, or else the trainer's own.
+
+    `now` is in seconds since 1970. Raises `ProvenanceError` for a key that may not sign the ledger, and without its
+    passphrase.
+    """
+    if documents.delegation is not None:
+        return _delegated(plan, documents, documents.delegation, trust, now)
+    trainer, key = open_trainer(documents.trainer, trust=trust, now=documents.judged)
+    return Signer(name=f"{trainer}/{plan.run_id}", algorithm=Algorithm.ED25519, private_key=key)
+
+
+def _delegated(plan: Plan, documents: Documents, delegation: bytes, trust: Trust, now: int) -> Signer:
+    """Return the signer with the run's own key, after checking that the trainer delegated this run to it."""
+    where = str(documents.where / DELEGATION_FILE)
+    delegate = open_delegation(delegation, trust=trust, where=where)
+    delegate.check_run(plan.run_id, plan=digest(plan.identity), where=where)
+    delegate.check_now(now, where)
+    key = read_private(documents.run_key, None, Ed25519PrivateKey)
+    if public_bytes(key) != delegate.public_key:
+        raise ProvenanceError(f"{documents.run_key}: not the key that {where} is about")
+    return Signer(name=delegate.value.ledger, algorithm=Algorithm.ED25519, private_key=key)
 
 
 def keep_environment(run: Path, *, recorded: bool, code: Iterable[str] = ()) -> None:
@@ -253,7 +265,8 @@ def recording(
         return
     credentials = credentials_of(recipe, documents, data)
     # A rehearsal does without the trainer's key, which the machine that times steps may not have.
-    signer = stand_in(record.run_id) if rehearsal else signer_of(record.run_id, documents, credentials.trust)
+    now = int(time.time())
+    signer = stand_in(record.run_id) if rehearsal else signer_of(record, documents, credentials.trust, now=now)
     genesis = genesis_of(
         loop.state,
         run,
@@ -265,18 +278,36 @@ def recording(
         start=start_in(record),
         fitted=recipe.dataset.fitted,
     )
-    with begun(run, genesis=genesis, signer=signer, credentials=credentials, contents=beginning(loop.state)) as journal:
+    with begun(
+        run,
+        genesis=genesis,
+        signer=signer,
+        credentials=credentials,
+        contents=beginning(loop.state),
+        delegation=None if rehearsal else documents.delegation,  # a throw-away key is no delegate
+    ) as journal:
         loop.state.resource(Session).journal = journal
         yield
 
 
 def begun(
-    run: Path, *, genesis: Genesis, signer: Signer, credentials: Credentials, contents: Mapping[str, bytes]
+    run: Path,
+    *,
+    genesis: Genesis,
+    signer: Signer,
+    credentials: Credentials,
+    contents: Mapping[str, bytes],
+    delegation: bytes | None,
 ) -> Journal:
     """Begin the ledger in a run's directory, or continue it. Raises `LedgerError` for the ledger of another run.
 
-    The first entry has the `contents` as its blobs, and the examples in quarantine with their reasons.
+    The first entry has the `contents` as its blobs, the examples in quarantine with their reasons, and the `delegation`
+    to the signer, if it is not the trainer.
     """
+    if delegation is not None:
+        payload = parse_envelope(delegation, where=DELEGATION_FILE).payload
+        genesis = replace(genesis, delegation=_sha256(payload))
+        contents = {**contents, DELEGATION: delegation}
     if credentials.quarantine:
         contents = {**contents, QUARANTINE: canonical(quarantine_json(credentials.quarantine))}
     blobs = {name: Blob(sha256=_sha256(content), size=len(content)) for name, content in contents.items()}

@@ -25,7 +25,7 @@ from explorer.governance.journal import Journal
 from explorer.ledger.log import Log
 from explorer.ledger.storage import LedgerDirectory, write_blob
 from explorer.note import Algorithm, Signer
-from explorer.provenance.envelope import write_envelope
+from explorer.provenance.envelope import parse_envelope, write_envelope
 from explorer.provenance.policy import FORMAT, POLICY, Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.regions import depths_of
 from explorer.provenance.routing_weights import Admission, Admissions, Routing, bind, confidential
@@ -33,6 +33,7 @@ from explorer.provenance.signing import sign_document
 from explorer.provenance.taxonomy import TAXONOMY as TAXONOMY_KIND
 from explorer.provenance.trust import Role, Trust, write_trust
 from explorer.run_files import RunRecord
+from explorer.runlog.anchor import DELEGATION
 from explorer.runlog.tensors import Tensors
 from tests import tensors_for_tests as models
 from tests.builders import run_record, with_identity, write_run
@@ -191,10 +192,12 @@ def write_governed_run(
     on: Mapping[str, int] | None = None,
     losses: Mapping[int, Floats] | None = None,
     moves: Callable[[Sequence[str], int], Tensors] = models.tensors,
+    delegation: bytes | None = None,
+    by: Signer | None = None,
 ) -> Path:
     """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on.
     `losses`: of the examples of `open/mit` in steps that train on the hardest half of them. `moves`: the tensors of the
-    layers after so many steps."""
+    layers after so many steps. `delegation`: the statement that lets `by` sign the ledger in the trainer's place."""
     record = record_of(steps)
     run = write_run(runs, record, metrics=METRICS)
     genesis, leaves = write_documents(run, policy)
@@ -202,6 +205,12 @@ def write_governed_run(
     first = Blob(sha256=hashlib.sha256(begins.content).hexdigest(), size=len(begins.content))
     recipe = digest(record.identity)
     genesis = replace(genesis, recipe=recipe, layers=layers, initial=begins.roots[0], blobs={"tensors": first})
+    if delegation is not None:
+        payload = parse_envelope(delegation, where="delegation").payload
+        named = Blob(sha256=hashlib.sha256(delegation).hexdigest(), size=len(delegation))
+        genesis = replace(
+            genesis, delegation=hashlib.sha256(payload).hexdigest(), blobs={**genesis.blobs, DELEGATION: named}
+        )
 
     def close(step: int) -> None:
         parameters, buffers, optimizer = moves(layers, step).roots
@@ -211,8 +220,10 @@ def write_governed_run(
     routing = bind(policy, TAXONOMY, where="policy")
     tables_ = Admissions(routing, classes=CLASSES, layers=depths_of(layers))
     sealed = confidential(routing, CLASSES)
-    with Journal.open(run, genesis=genesis, signer=signer(run), leaves=leaves, confidential=sealed) as journal:
-        write_blob(journal.directory, begins.content)
+    signs = by or signer(run)
+    with Journal.open(run, genesis=genesis, signer=signs, leaves=leaves, confidential=sealed) as journal:
+        for content in filter(None, (begins.content, delegation)):
+            write_blob(journal.directory, content)
         journal.begin(0, state(0, layers))
         for step in range(steps):
             if step % max(6, steps // 10) == 3:

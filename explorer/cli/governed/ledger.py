@@ -16,7 +16,7 @@ from explorer.entries.heads import read_head
 from explorer.errors import LedgerError, NoteError
 from explorer.ledger.proof import MAX_BYTES, check_proof, make_proof, parse_proof, write_proof
 from explorer.ledger.signed_checkpoint import parse_checkpoint
-from explorer.ledger.storage import LedgerDirectory, read_checkpoint
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.tiles import MAX_ENTRY
 from explorer.ledger.trust_anchor import MAX_POLICY, Anchor, Judgement, anchor_of, parse_policy, utc
 from explorer.ledger.verify import Evidence, Verification
@@ -131,8 +131,10 @@ def named_anchor(
     if (trust is not None) + (policy is not None) + bool(vkeys) > 1:
         raise LedgerError("name trusted keys in one way: expected only one of --trust, --policy and --vkey")
     if trust is not None:
-        named = read_checkpoint(origin_of)[1].origin if origin_of else origin
-        return part("ledger --trust, signers")(part("ledger --trust")(trust), origin=named)
+        read = part("ledger --trust")(trust)
+        if origin_of is not None:
+            return part("ledger DIR --trust, signers")(LedgerDirectory(origin_of), read)
+        return part("ledger --trust, signers")(read, origin=origin)
     if policy is not None:
         return parse_policy(_content(policy, MAX_POLICY), where=str(policy))
     return anchor_of(vkeys) if vkeys else Anchor()
@@ -307,8 +309,8 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield f"  log          {checkpoint.origin}"
     yield f"  size         {checkpoint.size} entries"
     yield f"  root         {base64.b64encode(checkpoint.root).decode()}"
-    for verifier in judgement.signed_by:
-        yield f"  signed by    {_name(verifier)}"
+    for verifier, words in zip(judgement.signed_by, judgement.signers, strict=True):
+        yield f"  signed by    {_name(verifier)}{words.removeprefix(verifier.name)}"
     for cosignature in judgement.cosignatures:
         fault = f", which does not count: {cosignature.fault}" if cosignature.fault else ""
         yield f"  cosigned by  {_name(cosignature.verifier)} at {utc(cosignature.time)}{fault}"
@@ -348,7 +350,10 @@ def _sound(verification: Verification, directory: Path) -> Iterator[str]:
 
 def _signatures_json(judgement: Judgement) -> dict[str, Any]:
     return {
-        "signed_by": [_key_json(verifier) for verifier in judgement.signed_by],
+        "signed_by": [
+            {**_key_json(verifier), **({} if words == verifier.name else {"words": words})}
+            for verifier, words in zip(judgement.signed_by, judgement.signers, strict=True)
+        ],
         "cosigned_by": [
             {
                 **_key_json(cosignature.verifier),

@@ -38,7 +38,7 @@ from explorer.provenance.keys import PASSPHRASE, is_encrypted, public_bytes, rea
 from explorer.provenance.trust import Authority, Role, Trust, read_trust
 from explorer.release.shipped import open_shipped
 from explorer.report.run_report import page_of
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.documents import TRUST_FILE, source_of
 from explorer.runlog.run_ledger import RunLedger
@@ -157,15 +157,14 @@ def _trained(place: Place) -> Step:
 
 
 def _cosigned(place: Place) -> Step:
-    origin = place.ledger.ledger.checkpoint().origin
     # First without the quorum: a ledger that lacks cosignatures is incomplete, one with another fault is broken.
-    anchor = anchor_of_trust(place.trust, origin=origin)
+    anchor = anchor_of_ledger(place.ledger.ledger, place.trust)
     sound = verify(place.ledger.ledger.path, anchor=replace(anchor, quorum=NONE), now=place.now)
     if not sound.ok:
         first = sound.findings[0]
         words = f"the ledger does not verify: {first.path}: {first.message}"
         return Step(name="cosigned", state="fails", words=words, commands=(_line(place, "ledger verify"),))
-    verification, fields = verify_ledger(place.ledger.ledger.path, origin=origin, trust=place.trust, now=place.now)
+    verification, fields = verify_ledger(place.ledger.ledger.path, trust=place.trust, now=place.now)
     if verification.ok:
         by = ", ".join(one.partition(" at ")[0] for one in fields["cosigned_by"])
         words = f"by {by}" if by else "the trust file requires no cosignature"

@@ -26,7 +26,7 @@ from explorer.provenance.trust import Trust
 from explorer.report.run.references import Citations, Reference, refer
 from explorer.report.run.reported_run import ReportedRun
 from explorer.report.section import Section
-from explorer.runlog.anchor import anchor_of_trust
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import SWEEP
 from explorer.schema import record
@@ -282,7 +282,7 @@ def _judged(directory: Path, *, trust: Trust | None, now: int) -> str:
     if trust is None:
         return "not checked: no trust file was given"  # as the head of the report says about the run's own ledger
     try:
-        anchor = anchor_of_trust(trust, origin=LedgerDirectory(directory).checkpoint().origin)
+        anchor = anchor_of_ledger(LedgerDirectory(directory), trust)
         verification = verify(directory, anchor=anchor, now=now)
     except (LedgerError, ProvenanceError) as error:
         return f"{UNVERIFIED}: {error}"
