@@ -59,12 +59,12 @@ class Delegate:
 
     @property
     def valid_from(self) -> int:
-        """The first moment at which it may sign, in seconds since 1970."""
+        """Return the first moment at which it may sign, in seconds since 1970."""
         return parse_time(self.value.issued)
 
     @property
     def words(self) -> str:
-        """What the key is, for people."""
+        """Return whose key it is, for people."""
         return f"a key that {self.trainer} delegated for this run until {self.value.expires}"
 
     def check_now(self, now: int, where: str) -> None:

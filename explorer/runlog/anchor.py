@@ -7,7 +7,7 @@ several keys, a cosignature by any one of them counts.
 
 The ledger of a run that another machine executed is signed by a key of its own. The first entry names the trainer's
 statement about that key (provenance/delegation.py), which has to be about this ledger, this run and this plan. Only a
-reader of the ledger can follow it: a checkpoint alone names no delegation.
+reader of the ledger can follow it: a checkpoint without its ledger names no delegation.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a run needs to be executed away from the trainer's key: made at home, received where it is executed.
+"""Delegating a run: what it needs to be executed away from the trainer's key, made at home and received there.
 
 At home, `delegate` makes a fresh key for the run and signs with the trainer's that it may sign the run's ledger
 (provenance/delegation.py). It returns files for the run's own documents (runlog/documents.py). The trainer's key stays.

@@ -50,7 +50,7 @@ def signer(key: str = RUN_KEY, *, trainer: str = TRAINER, run: str = RUN.run_id)
 def begun_ledger(
     root: Path, content: bytes, *, signs: Signer, run: str = RUN.run_id, plan: str | None = None, named: bool = True
 ) -> Path:
-    """A ledger with its first entry alone, which names this statement; `named`: or none."""
+    """A ledger of one entry, which names this statement; without `named` it names none."""
     payload, blob = parse_envelope(content, where="").payload, hashlib.sha256(content).hexdigest()
     genesis = replace(
         next(entry for entry in EXAMPLES if isinstance(entry, Genesis)),

@@ -1,4 +1,4 @@
-"""Delegated keys: a ledger that the key of one run signed is believed for that run alone, here and by verify.py."""
+"""Delegated keys: a ledger that the key of one run signed is believed for that run only, here and by verify.py."""
 
 import re
 from dataclasses import dataclass, replace

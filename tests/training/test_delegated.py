@@ -44,7 +44,7 @@ def given(home: Path, record: RunRecord, *, until: int | None = None, now: int |
     return delegate(papers, record, now + DAY if until is None else until, now=now)
 
 
-def alone(home: Path) -> Trust:
+def without_cosigners(home: Path) -> Trust:
     """The trust file without cosigners."""
     trust = read_trust(home / "trust.json")
     return replace(trust, quorum=Quorum(documents=trust.quorum.documents, checkpoints={Role.TRAINER: 1}))
@@ -63,7 +63,7 @@ def test_a_run_is_trained_with_its_own_key(home: Path, tmp_path: Path, monkeypat
     ledger = LedgerDirectory(run / rundir.LEDGER)
     genesis = decode(next(ledger.entries(0, 1)))
     assert isinstance(genesis, Genesis) and genesis.delegation is not None
-    trust = alone(home)
+    trust = without_cosigners(home)
     found = verify(ledger.path, anchor=anchor_of_ledger(ledger, trust), now=int(time.time()))
     assert found.ok and found.judgement is not None
     assert "delegated for this run until" in found.judgement.signers[0]
