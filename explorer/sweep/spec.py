@@ -36,6 +36,7 @@ from typing import Any
 
 from explorer.canonical import digest
 from explorer.errors import RecipeError, unknown
+from explorer.machine_class import MAX_THREADS
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.run_files import says_how_tuned
 from explorer.runlog.target import SWEEP as DELETIONS
@@ -50,7 +51,7 @@ from explorer.sweep.tune_key import REQUIRED as TUNE_REQUIRED
 from explorer.sweep.tune_key import Axis, Tune, read_tune, with_values
 from explorer.sweep.tuned import TunedRecord
 from explorer.sweep.until_key import Until, read_until
-from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
+from explorer.training.run_plan import MAX_BUDGET, MAX_SEED
 from explorer.training.run_plan import SWEEP as SINGLE
 from explorer.yaml_document import Document, Key, document_of, read_document
 

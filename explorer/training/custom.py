@@ -49,6 +49,7 @@ from explorer.engine.fit import FitOptions, fit, model_digest
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Kind, Method
 from explorer.errors import RecipeError, unknown
+from explorer.machine_class import MAX_THREADS
 from explorer.parameters import check
 from explorer.plugins import code_of
 from explorer.recipes import machine
@@ -60,7 +61,6 @@ from explorer.training.run import PATIENCE, WARMUP_STEPS, kept_divergence, resul
 from explorer.training.run_plan import (
     MAX_BUDGET,
     MAX_SEED,
-    MAX_THREADS,
     check_methods,
     length,
     run_record,

@@ -37,7 +37,7 @@ from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import Task, declared_by, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
 from explorer.governance.shared_state import Session
-from explorer.machine_class import Machine
+from explorer.machine_class import MAX_THREADS, Machine
 from explorer.parameters import check
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
@@ -54,7 +54,6 @@ from explorer.training.start import Start, StartFrom, check_fit, identity_of, st
 MAX_STEPS = 10**7
 MAX_BUDGET = 1000.0
 MAX_SEED = 2**31 - 1
-MAX_THREADS = 1024
 
 
 def total_steps(recipe: Training, *, examples: int, ssr: float) -> int:
@@ -471,7 +470,7 @@ class Single:
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
     budget: Annotated[float, Field(gt=0, le=1000)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     governance: Annotated[str, Field(min_length=1, max_length=4000)] | None = None  # a directory, relative to the file
 
 

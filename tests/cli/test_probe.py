@@ -9,6 +9,7 @@ import yaml
 from explorer import schema
 from explorer.machine_class import read_machine
 from explorer.recipes.machine import this_machine
+from explorer.views.sweep.sweep_panel import plan_blocks
 from tests.cli.command import explorer, refused
 from tests.pretended_machines import H200, pretend
 from tests.sweep.sweeps import spec
@@ -39,6 +40,7 @@ def test_a_plan_for_another_machine_says_so_and_is_not_run_here(tmp_path: Path) 
     planned = json.loads(explorer("sweep", "plan", path, "--runs", runs, "--json").stdout)
     assert planned["machine"] == schema.to_json(there)
     assert planned["why_not_here"] == reason
+    assert any(reason in str(block) for block in plan_blocks(planned))  # in a notebook
     assert refused("sweep", "run", path, "--runs", runs).endswith(
         f"explorer: {path}: this machine does not execute the sweep: {reason}"
     )
@@ -54,3 +56,4 @@ def test_a_plan_for_this_machine_says_nothing_of_machines(tmp_path: Path) -> Non
     planned = json.loads(explorer("sweep", "plan", path, "--runs", tmp_path / "runs", "--json").stdout)
     assert planned["machine"] == schema.to_json(this_machine())
     assert planned["why_not_here"] is None
+    assert not any("This machine" in str(block) for block in plan_blocks(planned))

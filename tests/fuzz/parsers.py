@@ -25,6 +25,7 @@ from explorer.errors import ExplorerError
 from explorer.ledger import proof, signed_checkpoint, tiles, trust_anchor
 from explorer.ledger import witness as witness_http
 from explorer.ledger.proof import Proof
+from explorer.machine_class import read_machine
 from explorer.note import Algorithm
 from explorer.provenance import (
     commitments,
@@ -50,6 +51,7 @@ from explorer.provenance import (
     usage,
 )
 from explorer.provenance.trust import Role
+from explorer.recipes.machine import this_machine
 from explorer.schema import to_json
 from tests.data.photos import encoded, picture
 from tests.entries.examples import EXAMPLES
@@ -471,6 +473,11 @@ def _costs(place: Path) -> dict[str, Parser]:
         "profile": Parser(
             read=in_a_file(read_carried, place),
             seeds=(json.dumps(to_json(replace(PROFILE, effective="0" * 64))).encode(),),
+        ),
+        "probe": Parser(
+            read=in_a_file(read_machine, place),
+            seeds=(json.dumps(to_json(this_machine())).encode(),),
+            reads=("machine_class.read_machine",),
         ),
     }
 

@@ -13,7 +13,7 @@ from tests.fuzz.mutate import inputs
 from tests.fuzz.parsers import NOT_PARSERS, Parser, parsers
 
 PACKAGE = Path(explorer.__file__).parent
-PARTS = ("note.py", "yaml_document.py", "schema.py", "costing", "ledger", "provenance", "entries")
+PARTS = ("note.py", "machine_class.py", "yaml_document.py", "schema.py", "costing", "ledger", "provenance", "entries")
 SECONDS = 5.0  # for one input of a few kilobytes; far more than any takes
 KILOBYTES = 300_000  # that all inputs together may add to the process
 WRONG = "a parser let another error out, or took too long"

@@ -9,16 +9,21 @@ import pytest
 import yaml
 
 from explorer import run_files, rundir, schema
+from explorer.campaign.tune import tuning_plan
 from explorer.errors import RunError, SpecError, SweepError
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
+from explorer.sweep.confirm import check_same, confirmation, written
 from explorer.sweep.execute import Settings, profile_sweep, run_sweep
 from explorer.sweep.on_key import HERE
 from explorer.sweep.plan import Plan, make_plan
-from explorer.sweep.spec import load_spec
+from explorer.sweep.spec import load_spec, read_spec
 from explorer.training.run import build_loop
+from explorer.yaml_document import parse_document
 from tests.pretended_machines import CODE, H200, pretend
 from tests.sweep.sweeps import SPEC, execute, plan, spec
+from tests.sweep.test_commands import SHELL
+from tests.sweep.test_commands import SPEC as COMMAND
 from tests.sweep.test_plan import profile_of
 
 
@@ -154,6 +159,47 @@ def test_a_worker_of_another_class_does_not_begin_a_run(tmp_path: Path, probe: P
     with pytest.MonkeyPatch.context() as patch:
         pretend(patch, **H200)
         assert build_loop(run.record, data=None).state.step == 0
+
+
+def test_a_tuning_and_a_confirmation_are_for_the_machine_of_their_sweep(tmp_path: Path, probe: Path):
+    """Both write specifications of their own, elsewhere than where the path of the probe begins."""
+    path, runs = tmp_path / "tiny.yaml", tmp_path / "runs"
+    asked = spec(
+        on=[{"probe": "hosts/h200.json"}], tune={"space": {"lr": [0.01, 1]}, "runs": 2, "budget": 1, "seeds": [9]}
+    )
+    path.write_text(yaml.safe_dump(asked))
+    tuning = tuning_plan(load_spec(path), runs=runs, data=None)
+    path.write_text(yaml.safe_dump(asked := spec(on=[{"probe": "hosts/h200.json"}])))
+    sweep = make_plan(load_spec(path), runs=runs)
+    rundir.write_json(sweep.directory / rundir.SWEEP, sweep.to_json())
+    content = confirmation(runs, "tiny", "mixed")
+    assert content["on"] == [{"probe": "../hosts/h200.json"}]
+    confirming = read_spec(parse_document(written(content, recipe="mixed", of="tiny"), where=str(runs / "c.yaml")))
+    confirmed = make_plan(confirming, runs=runs)
+    check_same(confirmed, sweep.to_json())
+    for planned in (tuning, sweep, confirmed):
+        assert {record.hardware.name for record in records(planned)} == {"NVIDIA H200"}
+        assert planned.target.machine == sweep.target.machine
+
+
+def test_a_command_is_planned_for_another_machine_with_the_software_of_this_one(tmp_path: Path, probe: Path):
+    (tmp_path / "train.sh").write_text(SHELL)
+    content = COMMAND | {"on": [{"probe": "hosts/h200.json"}]}
+    (tmp_path / "shell.yaml").write_text(yaml.safe_dump(content))
+    remote = make_plan(load_spec(tmp_path / "shell.yaml"), runs=tmp_path / "runs")
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch, **H200)
+        assert records(make_plan(load_spec(tmp_path / "shell.yaml"), runs=tmp_path / "runs")) == records(remote)
+    with pytest.raises(SweepError, match="this machine does not execute the sweep: planned for NVIDIA H200"):
+        run_sweep(remote)
+
+
+def test_runs_of_this_machine_are_not_left_out_of_a_plan_for_another(tmp_path: Path, probe: Path):
+    own = records(plan(tmp_path))[0]
+    run_files.write(tmp_path / "tiny" / own.run_id / rundir.RUN, own)
+    assert plan(tmp_path, spec(on=[{"probe": str(probe)}])).left_out == ()
+    left = plan(tmp_path, spec(on=[{"probe": str(probe)}], seeds=[7])).left_out  # the control: another specification
+    assert [path.name for path in left] == [own.run_id]
 
 
 def test_imported_profiles_of_the_class_give_a_plan_its_times(tmp_path: Path, probe: Path):

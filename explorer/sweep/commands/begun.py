@@ -32,6 +32,7 @@ from pydantic import Field
 
 from explorer import run_files, rundir, track
 from explorer.errors import RecipeError, RunError, unknown
+from explorer.machine_class import MAX_THREADS
 from explorer.parameters import check
 from explorer.recipes import machine
 from explorer.run_files import METRICS, FailureRecord, Metric, RunRecord
@@ -50,7 +51,7 @@ from explorer.sweep.commands.command_task import (
 )
 from explorer.sweep.commands.tracked import MAX_BYTES, check_record, lines_of, numbers_of, read_tracked
 from explorer.training.custom import Place
-from explorer.training.run_plan import MAX_BUDGET, MAX_SEED, MAX_THREADS
+from explorer.training.run_plan import MAX_BUDGET, MAX_SEED
 from explorer.training.watch import Reading, Watcher
 
 WHERE = "explorer.begin"  # in messages

@@ -103,6 +103,8 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
         money = "no price for this hardware" if plan["usd"] is None else amounts.dollars(plan["usd"])
         words = f"About {amounts.seconds(plan['wall_seconds'])} with {plan['workers']} runs at the same time; {money}."
         yield Paragraph(words, "note")
+    if reason := plan.get("why_not_here"):
+        yield Paragraph(f"This machine does not execute it: {reason}.", "note")
     yield from (Paragraph(f"Warning: {words}", "note") for words in plan["warnings"])
 
 
