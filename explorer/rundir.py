@@ -9,6 +9,7 @@ This is the seam between training and reading. Layout:
     runs/<sweep>/sweep.json              the plan: recipes, run ids in order
     runs/<sweep>/until.json              how many seeds a sweep with `until` adds, decided once
     runs/<sweep>/.lock                   held by the process that executes the sweep
+    runs/<sweep>/.permit-<id>            while workers elsewhere may execute its runs: removed, it stops them
     runs/<sweep>/_profiles/<key>.json    uncontended step times of a recipe
     runs/<sweep>/_trunks/<recipe>-s<seed>/   states that shorter runs leave, until no longer one can begin with them
     runs/<sweep>/<run_id>/run.json       what the run is, written before it starts
@@ -32,6 +33,7 @@ This is the seam between training and reading. Layout:
                           failure.json   why the last attempt failed; removed when a later one succeeds
                           result.json    written last: without it the run is not finished
                           .lock          held while the run trains
+                          .begun-<id>    names the worker that executes the run; a worker that dies leaves it
 
 Locks are advisory `flock`s: the kernel releases them when their holder dies, however it dies, so a killed process
 never leaves a run that looks alive. They need a local disk.
@@ -74,6 +76,8 @@ SWEEP = "sweep.json"
 UNTIL = "until.json"
 IMPORTED = "imported.jsonl"
 LOCK = ".lock"
+PERMIT = ".permit-"  # before an id
+BEGUN = ".begun-"  # before an id
 
 MAX_JSON_BYTES = 16 * 2**20  # of any JSON file in a run directory
 

@@ -1,4 +1,4 @@
-"""Contracts for methods and datasets of one's own: tests that every one of ours passes.
+"""Contracts for methods, datasets and executors of one's own: tests that every one of ours passes.
 
     from explorer.testing import MethodContract
 
@@ -7,14 +7,24 @@
         task = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}
 
 pytest collects such a class by its name. Without pytest, `contract.certify()` runs all tests and returns what failed.
-The class of a method or dataset has to be importable, as in a recipe. Runs are of seven steps, on the CPU.
+The class of a method or dataset has to be importable, as in a recipe. Runs are of seven steps, on the CPU; those of
+`ExecutorContract` are longer.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import operator
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explorer import run_files, rundir
 from explorer.data.batches import Batches, Typing
 from explorer.data.dataset import Dataset, DataSource, Split
 from explorer.data.sources import DATASETS, load
@@ -45,7 +56,12 @@ from explorer.recipes import machine
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.settings import METHODS as ALL_METHODS
-from explorer.run_files import METRICS
+from explorer.run_files import METRICS, ResultRecord
+from explorer.sweep.execute import Event, Settings, Summary, run_sweep
+from explorer.sweep.plan import Plan, make_plan
+from explorer.sweep.spec import load_spec
+from explorer.sweep.work import EngineName, lost_workers
+from explorer.sweep.workers import InProcess
 from explorer.training.run_plan import check_methods, length, pace_of, setting_of, total_steps
 
 STEPS, BATCH = 7, 32
@@ -58,6 +74,7 @@ WHERE = "contract"
 DENIED, ADMITTED = "denied", "admitted"
 CODES = {DENIED: 1, ADMITTED: 2}
 HALF = 0.5  # of a model's depth
+COMES = 300.0  # seconds in which a run has to begin to train
 ISSUED, EXPIRES = "2026-01-01T00:00:00Z", "2030-01-01T00:00:00Z"  # of a policy in memory
 
 
@@ -322,6 +339,158 @@ class DatasetContract(Contract):
         loop = loop_of(recipe, load(recipe.dataset, self.data))
         losses = [float(loop.step()) for _ in range(2)]
         assert all(map(math.isfinite, losses)), f"losses: {losses}"
+
+
+class ExecutorContract(Contract):
+    """The tests of an executor of runs, whose workers are on this machine; `run_sweep(plan, executor=...)` takes it.
+
+    Its tests are made in the main thread, because a sweep is stopped by a signal.
+    """
+
+    engine: ClassVar[EngineName] = "warm"  # a notebook engine; `inline` where calls are made in a main thread
+    elsewhere: ClassVar[bool] = True  # whether calls are made in other processes; if not, none of them can be killed
+    breaks: ClassVar[bool] = False  # whether the death of a worker ends the executor, with all calls in progress
+
+    def executor(self) -> Executor:
+        """Return a new executor, of two workers if it can have them."""
+        raise NotImplementedError
+
+    def test_a_call_gives_its_value_or_its_exception(self) -> None:
+        executor = self.executor()
+        try:
+            assert executor.submit(operator.add, 3, 4).result() == 7, "3 + 4"
+            error = executor.submit(operator.truediv, 1, 0).exception()
+            assert isinstance(error, ZeroDivisionError), f"1 / 0: found {error!r}, expected its exception"
+            assert executor.submit(operator.add, 1, 1).result() == 2, "a call after one that raised"
+        finally:
+            executor.shutdown()
+
+    def test_runs_in_any_order_end_with_the_bits_of_this_process(self) -> None:
+        with _scratch() as runs:
+            plan = _plan(runs, SHORT)
+            summary = self._run(dataclasses.replace(plan, runs=plan.runs[::-1]))
+            assert summary.complete, f"{summary}"
+            assert _digests(runs) == undisturbed(SHORT), "the runs differ from those of this process"
+
+    def test_a_run_that_raises_fails_alone_and_once(self) -> None:
+        with _scratch() as runs:
+            events: list[Event] = []
+            summary = self._run(_plan(runs, RAISES), events.append)
+            assert (summary.done, len(summary.failures)) == (1, 1), f"{summary}: expected one run done, one failed"
+            assert "diverged" in summary.failures[0].message, f"its exception: found {summary.failures[0].message!r}"
+            assert not [event for event in events if event.kind == "retry"], "a run that raised was tried again"
+
+    def test_a_stopped_sweep_leaves_checkpoints_and_continues(self) -> None:
+        with _scratch() as runs:
+            plan = _plan(runs, LONGER)
+            with _once_it_trains(plan, lambda run: os.kill(os.getpid(), signal.SIGINT)):
+                summary = self._run(plan)
+            assert summary.interrupted and not summary.failures, f"{summary}: expected an interrupted sweep"
+            assert not list(plan.directory.rglob(f"{rundir.BEGUN}*")), "a run goes on after the sweep has ended"
+            stopped = [run for run in plan.runs if list((run.directory / rundir.CHECKPOINT).glob("*"))]
+            assert stopped, "no run has left a checkpoint: a stop has to let it finish its step"
+            assert self._run(_plan(runs, LONGER)).complete
+            resumed = run_files.read(ResultRecord, stopped[0].directory / rundir.RESULT).resumed
+            assert resumed == 1, f"found a run that resumed {resumed} times, expected once"
+            assert _digests(runs) == undisturbed(LONGER), "the resumed runs differ from those of this process"
+
+    def test_a_killed_worker_costs_one_run_a_retry(self) -> None:
+        if not self.elsewhere:
+            return
+        with _scratch() as runs:
+            plan, killed, events = _plan(runs, LONGER), [], []
+
+            def kill(run: Path) -> None:
+                process = int(lost_workers(run)[0].rpartition(" ")[2])
+                assert process != os.getpid(), "`elsewhere`: the run is executed by this process"
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+
+            with _once_it_trains(plan, kill):
+                summary = self._run(plan, events.append)
+            assert killed, "the worker of no run was killed"
+            assert summary.complete, f"{summary}: expected that the run is tried again"
+            again = [event for event in events if event.kind == "retry"]
+            # An executor may repeat the call itself; then there is no retry to be seen.
+            assert len(again) <= (len(plan.runs) if self.breaks else 1), f"{len(again)} runs were tried again"
+            assert _digests(runs) == undisturbed(LONGER), "the runs differ from those of this process"
+
+    def _run(self, plan: Plan, on_event: Callable[[Event], None] = lambda event: None) -> Summary:
+        settings = Settings(engine=self.engine, profile=False, on_event=on_event)
+        return run_sweep(plan, settings, executor=self.executor)
+
+
+# --- sweeps of the contract of executors ---
+
+
+def _sweep(epochs: float, recipes: Mapping[str, Any], **more: Any) -> str:
+    """Return the specification of a sweep on digits, as YAML."""
+    content = {
+        "name": WHERE,
+        "task": {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}},
+        "train": {"epochs": epochs, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1}}, "evaluations": 0},
+        "baseline": "baseline",
+        "recipes": recipes,
+        "budgets": [1.0],
+        "seeds": [0],
+        **more,
+    }
+    return json.dumps(content)
+
+
+SHORT = _sweep(0.5, {"baseline": [], "mixed": ["mixup", "ema"]}, budgets=[0.5, 1.0])  # 7 steps
+LONGER = _sweep(14, {"baseline": []}, seeds=[0, 1])  # 196 steps
+WILD = {"train": {"optimizer": {"sgd": {"lr": 100.0, "weight_decay": 10.0}}}, "methods": []}
+RAISES = _sweep(1, {"baseline": [], "wild": WILD})
+
+
+def _scratch() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="explorer-contract-")
+
+
+def _plan(runs: str, sweep: str) -> Plan:
+    return make_plan(load_spec(json.loads(sweep)), runs=Path(runs))
+
+
+def _digests(runs: str) -> dict[str, tuple[str, bytes]]:
+    """Return the digest of the final state of every run that is done, and its measurements."""
+    done = {}
+    for path in rundir.run_directories(Path(runs) / WHERE):
+        if (path / rundir.RESULT).exists():
+            result = run_files.read(ResultRecord, path / rundir.RESULT)
+            done[path.name] = (result.state_digest, (path / rundir.METRICS).read_bytes())
+    return done
+
+
+@cache
+def undisturbed(sweep: str) -> dict[str, tuple[str, bytes]]:
+    """Return the digests of a sweep that this process executes."""
+    with _scratch() as runs:
+        run_sweep(_plan(runs, sweep), Settings(engine="inline", workers=1, profile=False), executor=InProcess())
+        return _digests(runs)
+
+
+@contextlib.contextmanager
+def _once_it_trains(plan: Plan, act: Callable[[Path], object]) -> Iterator[None]:
+    """Within the block, call `act` with the directory of the first run that has written measurements."""
+    ended = threading.Event()
+
+    def look() -> None:
+        deadline = time.monotonic() + COMES
+        while not ended.wait(0.01) and time.monotonic() < deadline:
+            for run in plan.runs:
+                metrics = run.directory / rundir.METRICS
+                if lost_workers(run.directory) and metrics.exists() and metrics.stat().st_size:
+                    act(run.directory)
+                    return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 # --- what the contracts are made of: functions on loops, which raise AssertionError ---

@@ -36,7 +36,25 @@ Engine = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", min=1, metavar="N", help="Number of runs at the same time. Default: cores / threads per run."
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Number of runs at the same time. Default: cores / threads per run, or one a GPU.",
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="CLUSTER",
+        help="Dask cluster to run on: local-dask:N, tls://HOST:PORT, or tcp:// and an address of this machine."
+        " Its workers have to see the same files. Default: this machine, without Dask.",
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="GPUS", help="Use these GPUs, such as 0,1: one run at a time on each. Default: all of them."
     ),
 ]
 OwnLoop = Annotated[

@@ -6,7 +6,9 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -37,6 +39,7 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import load_spec
 from explorer.sweep.work import ENGINES, EngineName
+from explorer.sweep.workers import use_gpus
 from explorer.training.ledgered import is_recorded
 
 
@@ -46,6 +49,8 @@ def run(
     data: options.Data = None,
     engine: options.Engine = "warm",
     workers: options.Workers = None,
+    on: options.On = None,
+    device: options.Device = None,
     profile: Annotated[bool, typer.Option(help="Measure step times before the first run.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
@@ -57,8 +62,10 @@ def run(
     its last.
     """
     asked = listed(load_spec(spec))
+    if device is not None:
+        use_gpus(device)
     if not is_tuned(asked, runs / asked.name):
-        part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, json=json)
+        part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, on=on, json=json)
     planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
@@ -68,7 +75,7 @@ def run(
         print(SHARED, file=sys.stderr)
     summary = run_until(
         planned,
-        lambda plan: execute(plan, runs=runs, engine=engine, workers=workers, profile=profile, json=json),
+        lambda plan: execute(plan, runs=runs, engine=engine, workers=workers, on=on, profile=profile, json=json),
         runs=runs,
         tell=lambda words: print(visible(words), file=sys.stderr),
     )
@@ -138,15 +145,16 @@ def execute(
     workers: int | None,
     profile: bool,
     json: bool,
+    on: str | None = None,
     answers: bool = True,
     act: Callable[[Settings], Summary] | None = None,
 ) -> Summary:
     """Run a planned sweep with progress on the screen. Every finished run enters the database at once.
 
     `runs` is the directory of all runs, `engine` a notebook engine, `workers` the number of runs at the same time
-    (None: as many as the cores allow), `profile` whether step times are measured first, `json` whether events are
-    printed as lines of JSON instead of a bar, `answers` whether the bar has the best answer so far, and `act` runs
-    something else than exactly this plan.
+    (None: as many as the cores allow), `on` the Dask cluster that they run on, `profile` whether step times are
+    measured first, `json` whether events are printed as lines of JSON instead of a bar, `answers` whether the bar has
+    the best answer so far, and `act` runs something else than exactly this plan.
     """
     if engine not in ENGINES:
         raise SweepError(unknown("notebook engine", engine, ENGINES))
@@ -167,6 +175,7 @@ def execute(
             engine=chosen,
             workers=workers,
             profile=profile,
+            executor=None if on is None else _cluster(on, planned, engine=engine),
             on_event=progress.show,
             on_result=bring_in,
         )
@@ -174,6 +183,20 @@ def execute(
     with _said_once():
         ingest(runs)  # profiles may have changed after the last run
     return summary
+
+
+def _cluster(on: str, planned: Plan, *, engine: str) -> Callable[[], Executor]:
+    """Return what connects to the cluster. Raises `SweepError` where Dask is not installed."""
+    if engine == "inline":
+        raise SweepError(
+            "--on: Dask makes calls in threads, where the engine 'inline' cannot train; 'warm' and 'cold' can"
+        )
+    try:
+        workers = part("sweep run --on")
+    except ImportError as error:
+        raise SweepError(f"--on needs {error.name}, which is not installed: pip install 'explorer[cluster]'") from error
+    resources = {"GPU": 1.0} if planned.runs[0].record.hardware.device == "cuda" else {}
+    return partial(workers, on, threads=planned.spec.threads, resources=resources)
 
 
 _SAID: set[str] = set()  # faults of the database that this command has told; a process is one command

@@ -71,6 +71,7 @@ def tune_first(
     engine: str,
     workers: int | None,
     json: bool,
+    on: str | None = None,
     tell: bool = True,
 ) -> TunedRecord:
     """Tune a sweep. A tuning that has not ended ends the command. `tell`: print what was chosen."""
@@ -78,7 +79,7 @@ def tune_first(
 
     def run(planned: Plan) -> Summary:
         ended.append(
-            execute(planned, runs=runs, engine=engine, workers=workers, profile=False, json=json, answers=False)
+            execute(planned, runs=runs, engine=engine, workers=workers, on=on, profile=False, json=json, answers=False)
         )
         return ended[-1]
 

@@ -296,6 +296,7 @@ PARTS = {  # options and arguments that need more imports than their verb
     "open --view": "explorer.views.explorer.checked_view:view_by_options",
     "prices list": "explorer.recipes.machine:hardware",
     "policy check --model": "explorer.training.model_layers:catalogue_layers",
+    "sweep run --on": "explorer.sweep.dask_engine:DaskWorkers",
     "delete plan, by replay": "explorer.cli.governed.delete_run:elsewhere_words",
     "delete plan --profile": "explorer.training.replay:measure_replay",
     "delete plan --profile --loop": "explorer.cli.governed.delete_run:loop_time",

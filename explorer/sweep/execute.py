@@ -1,8 +1,10 @@
 """Execution of a sweep: the missing runs, in order, until all are done or the sweep is stopped.
 
-One process executes a sweep at a time. A run that raises is recorded as failed, and the others continue; a run whose
-kernel or worker died is retried. The first Ctrl-C or SIGTERM stops every run in progress after its current step, the
-second stops at once. Either way the next start continues where this one ended.
+One process executes a sweep at a time, by the workers of this machine or those of any `concurrent.futures.Executor`
+that share its files. A run that raises is recorded as failed, and the others continue. A run whose kernel or worker
+died is tried again after a pause, and set aside when three have died with it; one whose worker was called back
+continues on another, and that is no fault. The first Ctrl-C or SIGTERM stops every run in progress after its current
+step, the second stops at once. Either way the next start continues where this one ended.
 
 Step times are measured first: a run then has its time as soon as it is finished, and rescaled controls have their
 budgets before they begin. When all runs are done, a few windows of the baseline show whether the machine still runs at
@@ -15,8 +17,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
@@ -28,11 +31,23 @@ from explorer.runlog.documents import keep
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
+from explorer.sweep.pool import Pool, Workers
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
 from explorer.sweep.trunks import tidy, unused
-from explorer.sweep.work import EngineName, Job, Outcome, close_engines, make_engine, perform
-from explorer.sweep.workers import Interruptible, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.sweep.work import (
+    ATTEMPTS,
+    EngineName,
+    Job,
+    Outcome,
+    close_engines,
+    forget_lost,
+    lost_workers,
+    make_engine,
+    measure_apart,
+    perform,
+)
+from explorer.sweep.workers import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.training.branching import Branch
 from explorer.training.run import on_stop_signals
 
@@ -96,6 +111,7 @@ class Settings:
     timeout: float | None = None  # seconds for a cell of a run's notebook
     profile: bool = True  # measure step times first, and check at the end that they still hold
     notebook: Path = NOTEBOOK
+    executor: Workers | None = None  # of workers that see these files; None: workers of this machine
     on_event: Callable[[Event], None] = field(default=lambda event: None)
     on_result: Callable[[Path], None] = field(default=lambda directory: None)  # gets the directory of a finished run
 
@@ -117,15 +133,23 @@ class Source(Protocol):
         ...
 
 
-def run_sweep(plan: Plan, settings: Settings | None = None, *, source: Source | None = None) -> Summary:
+def run_sweep(
+    plan: Plan, settings: Settings | None = None, *, source: Source | None = None, executor: Workers | None = None
+) -> Summary:
     """Execute the missing runs of the plan, or those that a source adds to it.
+
+    `executor`, if given, is that of the settings: any `concurrent.futures.Executor`, which stays open, or a function
+    that makes one for this sweep. `explorer.testing.ExecutorContract` says what it has to keep.
 
     Before any run starts, raises `RunError` when another process executes this sweep or its directory cannot be
     written, and `SweepError` for a notebook that cannot be used and for a plan that is for other machines. A disk that
     fills up later ends the sweep; files that were written stay valid.
     """
     settings = settings or Settings()
-    _check_here(plan)
+    if executor is not None:
+        settings = replace(settings, executor=executor)
+    if settings.executor is None:  # elsewhere each worker looks whether its machine is of the plan's class
+        _check_here(plan)
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
         return _Execution(plan, settings, source).run()
 
@@ -152,6 +176,7 @@ class _Task:
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0  # on the monotonic clock: the end of the pause before a retry
+    suspected: bool = False  # it was in progress when a worker's death ended the executor: it runs alone next
 
 
 class _Execution:
@@ -162,7 +187,8 @@ class _Execution:
         self.settings = settings
         self.source = source
         self.waiting = deque(_Task(run) for run in plan.missing if source is None)
-        self._make_workers()
+        self.pool: Pool = Pool(InProcess(), plan.directory)
+        self.workers = 1
         self.running: dict[Future[Outcome], _Task] = {}
         self.failures = _damaged(plan.runs)
         self.executed = 0
@@ -176,23 +202,28 @@ class _Execution:
     # --- stages ---
 
     def _make_workers(self) -> None:
-        threads = self.plan.spec.threads
-        usual = default_workers(threads=threads, device=self.plan.runs[0].record.hardware.device)
+        threads, made = self.plan.spec.threads, self.settings.executor
+        device = self.plan.runs[0].record.hardware.device
+        usual = default_workers(threads=threads, device=device)
         if self.plan.spec.command is not None:
             usual = 1  # its time is measured in the run, which has to be the only one
+        if made is not None:
+            self.workers = self.settings.workers or self.pool.workers or usual
+            return
         wanted = self.settings.workers or usual
         self.workers = wanted if self.source is not None else min(wanted, max(1, len(self.waiting)))
-        self.executor: Interruptible = make_executor(self.workers, threads=threads)
+        self.pool = Pool(lambda: make_executor(self.workers, threads=threads, device=device), self.plan.directory)
 
     def run(self) -> Summary:
-        # A fault of the engine or the notebook would fail every run: it is reported before anything is written.
+        # A fault of the engine or the notebook would fail every run: it is reported before anything is written. So is
+        # one of the executor.
         if self.plan.spec.command is None and (self.plan.missing or self.plan.waiting or self.source is not None):
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
             check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
-        _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
-        self._tell("start")
         try:
-            with on_stop_signals(self._stop):
+            with self._engaged(), on_stop_signals(self._stop):
+                _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
+                self._tell("start")
                 self._profile(unprofiled(self.plan.directory, self._records()))
                 self._add_controls()
                 self._execute_all()
@@ -213,8 +244,8 @@ class _Execution:
                 f"{self.plan.spec.source}: a {self.plan.spec.command.kind} has no step times to measure: every run is"
                 " timed while it trains, if nothing else runs meanwhile"
             )
-        self._tell("start")
-        with on_stop_signals(self._stop):
+        with self._engaged(), on_stop_signals(self._stop):
+            self._tell("start")
             self._profile(self._records())
         self._tell("end")
         return self._summary()
@@ -230,10 +261,24 @@ class _Execution:
                     self._announce_stop()
                     self._collect()
         except BaseException:
-            self.executor.interrupt()
+            self.pool.interrupt()
             raise
         finally:
-            self.executor.shutdown(wait=True, cancel_futures=True)
+            for future in self.running:
+                future.cancel()
+            if self.settings.executor is None:
+                self.pool.shutdown()
+
+    @contextlib.contextmanager
+    def _engaged(self) -> Iterator[None]:
+        """Use the executor of the settings within the block, if there is one."""
+        if self.settings.executor is not None:
+            self.pool = Pool(self.settings.executor, self.plan.directory)
+        try:
+            yield
+        finally:
+            if self.settings.executor is not None:
+                self.pool.shutdown()
 
     @contextlib.contextmanager
     def _present(self) -> Iterator[None]:
@@ -276,16 +321,21 @@ class _Execution:
         """Give every free worker a run. Without worker processes, `submit` returns only when the run has ended."""
         self._refill()
         while self.waiting and len(self.running) < self.workers and not self.stopping.is_set():
-            task = self._next()
+            task = None if any(task.suspected for task in self.running.values()) else self._next()
             if task is None:
                 return
+            if task.suspected and self.running:
+                self.waiting.appendleft(task)
+                return
+            if not task.attempts:
+                forget_lost(task.run.directory)  # of an earlier start
             # The run's process reads both files: they are written before it is called.
             if task.run.documents is not None:
                 keep(task.run.documents, task.run.directory)
             _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
             self._write_branch(task.run)
             task.attempts += 1
-            self.running[self.executor.submit(perform, self._job(task.run))] = task
+            self.running[self.pool.submit(perform, self._job(task.run))] = task
 
     def _next(self) -> _Task | None:
         """Take the first task whose pause is over, and that waits for no steps of a shorter run."""
@@ -331,7 +381,9 @@ class _Execution:
             time.sleep(0.05)  # every task is in the pause before its retry
             return
         ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)  # a stop signal is noticed in 0.2 s
-        finished = [(self.running.pop(future), _outcome(future)) for future in ended]
+        if self.pool.abandoned:
+            ended = set(self.running)
+        finished = [(task := self.running.pop(future), _outcome(future, task)) for future in ended]
         settled = [(task, outcome) for task, outcome in finished if self._settle(task, outcome)]
         if self.workers > 1:
             self._submit()
@@ -352,8 +404,11 @@ class _Execution:
         if self.stopping.is_set() or fault == "interrupted":
             self.stopping.set()
             fault = "interrupted"
-        elif fault in self._retried and task.attempts <= len(BACKOFF):
-            task.not_before = time.monotonic() + BACKOFF[task.attempts - 1]
+        elif fault == "preempted" or (fault in self._retried and self._may_retry(task)):
+            if fault == "preempted":
+                task.attempts -= 1
+            else:
+                task.not_before = time.monotonic() + BACKOFF[task.attempts - 1]
             self.waiting.appendleft(task)  # first in line, so that runs still finish in their order
             self._tell("retry", run=task.run, message=message)
             return False
@@ -364,6 +419,10 @@ class _Execution:
             if self.source is not None:
                 self.source.ended(task.run, message)
         return True
+
+    def _may_retry(self, task: _Task) -> bool:
+        """Return whether fewer workers than allowed have died with the run, also those that the executor replaced."""
+        return max(task.attempts, len(lost_workers(task.run.directory))) < ATTEMPTS
 
     def _report(self, run: PlannedRun, outcome: Outcome) -> None:
         if outcome.fault is None:
@@ -415,23 +474,28 @@ class _Execution:
             self._guarded(lambda: reasons.extend(stack.enter_context(lock)))
             if self.stopping.is_set():
                 return None
-            # Thread counts must be set before torch is imported, so measuring needs a process of its own. A stop signal
-            # interrupts whatever `self.executor` is.
             self._tell("profile", message=why)
-            self.executor = LocalProcesses(1, threads=self.plan.spec.threads)
+            threads = self.plan.spec.threads
             documents = {run.record.recipe_digest: run.documents for run in self.plan.runs}
-            future = self.executor.submit(
-                act, self.plan.directory, run_files, data=self.plan.data, documents=documents, reasons=reasons
-            )
+            given = {"data": self.plan.data, "documents": documents, "reasons": reasons}
+            # Thread counts must be set before torch is imported, so measuring needs a process of its own. A stop signal
+            # interrupts whatever `self.pool` is.
+            if self.settings.executor is None:
+                self.pool = Pool(lambda: LocalProcesses(1, threads=threads), self.plan.directory)
+                future = self.pool.submit(act, self.plan.directory, run_files, **given)
+            else:
+                apart = partial(measure_apart, act, threads=threads, permit=self.pool.permit)
+                future = self.pool.submit(apart, self.plan.directory.resolve(), run_files, **given)
             answer: list[Timed] = []
             try:
-                while not wait([future], timeout=0.2).done:  # a wait without a timeout would not notice a signal
-                    pass
-                self._guarded(lambda: answer.append(future.result()))
-            except KeyboardInterrupt:
+                while not wait([future], timeout=0.2).done and not self.pool.abandoned:
+                    pass  # a wait without a timeout would not notice a signal
+                self._guarded(lambda: answer.extend(filter(None, [future.result(timeout=0)])))
+            except (KeyboardInterrupt, TimeoutError):
                 self.stopping.set()
             finally:
-                self.executor.shutdown()
+                if self.settings.executor is None:
+                    self.pool.shutdown()
             return answer[0] if answer else None
 
     def _records(self) -> list[RunRecord]:
@@ -474,7 +538,7 @@ class _Execution:
     def _stop(self) -> None:
         """Stop the runs in progress. As a signal handler, it must not wait for a lock that the signal interrupted."""
         self.stopping.set()
-        self.executor.interrupt()
+        self.pool.interrupt()
 
     def _job(self, run: PlannedRun) -> Job:
         return Job(
@@ -486,6 +550,7 @@ class _Execution:
             contended=self.workers > 1,
             timeout=self.settings.timeout,
             setting=run.setting,
+            permit=self.pool.permit,
         )
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:
@@ -542,19 +607,27 @@ def _is_done(directory: Path) -> bool:
     return (directory / rundir.RESULT).exists()
 
 
-def _outcome(future: Future[Outcome]) -> Outcome:
+def _outcome(future: Future[Outcome], task: _Task) -> Outcome:
     """Return the worker's answer. An exception that it should not have raised fails only that run."""
+    task.suspected = False
     try:
-        return future.result()
+        return future.result(timeout=0)
     except WorkerLost as error:
         return Outcome(fault="lost worker", message=str(error))
-    except (KeyboardInterrupt, CancelledError):
+    except (KeyboardInterrupt, CancelledError, TimeoutError):  # the last: abandoned while it was in progress
         return Outcome(fault="interrupted", message=INTERRUPTED)
     except Exception as error:
-        return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
+        task.suspected = isinstance(error, BrokenExecutor)
+        # How an executor tells that a worker died is its own affair: a call that did not end left its mark in the run.
+        lost = task.suspected or lost_workers(task.run.directory)
+        first = (str(error).splitlines() or [""])[0]
+        return Outcome(fault="lost worker" if lost else "exception", message=f"{type(error).__name__}: {first}")
 
 
 def _record_failure(task: _Task, fault: str, message: str) -> None:
+    """Write why the run has no result. Where workers died with it, all of them are named."""
+    if fault == "lost worker" and (lost := lost_workers(task.run.directory)):
+        message = f"{message} ({len(lost)} died with it: {'; '.join(lost)})"
     failure = FailureRecord(
         run_id=task.run.record.run_id,
         kind=fault,  # pyright: ignore[reportArgumentType]

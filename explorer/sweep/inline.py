@@ -7,8 +7,10 @@ Outputs are those that a kernel would have sent: streams, rich displays, results
 import builtins
 import contextlib
 import io
+import signal
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +43,10 @@ class InlineEngine(NotebookEngine):
             clear(shell, session)  # the caller's state, which the notebook may have changed
 
     def interrupt(self) -> None:
-        raise KeyboardInterrupt  # signal handlers run in the main thread, and so does the notebook
+        # Signal handlers run in the main thread, and so does the notebook.
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def close(self) -> None:
         self._shell = None

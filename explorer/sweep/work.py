@@ -2,17 +2,26 @@
 
 Results travel through the run directory; the answer carries only the status. A process keeps its notebook engine for
 its next run.
+
+A run in progress is asked to stop in three ways, and leaves a checkpoint each time: by the signals of its process, by
+`preempt`, and by the removal of the file `Job.permit`, which works wherever that file can be seen. Where a call was not
+asked and does not come back, the mark that it left in the run directory says which worker died with it.
 """
 
 import atexit
 import contextlib
+import errno
+import os
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from explorer import run_files, rundir
 from explorer.errors import ExplorerError, SweepError, unknown
@@ -23,13 +32,21 @@ from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.notebooks import Fault as NotebookFault
+from explorer.sweep.workers import LocalProcesses
 
 RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 
 EngineName = Literal["cold", "warm", "inline"]
 ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
 
-Fault = Literal[NotebookFault, "lost worker"]
+Fault = Literal[NotebookFault, "lost worker", "preempted", "full disk"]
+
+Measured = TypeVar("Measured")
+
+ATTEMPTS = 3  # workers that may die with a run before it is set aside
+LOOK_EVERY = 0.25  # seconds between two looks at the permit
+MARK = 200  # characters that are read of what names a worker
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +61,7 @@ class Job:
     contended: bool
     timeout: float | None  # seconds that a cell of the notebook may take
     setting: CommandRecipe | None = None  # of a run that a command trains, which has no notebook of ours
+    permit: Path | None = None  # a file: the run stops after its step once it is gone; None: it needs none
 
     def parameters(self) -> dict[str, Any]:
         """Return the notebook's parameters."""
@@ -74,34 +92,140 @@ def make_engine(name: str, *, threads: int, timeout: float | None = None) -> Not
     return KernelEngine(threads=threads, runs_per_kernel=runs, timeout=timeout)
 
 
-_engines: dict[tuple[str, int, float | None], NotebookEngine] = {}  # of this process
+_engines: dict[tuple[str, int, float | None, int], NotebookEngine] = {}  # of this process, one for each thread
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A run in progress in this process."""
+
+    engine: NotebookEngine | CommandEngine
+    preempted: bool = False
+
+
+_calls: list[_Call] = []
 
 
 def perform(job: Job) -> Outcome:
     """Execute the run's notebook. A fault of the run is an answer, not an exception: other runs must continue."""
-    try:
-        if job.setting is not None:
-            command = CommandEngine(threads=job.threads)
-            with _signals_for(command):
-                command.run(job.directory, job.setting, contended=job.contended)
-        else:
-            engine = _engine(job)
-            with _signals_for(engine):
-                engine.run(job.notebook, job.parameters(), job.directory / rundir.NOTEBOOK)
-        check_result(job.directory)  # a notebook of the user's may finish without having trained
-    except NotebookError as error:
-        return Outcome(fault=error.fault, message=str(error))
-    except KeyboardInterrupt:
+    if job.permit is not None and not job.permit.exists():  # the sweep was stopped while the call waited for a worker
         return Outcome(fault="interrupted", message=INTERRUPTED)
+    if len(lost := lost_workers(job.directory)) >= ATTEMPTS:  # some executors repeat calls of workers that died
+        return Outcome(fault="lost worker", message=f"its worker process on {lost[-1]} ended")
+    call: _Call | None = None
+    try:
+        with _marked(job.directory):
+            call = _Call(_engine(job) if job.setting is None else CommandEngine(threads=job.threads))
+            _run(job, call)
+            check_result(job.directory)  # a notebook of the user's may finish without having trained
+    except NotebookError as error:
+        outcome = Outcome(fault=error.fault, message=str(error))
+    except KeyboardInterrupt:
+        outcome = Outcome(fault="interrupted", message=INTERRUPTED)
     except ExplorerError as error:
-        return Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
-    return Outcome()
+        outcome = Outcome(fault="exception", message=f"{type(error).__name__}: {error}")
+    else:
+        return Outcome()
+    if call is not None and call.preempted:  # whatever came of it
+        return Outcome(fault="preempted", message="its worker was called back; it continues from its checkpoint")
+    if outcome.fault == "exception" and any(os.strerror(number) in outcome.message for number in FULL):
+        return Outcome(fault="full disk", message=f"{outcome.message} (on {socket.gethostname()})")
+    return outcome
+
+
+def _run(job: Job, call: _Call) -> None:
+    engine = call.engine
+    _calls.append(call)
+    try:
+        with _signals_for(call), _permitted(job.permit, engine.interrupt):
+            if isinstance(engine, CommandEngine):
+                assert job.setting is not None
+                engine.run(job.directory, job.setting, contended=job.contended)
+            else:
+                engine.run(job.notebook, job.parameters(), job.directory / rundir.NOTEBOOK)
+    finally:
+        _calls.remove(call)
+
+
+def preempt() -> None:
+    """Ask the runs in progress in this process to leave a checkpoint, because the process is about to end."""
+    for call in list(_calls):
+        call.preempted = True
+        call.engine.interrupt()
+
+
+@contextlib.contextmanager
+def _permitted(permit: Path | None, stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` within the block, in a thread of its own, once the permit is gone."""
+    if permit is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_EVERY):
+            if not permit.exists():
+                stop()
+                return
+
+    thread = threading.Thread(target=look, name="permit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # a later stop would be that of the next run
+
+
+# --- workers that died with a run ---
+
+
+@contextlib.contextmanager
+def _marked(directory: Path) -> Iterator[None]:
+    """Keep a file in the run directory within the block that names host and process; a process that dies leaves it."""
+    mark = directory / f"{rundir.BEGUN}{uuid.uuid4().hex}"
+    rundir.write_bytes(mark, f"{socket.gethostname()}, process {os.getpid()}".encode())
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def lost_workers(directory: Path) -> list[str]:
+    """Return the hosts and processes whose marks are in the run directory: they died with the run, or execute it."""
+    lost = []
+    for mark in sorted(directory.glob(f"{rundir.BEGUN}*")):
+        with contextlib.suppress(FileNotFoundError):  # that worker has just ended its call
+            lost.append(mark.read_text(errors="replace")[:MARK])
+    return lost
+
+
+def forget_lost(directory: Path) -> None:
+    """Remove the marks of workers that died with the run."""
+    for mark in directory.glob(f"{rundir.BEGUN}*"):
+        mark.unlink(missing_ok=True)
+
+
+def measure_apart(
+    measure: Callable[..., Measured], /, *args: Any, threads: int, permit: Path | None, **kwargs: Any
+) -> Measured | None:
+    """Measure in a fresh process of this machine; None: the permit was taken back."""
+    with LocalProcesses(1, threads=threads) as process:
+        future = process.submit(measure, *args, **kwargs)
+        while not wait([future], timeout=LOOK_EVERY).done:
+            if permit is not None and not permit.exists():
+                process.interrupt()
+                wait([future])
+        try:
+            return future.result()
+        except KeyboardInterrupt:  # some executors end their worker for it
+            return None
 
 
 def perform_command(directory: Path, setting: CommandRecipe, *, threads: int) -> ResultRecord:
     """Execute one run of a command outside a sweep, and return its result. Raises `NotebookError` for its faults."""
     engine = CommandEngine(threads=threads)
-    with _signals_for(engine):
+    with _signals_for(_Call(engine)):
         engine.run(directory, setting, contended=False)
     return check_result(directory)
 
@@ -124,19 +248,23 @@ atexit.register(close_engines)  # a worker ends normally when its parent has no 
 
 
 def _engine(job: Job) -> NotebookEngine:
-    key = (job.engine, job.threads, job.timeout)
+    thread = threading.get_ident()  # an engine serves the thread that made it, because its sockets do
+    if job.engine == "inline" and threading.current_thread() is not threading.main_thread():
+        raise SweepError("the engine 'inline' trains in the main thread of a process only; 'warm' and 'cold' in any")
+    key = (job.engine, job.threads, job.timeout, thread)
     if key not in _engines:
         _engines[key] = make_engine(job.engine, threads=job.threads, timeout=job.timeout)
     return _engines[key]
 
 
 @contextlib.contextmanager
-def _signals_for(engine: NotebookEngine | CommandEngine) -> Iterator[None]:
-    """Interrupt the engine at Ctrl-C and SIGTERM within the block, after the handler that was installed before."""
+def _signals_for(call: _Call) -> Iterator[None]:
+    """Interrupt the engine at Ctrl-C, SIGTERM and SIGUSR1 within the block, after the handler that was installed
+    before."""
     if threading.current_thread() is not threading.main_thread():  # Python sets signal handlers only from there
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
 
     def handle(number: int, frame: FrameType | None) -> None:
         # The sweep's own handler comes first: it must know of the stop before this run ends. Python's default handler
@@ -144,7 +272,9 @@ def _signals_for(engine: NotebookEngine | CommandEngine) -> Iterator[None]:
         earlier = before[signal.Signals(number)]
         if callable(earlier) and earlier is not signal.default_int_handler:
             earlier(number, frame)
-        engine.interrupt()
+        # These two tell a process that its time on this machine is over: a batch system sends them.
+        call.preempted = call.preempted or number != signal.SIGINT
+        call.engine.interrupt()
 
     try:
         for number in before:

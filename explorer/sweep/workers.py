@@ -21,10 +21,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 from explorer.errors import SweepError
 from explorer.machine_class import cores
@@ -38,23 +40,33 @@ class WorkerLost(SweepError):
     """End of a worker process before it answered its call."""
 
 
+def gpus() -> tuple[str, ...]:
+    """Return the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return tuple(filter(None, chosen.split(",")))
+    # Not by torch, which takes seconds to import. A container or a batch job has the device files of its own GPUs only.
+    return tuple(map(str, range(sum(path.name[6:].isdigit() for path in Path("/dev").glob("nvidia*")))))
+
+
+def use_gpus(written: str) -> None:
+    """Let this process, and those that it starts, use these GPUs only, such as `0,1`. Raises `SweepError`."""
+    known, wanted = gpus(), tuple(written.split(","))
+    if not set(wanted) <= set(known) or len(set(wanted)) < len(wanted):
+        allowed = f"some of {','.join(known)}" if known else "none, because this machine shows no GPU"
+        raise SweepError(f"--device: found {written!r:.80}, expected {allowed}")
+    os.environ["CUDA_VISIBLE_DEVICES"] = written
+
+
 def default_workers(*, threads: int, device: str = "cpu") -> int:
-    """Return the number of runs with `threads` threads that fit the machine: its cores, or its one GPU."""
-    return 1 if device == "cuda" else max(1, cores() // threads)
-
-
-class Interruptible(Protocol):
-    """Executor whose calls can be asked to stop."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None: ...
-
-    def interrupt(self) -> None: ...
+    """Return the number of runs with `threads` threads that fit the machine: by its cores, or one for each GPU."""
+    return max(1, len(gpus())) if device == "cuda" else max(1, cores() // threads)
 
 
 class InProcess(Executor):
     """Executor that makes calls in `submit`, in the calling thread, where signals reach them directly."""
+
+    workers = 1
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -70,17 +82,21 @@ class InProcess(Executor):
 
 
 class LocalProcesses(Executor):
-    """Pool of worker processes. A worker that dies fails only its own call, with `WorkerLost`, and is replaced."""
+    """Pool of worker processes. A worker that dies fails only its own call, with `WorkerLost`, and is replaced.
 
-    def __init__(self, workers: int, *, threads: int) -> None:
+    With `devices`, the names of GPUs, workers use them in turn and share the cores out: none runs on another's.
+    """
+
+    def __init__(self, workers: int, *, threads: int, devices: Sequence[str] = ()) -> None:
+        self.workers = workers
         self._threads = threads
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="worker")
         # Last in, first out: the worker that was used last has warm caches and a running kernel.
-        self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_Worker | _Seat] = queue.LifoQueue()
         self._busy: set[_Worker] = set()
         self._interrupted = threading.Event()
-        for _ in range(workers):
-            self._idle.put(None)  # a place; its worker starts with the first call
+        for at in reversed(range(workers)):  # its worker starts with the first call
+            self._idle.put(_Seat(gpu=devices[at % len(devices)], part=(at, workers)) if devices else _Seat())
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._pool.submit(self._call, fn, args, kwargs)
@@ -89,7 +105,7 @@ class LocalProcesses(Executor):
         self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
         while not self._idle.empty():
             worker = self._idle.get()
-            if worker is not None:
+            if isinstance(worker, _Worker):
                 worker.close()
 
     def interrupt(self) -> None:
@@ -108,28 +124,44 @@ class LocalProcesses(Executor):
             time.sleep(INTERRUPT_EVERY)
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        worker = self._idle.get() or _Worker(self._threads)
+        worker = self._idle.get()
+        if isinstance(worker, _Seat) or not worker.alive():  # what ends an idle worker is no fault of its next call
+            worker = _Worker(self._threads, worker if isinstance(worker, _Seat) else worker.seat)
         self._busy.add(worker)
         try:
             return worker.call(fn, args, kwargs)
         finally:
             self._busy.discard(worker)
-            self._idle.put(worker if worker.alive() else None)  # a dead worker is replaced at the next call
+            self._idle.put(worker if worker.alive() else worker.seat)  # a dead worker is replaced at the next call
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seat:
+    """A place for a worker."""
+
+    gpu: str | None = None  # its device; None: whatever the machine has
+    part: tuple[int, int] | None = None  # its share of the cores: the first of two equal ones is (0, 2)
 
 
 class _Worker:
     """The parent's end of one worker process."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, seat: _Seat) -> None:
+        self.seat = seat
+        device = {} if seat.gpu is None else {"CUDA_VISIBLE_DEVICES": seat.gpu}
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "explorer.sweep.workers", str(theirs.fileno())],
-                env={**os.environ, **child_environment(threads=threads)},
+                env={**os.environ, **child_environment(threads=threads), **device},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in the terminal is for the parent, who passes it on
             )
+        if seat.part is not None and hasattr(os, "sched_setaffinity"):
+            at, of = seat.part
+            if own := sorted(os.sched_getaffinity(0))[at::of]:
+                os.sched_setaffinity(self._process.pid, own)  # at once: the threads that it starts inherit it
         self._connection = Connection(ours.detach())
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -167,9 +199,10 @@ def _ending(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def make_executor(workers: int, *, threads: int) -> InProcess | LocalProcesses:
+def make_executor(workers: int, *, threads: int, device: str = "cpu") -> InProcess | LocalProcesses:
     """Return an executor for this number of workers; a single one needs no process of its own."""
-    return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads)
+    devices = gpus() if device == "cuda" else ()
+    return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads, devices=devices)
 
 
 # --- the worker process ---

@@ -51,6 +51,7 @@ from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
 
 WARMUP_STEPS = 3  # not timed: the first ones allocate memory, choose kernels and fill caches
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)  # batch systems send the last one before they end a job
 PATIENCE = 10.0  # seconds to wait for another process that holds the run: it may be about to finish
 
 log = logging.getLogger(__name__)
@@ -127,8 +128,8 @@ def execute(
 
     `contended`: other runs share the machine. If another process kept it busy meanwhile, the result is contended too.
 
-    A finished run keeps its result. SIGTERM or Ctrl-C leaves a checkpoint after the step, or the result if no step is
-    left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
+    A finished run keeps its result. SIGTERM, SIGUSR1 or Ctrl-C leaves a checkpoint after the step, or the result if no
+    step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
     """
     with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
         record = run_files.read(RunRecord, directory / rundir.RUN)
@@ -260,7 +261,7 @@ def _check_plan(record: RunRecord, data: Path | None, documents: Documents | Non
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Remember SIGTERM and SIGINT within the block; the function that is yielded returns whether one came.
+    """Remember SIGTERM, SIGUSR1 and SIGINT within the block; the function that is yielded returns whether one came.
 
     Outside the main thread it is never true, and the caller stops the process.
     """
@@ -273,11 +274,11 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def on_stop_signals(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` at every SIGTERM and SIGINT within the block. Signals reach the main thread only."""
+    """Call `act` at every SIGTERM, SIGUSR1 and SIGINT within the block. Signals reach the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: act()) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, lambda *_: act()) for number in STOPS}
     try:
         yield
     finally:

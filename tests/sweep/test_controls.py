@@ -204,7 +204,9 @@ def quiet(monkeypatch):
             done.set_result(call(*arguments, **keywords))
             return done
 
-        def shutdown(self): ...
+        def shutdown(self, **_): ...
+
+        def interrupt(self): ...
 
     monkeypatch.setattr(executing, "measure", measure)
     monkeypatch.setattr(executing, "drift", lambda *_, **__: None)
