@@ -15,7 +15,7 @@ from explorer.yaml_document import read_document
 
 
 def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
-    """Show the state of a sweep: runs done, running, diverged, failed, interrupted and planned, by recipe."""
+    """Show the state of a sweep: runs done, running, diverged, failed, set aside, interrupted, planned, by recipe."""
     # The specification may be damaged by now, and the state of its runs can be shown all the same.
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None

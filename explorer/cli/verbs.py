@@ -108,7 +108,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "sweep run": ("sweep:run", "Run the missing runs of a sweep."),
     "sweep status": (
         "sweep_status:status",
-        "Show the state of a sweep: runs done, running, diverged, failed, interrupted and planned, by recipe.",
+        "Show the state of a sweep: runs done, running, diverged, failed, set aside, interrupted, planned, by recipe.",
     ),
     "tune": (
         "tune:tune",

@@ -11,6 +11,7 @@ checkpoints first: `Farewell` asks its runs to.
 import ipaddress
 import logging
 import re
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -61,6 +62,8 @@ class DaskWorkers(Executor):
         """
         self._resources = dict(resources or {})
         self._cluster: LocalCluster | None = None
+        self._avoided: set[str] = set()  # hosts
+        self._chosen: list[str] | None = None  # addresses of the workers on other hosts; None: all workers
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a worker that died is an event of the sweep
         if (local := re.fullmatch(rf"{LOCAL}:([1-9]\d{{0,3}})", on)) is not None:
             with config.set(SETTINGS):
@@ -97,11 +100,19 @@ class DaskWorkers(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         ours: Future[Any] = Future()
-        # Runs are idempotent and differ by their arguments, but a run that failed is a new call.
-        remote = self._client.submit(fn, *args, resources=self._resources or None, pure=False, retries=0, **kwargs)
+        asked: dict[str, Any] = {"resources": self._resources or None, "workers": self._chosen}
+        # Not pure: a run that is tried again is a new call.
+        remote = self._client.submit(fn, *args, **asked, pure=False, retries=0, **kwargs)
         ours.add_done_callback(lambda done: remote.cancel() if done.cancelled() else remote.release())
         remote.add_done_callback(lambda done: _settle(ours, done))
         return ours
+
+    def avoid(self, host: str) -> bool:
+        """Give the workers of a host no more calls; return whether there are others."""
+        self._avoided.add(host)
+        hosts: Any = self._client.run(socket.gethostname)
+        self._chosen = [address for address, name in hosts.items() if name not in self._avoided]
+        return bool(self._chosen)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster; one that was started here ends."""

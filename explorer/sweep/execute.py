@@ -25,7 +25,7 @@ from typing import Literal, Protocol, TypeVar
 
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
-from explorer.errors import ExplorerError, SweepError
+from explorer.errors import ExplorerError, RunError, SweepError
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
 from explorer.sweep.measure import drift, measure
@@ -404,7 +404,10 @@ class _Execution:
         if self.stopping.is_set() or fault == "interrupted":
             self.stopping.set()
             fault = "interrupted"
-        elif fault == "preempted" or (fault in self._retried and self._may_retry(task)):
+        elif fault == "full disk" and not (self._may_retry(task) and self.pool.avoid(outcome.host)):
+            # Every run there would fail like it, and none of them is to blame.
+            raise RunError(f"{task.run.record.run_id}: {message}: free some space; the same command continues")
+        elif fault in ("preempted", "full disk") or (fault in self._retried and self._may_retry(task)):
             if fault == "preempted":
                 task.attempts -= 1
             else:

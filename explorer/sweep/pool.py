@@ -50,6 +50,11 @@ class Pool:
             self._executor = self._make()
             return self._executor.submit(fn, *args, **kwargs)
 
+    def avoid(self, host: str) -> bool:
+        """Give the host no more calls; return whether the executor can do that, and has other hosts."""
+        avoid = getattr(self._executor, "avoid", None)
+        return avoid is not None and avoid(host)
+
     def interrupt(self) -> None:
         """Ask the calls in progress to stop; the second time, stop at once. A signal handler may call it."""
         if self.permit is None:

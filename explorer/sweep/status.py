@@ -4,7 +4,8 @@ A run is
     done          it has its result
     running       a process holds its lock
     diverged      its last attempt ended because a loss, a metric or a weight was not finite
-    failed        its last attempt raised, or its process died more often than it is retried
+    failed        its last attempt raised, or took too long more often than it is retried
+    set aside     its kernel or worker died more often than it is retried
     interrupted   it was stopped or killed, and continues from its checkpoint
     planned       it has not started
     damaged       its result cannot be read; remove its directory to repeat it
@@ -20,8 +21,8 @@ from explorer import rundir
 from explorer.errors import RunError
 from explorer.planned import read_plan, superseded
 
-State = Literal["done", "running", "diverged", "failed", "interrupted", "planned", "damaged"]
-STATES: tuple[State, ...] = ("done", "running", "diverged", "failed", "interrupted", "planned", "damaged")
+State = Literal["done", "running", "diverged", "failed", "set aside", "interrupted", "planned", "damaged"]
+STATES: tuple[State, ...] = ("done", "running", "diverged", "failed", "set aside", "interrupted", "planned", "damaged")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,12 @@ def _may_add(until: Mapping[str, Any] | None) -> int:
     return 0 if until is None or until["added"] is not None else until["at_most"] - len(until["first"])
 
 
-_OF_KIND: dict[str, State] = {"interrupted": "interrupted", "diverged": "diverged"}
+_OF_KIND: dict[str, State] = {
+    "interrupted": "interrupted",
+    "diverged": "diverged",
+    "lost worker": "set aside",
+    "dead kernel": "set aside",
+}
 
 
 def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:

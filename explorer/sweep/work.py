@@ -78,6 +78,7 @@ class Outcome:
 
     fault: Fault | None = None
     message: str = ""
+    host: str = ""  # of a full disk
 
 
 def make_engine(name: str, *, threads: int, timeout: float | None = None) -> NotebookEngine:
@@ -129,7 +130,8 @@ def perform(job: Job) -> Outcome:
     if call is not None and call.preempted:  # whatever came of it
         return Outcome(fault="preempted", message="its worker was called back; it continues from its checkpoint")
     if outcome.fault == "exception" and any(os.strerror(number) in outcome.message for number in FULL):
-        return Outcome(fault="full disk", message=f"{outcome.message} (on {socket.gethostname()})")
+        host = socket.gethostname()
+        return Outcome(fault="full disk", message=f"{outcome.message} (on {host})", host=host)
     return outcome
 
 

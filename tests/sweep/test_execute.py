@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -17,7 +18,8 @@ from explorer.run_files import FailureRecord, ProfileRecord
 from explorer.sweep import execute as executing
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.status import sweep_status
-from explorer.sweep.work import Outcome
+from explorer.sweep.work import Job, Outcome, lost_workers, perform
+from explorer.sweep.workers import InProcess
 from tests.sweep.sweeps import SPEC, execute, outcomes, plan, results, spec
 
 pytestmark = pytest.mark.notebook
@@ -130,6 +132,106 @@ def test_faults_of_the_machine_are_retried_twice(tmp_path, monkeypatch, fault):
     assert [failure.message for failure in summary.failures] == ["gone", "gone"]
     failure = run_files.read(FailureRecord, tmp_path / "b/tiny" / calls[0] / rundir.FAILURE)
     assert (failure.kind, failure.attempts) == (fault, 3)
+
+
+def test_a_worker_that_is_called_back_costs_no_retry(tmp_path, monkeypatch):
+    calls = []
+
+    def perform(job):
+        calls.append(job.directory.name)
+        return Outcome(fault="preempted", message="called back") if len(calls) <= 9 else Outcome()
+
+    monkeypatch.setattr(executing, "perform", perform)
+    listener = Listener()
+    assert execute(tmp_path, spec(budgets=[1.0]), on_event=listener).complete
+    assert len(calls) == 11  # more often than any fault of a machine is forgiven
+    assert (listener.kinds().count("retry"), listener.kinds().count("failed")) == (9, 0)
+
+
+def test_a_full_disk_ends_the_sweep_and_blames_no_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(executing, "perform", lambda job: Outcome(fault="full disk", message="no space", host="here"))
+    with pytest.raises(RunError, match=r"mixed.*|baseline.*: no space: free some space; the same command continues"):
+        execute(tmp_path)
+    assert set(sweep_status(tmp_path / "tiny").counts) == {"planned"}
+
+
+class Hosts(InProcess):
+    """An executor of two hosts, one of which can be left out."""
+
+    def __init__(self):
+        self.avoided = []
+
+    def avoid(self, host):
+        self.avoided.append(host)
+        return len(set(self.avoided)) < 2
+
+
+def test_a_host_with_a_full_disk_is_left_out_where_there_are_others(tmp_path, monkeypatch):
+    made = Hosts()
+
+    def perform(job):
+        return Outcome() if made.avoided else Outcome(fault="full disk", message="no space", host="a")
+
+    monkeypatch.setattr(executing, "perform", perform)
+    monkeypatch.setattr(executing, "BACKOFF", (0.01, 0.02))
+    assert execute(tmp_path, executor=made).complete
+    assert made.avoided == ["a"]
+
+
+def job_in(directory):
+    return Job(
+        directory=directory,
+        notebook=directory / "absent.ipynb",
+        engine="inline",
+        threads=1,
+        data=None,
+        contended=False,
+        timeout=None,
+    )
+
+
+def test_a_call_that_a_full_disk_ends_says_so(tmp_path, monkeypatch):
+    def full(path, content):
+        raise RunError(f"cannot write {path}: {os.strerror(errno.ENOSPC)}")
+
+    monkeypatch.setattr(rundir, "write_bytes", full)
+    outcome = perform(job_in(tmp_path / "run"))
+    assert (outcome.fault, outcome.host) == ("full disk", socket.gethostname())
+
+
+def test_a_run_that_killed_three_workers_is_not_begun_by_a_fourth(tmp_path):
+    """Some executors repeat the calls of dead workers, and the sweep does not hear of it."""
+    for number in range(3):
+        (tmp_path / f"{rundir.BEGUN}{number}").write_text(f"host-{number}, process 1")
+    job = job_in(tmp_path)
+    assert perform(job).fault == "lost worker"
+    assert lost_workers(tmp_path) == ["host-0, process 1", "host-1, process 1", "host-2, process 1"]
+    (tmp_path / f"{rundir.BEGUN}0").unlink()
+    with pytest.raises(FileNotFoundError):  # it begins, and there is no notebook
+        perform(job)
+    assert len(lost_workers(tmp_path)) == 2
+
+
+def kills_its_worker(job):
+    """Execute nothing; where the run is of the recipe `mixed`, die with it."""
+    if "mixed" in job.directory.name:
+        (job.directory / f"{rundir.BEGUN}{os.getpid()}").write_text(f"here, process {os.getpid()}")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome()
+
+
+def test_a_run_that_kills_three_workers_is_set_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr(executing, "perform", kills_its_worker)
+    monkeypatch.setattr(executing, "BACKOFF", (0.01, 0.02))
+    listener = Listener()
+    summary = execute(tmp_path, spec(budgets=[1.0]), workers=2, on_event=listener)
+    assert (summary.done, len(summary.failures), listener.kinds().count("retry")) == (1, 1, 2)
+    state = next(run for run in sweep_status(tmp_path / "tiny").runs if run.recipe == "mixed")
+    assert state.state == "set aside"
+    assert len(re.findall(r"here, process \d+", state.message)) == 3
+    assert (
+        execute(tmp_path / "again", spec(budgets=[1.0], recipes={"baseline": []}), workers=2).done == 1
+    )  # the control
 
 
 @pytest.mark.slow

@@ -12,8 +12,17 @@ from concurrent.futures import wait
 import psutil
 import pytest
 
+from explorer.errors import SweepError
 from explorer.sweep.guardian import child_environment
-from explorer.sweep.workers import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.sweep.workers import (
+    InProcess,
+    LocalProcesses,
+    WorkerLost,
+    default_workers,
+    gpus,
+    make_executor,
+    use_gpus,
+)
 
 
 @pytest.fixture(params=["in process", "local processes"])
@@ -127,6 +136,47 @@ def test_cores_are_shared_out(monkeypatch):
     assert default_workers(threads=16) == 1
     assert default_workers(threads=1, device="cuda") == 1
     assert isinstance(make_executor(1, threads=1), InProcess)
+
+
+def test_each_gpu_has_a_worker_and_cores_of_its_own(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5")
+    assert gpus() == ("3", "GPU-5")
+    assert default_workers(threads=1, device="cuda") == 2
+    own = os.sched_getaffinity(0)
+    with make_executor(2, threads=1, device="cuda") as pool:
+        seen = {}
+        first = pool.submit(time.sleep, 2)  # keeps one of the two
+        seen[pool.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result()] = pool.submit(os.sched_getaffinity, 0).result()
+        first.result()
+        seen[pool.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result()] = pool.submit(os.sched_getaffinity, 0).result()
+        with pytest.raises(WorkerLost):
+            pool.submit(os.kill, 0, signal.SIGKILL).result()
+        assert pool.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() in seen  # the next worker takes the seat
+    assert seen.keys() == {"3", "GPU-5"}
+    if len(own) > 1:
+        assert seen["3"].isdisjoint(seen["GPU-5"])
+        assert seen["3"] | seen["GPU-5"] == own
+    with make_executor(2, threads=1) as pool:  # the control: a run on the CPU may use every core
+        assert pool.submit(os.sched_getaffinity, 0).result() == own
+
+
+def test_gpus_are_chosen_among_those_that_are_there(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    use_gpus("0,2")
+    assert (gpus(), default_workers(threads=1, device="cuda")) == (("0", "2"), 2)
+    with pytest.raises(SweepError, match=r"--device: found '1', expected some of 0,2"):
+        use_gpus("1")
+    with pytest.raises(SweepError, match="found '0,0'"):
+        use_gpus("0,0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(SweepError, match="none, because this machine shows no GPU"):
+        use_gpus("0")
+
+
+def test_a_worker_that_died_idle_is_no_fault_of_the_next_call(workers):
+    psutil.Process(pid := workers.submit(os.getpid).result()).kill()
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
+    assert workers.submit(os.getpid).result() != pid
 
 
 def test_workers_start_without_what_they_do_not_need():

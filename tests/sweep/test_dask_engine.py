@@ -1,0 +1,100 @@
+"""Sweeps on a Dask cluster: who may be connected to, and what becomes of workers that die, leave or have no disk."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from explorer import rundir
+from explorer.errors import SweepError
+from explorer.sweep.execute import Settings, run_sweep
+from tests.cli.command import explorer, refused
+from tests.sweep.sweeps import SPEC, execute, outcomes, plan, results, spec
+
+distributed = pytest.importorskip("distributed", reason="needs the extra `cluster`")
+dask_engine = pytest.importorskip("explorer.sweep.dask_engine")
+DaskWorkers = dask_engine.DaskWorkers
+
+pytestmark = [pytest.mark.slow, pytest.mark.notebook]
+
+
+def refusal(on, **more):
+    with pytest.raises(SweepError) as caught:
+        DaskWorkers(on, threads=1, **more).shutdown()
+    return str(caught.value)
+
+
+def test_only_this_machine_is_reached_without_tls(monkeypatch):
+    monkeypatch.setattr(dask_engine, "PATIENCE", 0.5)
+    monkeypatch.setattr(dask_engine, "Client", lambda *_, **__: pytest.fail("it connected"))
+    for on in ("tcp://10.0.0.1:8786", "tcp://scheduler:8786", "tcp://127.0.0.1.example.org:8786"):
+        assert "another machine without TLS" in refusal(on) and "expected tls://HOST:PORT" in refusal(on)
+    assert "set ca-file, client.cert and client.key" in refusal("tls://scheduler:8786")
+    for on in ("local-dask:0", "local-dask", "ucx://a:1", "tls://a", "http://127.0.0.1:80"):
+        assert "expected local-dask:N" in refusal(on)
+    monkeypatch.undo()
+    monkeypatch.setattr(dask_engine, "PATIENCE", 0.5)
+    assert "no scheduler answers there" in refusal("tcp://127.0.0.1:9")
+
+
+def test_a_scheduler_with_tls_is_reached_with_its_keys_only(tmp_path):
+    secure = distributed.security.Security.temporary()
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, security=secure, host="tls://127.0.0.1", dashboard_address=None
+    ) as cluster:
+        on = cluster.scheduler_address
+        assert on.startswith("tls://")
+        names = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
+        keys = {f"distributed.comm.tls.{key}": getattr(secure, name) for key, name in names.items()}
+        with dask_engine.config.set(keys):
+            with DaskWorkers(on, threads=1) as workers:
+                assert workers.submit(abs, -3).result() == 3
+            assert "no worker declares the resource GPU" in refusal(on, resources={"GPU": 1.0})
+        assert "found no keys" in refusal(on)
+
+
+def test_a_sweep_by_the_command_has_the_bits_of_this_machine(tmp_path):
+    assert execute(tmp_path / "here").complete
+    written = tmp_path / "tiny.yaml"
+    written.write_text(json.dumps(spec()))
+    command = ("sweep", "run", written, "--runs", tmp_path / "there", "--no-profile", "--on")
+    assert "another machine without TLS" in refused(*command, "tcp://10.0.0.1:8786")
+    assert "the engine 'inline' cannot train" in refused(*command, "local-dask:2", "--engine", "inline")
+    done = explorer(*command, "local-dask:2")
+    assert done.returncode == 0, done.stderr
+    assert "4 runs done, 4 of them now" in done.stdout
+    assert outcomes(tmp_path / "there") == outcomes(tmp_path / "here")
+
+
+def test_a_worker_that_leaves_lets_its_runs_write_checkpoints(tmp_path):
+    """As one does that `dask worker` was told to end, or that a cluster sends away: that is no fault of the run."""
+    long = spec(train={**SPEC["train"], "epochs": 30}, recipes={"baseline": []}, budgets=[1.0])
+    (run,) = plan(tmp_path / "there", long).runs
+    with DaskWorkers("local-dask:2", threads=1) as workers:
+
+        def leave():
+            metrics = run.directory / rundir.METRICS
+            deadline = time.monotonic() + 300
+            while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            busy = [address for address, calls in workers._client.processing().items() if calls]
+            workers._client.retire_workers(busy, close_workers=True)
+
+        thread = threading.Thread(target=leave)
+        thread.start()
+        summary = run_sweep(plan(tmp_path / "there", long), Settings(profile=False), executor=workers)
+        thread.join()
+    assert summary.complete
+    assert results(tmp_path / "there")[run.record.run_id].resumed == 1
+    assert not list(tmp_path.rglob(f"{rundir.BEGUN}*"))
+    assert execute(tmp_path / "here", long).complete
+    assert outcomes(tmp_path / "there") == outcomes(tmp_path / "here")
+
+
+def test_a_host_is_avoided_while_there_is_another():
+    with DaskWorkers("local-dask:2", threads=1) as workers:
+        assert workers.submit(abs, -1).result() == 1
+        assert not workers.avoid(socket.gethostname())
+        assert workers.workers == 2
