@@ -4,7 +4,7 @@ Dask decides where a call is made, and makes it again when its worker is gone. W
 often it may take a worker with it is decided by `explorer.sweep.work`, which every worker imports from its own
 installation. Results travel through the run directory; Dask carries only the status.
 
-A worker that is told to end (by `dask worker`'s own handling of SIGTERM, or by a scheduler that scales down) leaves
+A worker that has to end (at the SIGTERM that `dask worker` handles, or where the scheduler scales down) leaves
 checkpoints first: `Farewell` asks its runs to.
 """
 

@@ -176,7 +176,7 @@ class _Task:
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0  # on the monotonic clock: the end of the pause before a retry
-    suspected: bool = False  # it was in progress when a worker's death ended the executor: it runs alone next
+    suspected: bool = False  # of ending the executor, with a worker that died; nothing else runs while it does
 
 
 class _Execution:

@@ -44,7 +44,7 @@ class Pool:
             if self._make is None:
                 raise SweepError(
                     f"the executor ended with a worker that died ({error}): give run_sweep a function that makes one,"
-                    " and it goes on with another"
+                    " and it continues with another"
                 ) from error
             self._executor.shutdown(wait=False)
             self._executor = self._make()
