@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 class Farewell(WorkerPlugin):
-    """What a worker does before it ends: its runs leave checkpoints."""
+    """Plugin of a worker that lets its runs leave checkpoints before it ends."""
 
     name = "explorer-farewell"
 
