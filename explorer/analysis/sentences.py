@@ -90,7 +90,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     if all(verdict.call is Call.UNKNOWN for verdict in verdicts):
         return f"nothing can be compared: {verdicts[0].comparison.reason}"
     if all(verdict.call is Call.SEARCHED and not verdict.is_confirmed for verdict in verdicts):
-        return f"{Call.SEARCHED}; `explorer confirm` runs the best recipe on fresh seeds"
+        return f"{Call.SEARCHED}; the best recipe is still to be confirmed on fresh seeds"
     if (best := headliner(verdicts)) is not None:
         return f"{answer(best)}{fresh_words(best)}"
     # Without a claim, the most hopeful kind of missing evidence leads, with what would supply it.

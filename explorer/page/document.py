@@ -255,6 +255,15 @@ def clipped(name: str, most: int = 60) -> str:
     return f"{line[: most - 1 - half]}\N{HORIZONTAL ELLIPSIS}{line[len(line) - half :]}"
 
 
+def as_baseline(name: str) -> str:
+    """Return the name of a baseline with the word that says so, unless that is its name.
+
+    >>> as_baseline("plain"), as_baseline("baseline")
+    ('plain (baseline)', 'baseline')
+    """
+    return name if name == "baseline" else f"{name} (baseline)"
+
+
 def isolated(name: str, most: int = 60) -> str:
     """Return a clipped name for the middle of a sentence of plain text: one that is not in ASCII is set between the
     marks that keep its direction to itself (Unicode Bidirectional Algorithm, FSI and PDI).

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from explorer.analysis.ladders import SEARCHED
 from explorer.page import amounts
-from explorer.page.document import Table
+from explorer.page.document import Table, as_baseline
 from explorer.page.terminal import table
 from explorer.run_files import METRICS, Metric
 from explorer.search.search_answer import Answer, MethodEffect, Place
@@ -57,8 +57,13 @@ def left_out_words(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield the combinations that were not tried, given as name and reason."""
     every = list(left_out)
     yield from (f"{name}: {reason}" for name, reason in every[:SHOWN])
-    if len(every) > SHOWN:
-        yield f"{len(every) - SHOWN} more, which `search.json` lists"
+    yield from more_words(len(every))
+
+
+def more_words(count: int) -> Iterator[str]:
+    """Yield how many of a list are not shown, if there are any."""
+    if count > SHOWN:
+        yield f"{count - SHOWN} more, which `search.json` lists"
 
 
 def effects_in_order(answer: Answer) -> list[MethodEffect]:
@@ -72,7 +77,7 @@ def ranking_table(answer: Answer) -> Table | str:
         ("recipe", "runs", "time to target", "of the baseline's", "step time", "expected regret"),
         [
             (
-                f"{place.recipe} (baseline)" if not place.methods else place.recipe,
+                place.recipe if place.methods else as_baseline(place.recipe),
                 place.runs,
                 amounts.seconds(place.seconds),
                 amounts.ratio(_of_baseline(place, answer)),
@@ -112,6 +117,7 @@ def answer_blocks(answer: Answer) -> Iterator[Table | str]:
         return
     yield f"target: {target_words(answer)}"
     yield ranking_table(answer)
+    yield from more_words(len(answer.ranking))
     if answer.effects:
         yield effects_table(answer)
     yield from (f"left out: {words}" for words in left_out_words((one.name, one.reason) for one in answer.left_out))

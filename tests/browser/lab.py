@@ -196,9 +196,22 @@ CUT = """within => {
         pen.font = style.font;
         return pen.measureText(text).width + parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
     }
+    // Whether something around a table or a button ends before it does. What scrolls and is reached by Tab is meant to.
+    function isHidden(part) {
+        let right = part.getBoundingClientRect().right;
+        for (let around = part.parentElement; around; around = around.parentElement) {
+            const how = getComputedStyle(around).overflowX, box = around.getBoundingClientRect();
+            if (how === "visible" && around !== document.documentElement) continue;
+            const scrolls = ["auto", "scroll"].includes(how) && around.tabIndex >= 0;
+            if (!scrolls && right > box.left + around.clientLeft + around.clientWidth + 1) return true;
+            right = Math.min(right, box.right);
+        }
+        return false;
+    }
     function isCut(part) {
         const style = getComputedStyle(part), box = part.getBoundingClientRect();
         if (!box.width || !box.height || part.closest("svg, .x-unseen")) return false;
+        if (part.matches("table, button") && isHidden(part)) return true;
         if (part.multiple) return [...part.options].some(o => wide(o.text, style) > box.width);
         if (part.matches("select")) return wide(part.selectedOptions[0]?.text ?? "", style) > part.clientWidth;
         if (part.matches("input[type=text], input[type=search]")) {
@@ -214,5 +227,5 @@ CUT = """within => {
 
 
 def cut(page: Page, within: str = ".explorer") -> list[str]:
-    """The texts, fields and choices below an element that are wider than their place, and so cut off."""
+    """The texts, fields, choices, buttons and tables below an element that are wider than their place, so cut off."""
     return page.evaluate(CUT, within)

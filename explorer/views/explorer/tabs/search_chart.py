@@ -35,6 +35,7 @@ from explorer.search.search_words import (
     effects_table,
     kind_of,
     left_out_words,
+    more_words,
     ranking_table,
     spent_words,
     target_words,
@@ -74,10 +75,12 @@ def search_blocks(answer: Answer) -> list[Block]:
         blocks.append(Code(command))
     if answer.history:
         blocks.append(picture("search-regret", partial(regret_chart, answer), REGRET))
+    blocks += _on_page(ranking_table(answer))
+    blocks += [Paragraph(sentence(more), "note") for more in more_words(len(answer.ranking))]
     if answer.effects:
         caption = sentence(f"{_effect(answer)}; {EFFECTS}")
         blocks.append(picture("search-effects", partial(effects_chart, answer), caption))
-    blocks += _tables(answer)
+        blocks += _on_page(effects_table(answer))
     if answer.left_out:
         said = left_out_words((one.name, one.reason) for one in answer.left_out)
         blocks += [Heading(3, "Left out"), Bullets([clipped(line, LONG) for line in said])]
@@ -100,7 +103,7 @@ def regret_chart(answer: Answer, *, width: int | str = "container") -> alt.Layer
     colour = alt.Color(
         "kind:N",
         scale=alt.Scale(domain=[BY_ALL, THEN], range=list(theme.PALETTE[:2])),
-        legend=alt.Legend(title=None, orient="top", offset=22),
+        legend=alt.Legend(**theme.LEGEND),
     )
     time = replace(PAYMENTS["time"], title="Training spent")
     y = alt.Y("y:Q", title="Regret: time to the target, beyond the winner's", axis=alt.Axis(format="~%", tickCount=5))
@@ -143,7 +146,7 @@ def effects_chart(answer: Answer, *, width: int | str = "container") -> alt.Laye
         tooltip=[*hover, alt.Tooltip("time:N", title="time of a run")],
     )
     factor = "100 * datum.value" if kind.percent else "datum.value"
-    axis = alt.Axis(labelExpr=f"format({factor}, '+.3~g')", tickCount=6)
+    axis = alt.Axis(labelExpr=f"datum.value ? format({factor}, '+.3~g') : '0'", tickCount=6)
     title = f"{_effect(answer)}{f' ({kind.of_difference.strip()})' if kind.of_difference else ''}"
     low, quality = (alt.X(f"{name}:Q", title=title, axis=axis) for name in ("low", "quality"))
     zero = alt.Chart(pd.DataFrame({"at": [0.0]})).mark_rule(strokeDash=[4, 3], color=theme.TEXT).encode(x="at:Q")
@@ -163,10 +166,8 @@ def _effect_words(kind: Metric, one: MethodEffect) -> tuple[str, str]:
     return kind.difference(one.quality), f"{kind.number(one.low, sign='+')} to {kind.number(one.high, sign='+')}"
 
 
-def _tables(answer: Answer) -> Iterator[Table]:
-    """Yield the tables with the titles and the names that pages have."""
-    for table in (ranking_table(answer), effects_table(answer)):
-        if isinstance(table, Table):  # a table without rows is none
-            columns = [replace(column, title=words(column.title).capitalize()) for column in table.columns]
-            rows = [Row([clipped(words(row.cells[0])), *row.cells[1:]]) for row in table.rows]
-            yield Table(columns, rows)
+def _on_page(table: Table | str) -> Iterator[Table]:
+    """Yield a table with the titles and the names that pages have."""
+    if isinstance(table, Table):  # a table without rows is none
+        columns = [replace(column, title=words(column.title).capitalize()) for column in table.columns]
+        yield Table(columns, [Row([clipped(words(row.cells[0])), *row.cells[1:]]) for row in table.rows])

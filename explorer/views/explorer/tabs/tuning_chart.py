@@ -8,12 +8,13 @@ import altair as alt
 import pandas as pd
 
 from explorer.page import amounts, theme
-from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped
+from explorer.page.document import Block, Column, Paragraph, Row, Table, as_baseline, clipped
 from explorer.page.pictures import picture
 from explorer.run_files import Metric
 from explorer.search.tuning_worth import TRAININGS, Worth
 from explorer.sweep.tuned import TunedRecord
 from explorer.views.explorer.axes import payment_axis
+from explorer.views.explorer.curves_chart import with_others
 from explorer.views.explorer.payments import PAYMENTS
 
 HEIGHT = 260
@@ -45,18 +46,9 @@ def tuning_chart(
     """Draw the quality that tuning is expected to find against the time that it takes."""
     frame = developed(worths)
     frame = frame.assign(spent=[amounts.seconds(x) for x in frame["x"]], quality=[metric.show(y) for y in frame["y"]])
-    known = [name for name in look.recipes if name in set(frame["recipe"])]
-    missing = [name for name in dict.fromkeys(frame["recipe"]) if name not in known]
-    if missing:
-        base = next((own.recipe for own in worths if own.is_baseline), None)
-        look = theme.look([own.recipe for own in worths], baseline=base)
-        known = list(look.recipes)
-    colours = dict(zip(look.recipes, look.colours, strict=True))
-    colour = alt.Color(
-        "recipe:N",
-        scale=alt.Scale(domain=known, range=[colours[name] for name in known]),
-        legend=alt.Legend(title=None, orient="top", columns=4, labelLimit=170, offset=22),
-    )
+    base = next((own.recipe for own in worths if own.is_baseline), None)
+    look = look if look.recipes else theme.look((), baseline=base)
+    colour = with_others(look, frame["recipe"]).colour("recipe")
     style = ".1~%" if metric.percent else ".4~g"
     y = alt.Y(
         "y:Q",
@@ -102,7 +94,7 @@ def tuning_blocks(tuned: TunedRecord, worths: Sequence[Worth], look: theme.Look)
     rows = [
         Row(
             (
-                clipped(f"{own.recipe} (baseline)" if own.is_baseline else own.recipe),
+                clipped(as_baseline(own.recipe) if own.is_baseline else own.recipe),
                 of[own.recipe].words,
                 amounts.MISSING if (quality := of[own.recipe].quality) is None else tuned.metric.show(quality),
                 amounts.seconds(own.seconds),
