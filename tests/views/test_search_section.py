@@ -18,6 +18,7 @@ from explorer.report.sweep_report import FORMATS, read_sweep
 from explorer.schema import to_json
 from explorer.search.search_answer import FILE, Answer
 from explorer.search.search_words import NO_CLAIM, answer_blocks
+from explorer.search.search_words import SHOWN as LISTED
 from explorer.store.ingest import ingest
 from explorer.views.explore import explore
 from explorer.views.explorer.tabs.search_chart import effects_chart, regret_chart, search_blocks
@@ -95,6 +96,21 @@ def test_without_a_winner_no_command_confirms_one() -> None:
     assert "explorer confirm" in render_blocks(ANSWER)
     unfinished = render_blocks(replace(ANSWER, target=None, ranking=(), history=(), effects=(), baseline_seconds=None))
     assert "has not finished its full budget" in unfinished
+
+
+def test_recipes_that_are_not_listed_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    many = replace(ANSWER, ranking=tuple(replace(ANSWER.ranking[0], recipe=f"r{at}") for at in range(LISTED + 2)))
+    assert "2 more, which `search.json` lists" in plain(render_blocks(many))
+    assert "which `search.json` lists" not in plain(render_blocks(ANSWER))
+    show(answer_blocks(many))
+    assert "2 more, which `search.json` lists" in capsys.readouterr().out
+
+
+def test_a_baseline_of_another_name_is_marked_as_one() -> None:
+    text = render_blocks(ANSWER)
+    assert "| baseline |" in text and "(baseline)" not in text
+    plain_one = replace(ANSWER.ranking[2], recipe="plain")
+    assert "| plain (baseline) |" in render_blocks(replace(ANSWER, ranking=(*ANSWER.ranking[:2], plain_one)))
 
 
 def render_blocks(answer: Answer) -> str:
