@@ -40,6 +40,12 @@ class Machine:
         """Return the hardware of a run with so many torch threads."""
         return dataclasses.replace(self.hardware, threads=threads)
 
+    def at_once(self, threads: int) -> int | None:
+        """Return how many runs with so many threads it executes side by side; None where that is not known."""
+        if self.hardware.device == "cuda":
+            return None if self.devices is None else max(1, self.devices)
+        return None if self.cores is None else max(1, self.cores // threads)
+
     @property
     def words(self) -> str:
         """Return the class in words: "NVIDIA H200 (cuda), torch 2.13.0"."""

@@ -91,6 +91,22 @@ def test_the_software_of_a_command_is_not_that_of_explorer():
     assert why_not_here(command, elsewhere, planned=HERE) is not None
 
 
+@pytest.mark.parametrize(
+    ("device", "cores", "devices", "threads", "runs"),
+    [
+        ("cuda", 64, 8, 4, 8),
+        ("cuda", 64, None, 4, None),
+        ("cpu", 64, 0, 4, 16),
+        ("cpu", 2, 0, 4, 1),
+        ("cpu", None, 0, 4, None),
+    ],
+)
+def test_runs_side_by_side(device: Any, cores: int | None, devices: int | None, threads: int, runs: int | None):
+    hardware = dataclasses.replace(H200, device=device)
+    made = dataclasses.replace(HERE, hardware=hardware, cores=cores, devices=devices)
+    assert made.at_once(threads) == runs
+
+
 def test_a_machine_is_read_as_it_was_written(tmp_path: Path):
     rundir.write_json(tmp_path / "h200.json", schema.to_json(HERE))
     assert read_machine(tmp_path / "h200.json") == HERE

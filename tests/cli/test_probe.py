@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from explorer import schema
+from explorer import rundir, schema
 from explorer.machine_class import read_machine
 from explorer.recipes.machine import this_machine
 from explorer.views.sweep.sweep_panel import plan_blocks
@@ -27,7 +27,7 @@ def test_the_machine_is_shown_and_read_back(tmp_path: Path) -> None:
 def test_a_plan_for_another_machine_says_so_and_is_not_run_here(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         there = pretend(patch, **H200)
-        (tmp_path / "h200.json").write_text(explorer("probe", "--json").stdout)
+        rundir.write_json(tmp_path / "h200.json", json.loads(explorer("probe", "--json").stdout) | {"devices": 8})
     path, runs = tmp_path / "tiny.yaml", tmp_path / "runs"
     path.write_text(yaml.safe_dump(spec(on=[{"probe": "h200.json"}])))
     reason = f"planned for NVIDIA H200 (cuda), and this machine is {this_machine().hardware.name} (cpu)"
@@ -38,7 +38,8 @@ def test_a_plan_for_another_machine_says_so_and_is_not_run_here(tmp_path: Path) 
     assert "were tried out on this machine" in shown.stdout
     assert "next, on a machine of that class: explorer sweep run" in shown.stdout
     planned = json.loads(explorer("sweep", "plan", path, "--runs", runs, "--json").stdout)
-    assert planned["machine"] == schema.to_json(there)
+    assert planned["machine"] == schema.to_json(there) | {"devices": 8}
+    assert planned["workers"] == 8  # side by side on such a machine
     assert planned["why_not_here"] == reason
     assert any(reason in str(block) for block in plan_blocks(planned))  # in a notebook
     assert refused("sweep", "run", path, "--runs", runs).endswith(
