@@ -18,7 +18,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, TypeVar
@@ -98,10 +98,30 @@ _engines: dict[tuple[str, int, float | None, int], NotebookEngine] = {}  # of th
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A run in progress in this process."""
+    """A run in progress in this process, and the handler of signals while it is."""
 
     engine: NotebookEngine | CommandEngine
     preempted: bool = False
+    before: dict[int, Any] = field(default_factory=dict)  # the handlers that were installed, by signal
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        # The sweep's own handler comes first: it must know of the stop before this run ends. Python's default handler
+        # would raise here, before the engine is interrupted.
+        if self._is_handled(number):
+            self.before[number](number, frame)
+        self.note(number)
+        self.engine.interrupt()
+
+    def note(self, number: int) -> None:
+        """Take note of a signal; training in this process handles it."""
+        # Two signals tell a process that its time on this machine is over. A batch system sends them to workers; to a
+        # process that executes the sweep too, they are a wish to stop it.
+        if number != signal.SIGINT and not self._is_handled(number):
+            self.preempted = True
+
+    def _is_handled(self, number: int) -> bool:
+        earlier = self.before.get(number)
+        return callable(earlier) and earlier is not signal.default_int_handler
 
 
 _calls: list[_Call] = []
@@ -266,22 +286,11 @@ def _signals_for(call: _Call) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # Python sets signal handlers only from there
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        # The sweep's own handler comes first: it must know of the stop before this run ends. Python's default handler
-        # would raise here, before the engine is interrupted.
-        earlier = before[signal.Signals(number)]
-        if callable(earlier) and earlier is not signal.default_int_handler:
-            earlier(number, frame)
-        # These two tell a process that its time on this machine is over: a batch system sends them.
-        call.preempted = call.preempted or number != signal.SIGINT
-        call.engine.interrupt()
-
+    call.before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     try:
-        for number in before:
-            signal.signal(number, handle)
+        for number in call.before:
+            signal.signal(number, call)
         yield
     finally:
-        for number, earlier in before.items():
+        for number, earlier in call.before.items():
             signal.signal(number, earlier)

@@ -278,8 +278,17 @@ def on_stop_signals(act: Callable[[], object]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: act()) for number in STOPS}
+    before = {number: signal.getsignal(number) for number in STOPS}
+
+    def handle(number: int, _: object) -> None:
+        # What executes a run in this process has to know which signal it was.
+        if (note := getattr(before[signal.Signals(number)], "note", None)) is not None:
+            note(number)
+        act()
+
     try:
+        for number in STOPS:
+            signal.signal(number, handle)
         yield
     finally:
         for number, handler in before.items():

@@ -70,7 +70,7 @@ def test_a_sweep_by_the_command_has_the_bits_of_this_machine(tmp_path):
 
 def test_a_worker_that_leaves_lets_its_runs_write_checkpoints(tmp_path):
     """As one does that `dask worker` was told to end, or that a cluster sends away: that is no fault of the run."""
-    long = spec(train={**SPEC["train"], "epochs": 30}, recipes={"baseline": []}, budgets=[1.0])
+    long = spec(train={**SPEC["train"], "epochs": 14}, recipes={"baseline": []}, budgets=[1.0])
     (run,) = plan(tmp_path / "there", long).runs
     with DaskWorkers("local-dask:2", threads=1) as workers:
 
