@@ -11,6 +11,7 @@ checkpoints first: `Farewell` asks its runs to.
 import ipaddress
 import logging
 import re
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -43,6 +44,13 @@ class Farewell(WorkerPlugin):
     """Plugin of a worker that lets its runs leave checkpoints before it ends."""
 
     name = "explorer-farewell"
+
+    def __init__(self, *, ours: bool) -> None:
+        self._ours = ours  # the worker was started here: Ctrl-C in the terminal reaches it, and is for the sweep
+
+    def setup(self, worker: Any) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def teardown(self, worker: Any) -> None:
         preempt()
@@ -81,7 +89,7 @@ class DaskWorkers(Executor):
         else:
             self._client = _connected(on)
         try:
-            self._client.register_plugin(Farewell())
+            self._client.register_plugin(Farewell(ours=self._cluster is not None))
             self._client.wait_for_workers(1, timeout=PATIENCE)
             self._check(on)
         except TimeoutError as error:

@@ -1,7 +1,11 @@
 """Sweeps on a Dask cluster: who may be connected to, and what becomes of workers that die, leave or have no disk."""
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,7 +15,7 @@ from explorer import rundir
 from explorer.errors import SweepError
 from explorer.sweep.execute import Settings, run_sweep
 from tests.cli.command import explorer, refused
-from tests.sweep.sweeps import SPEC, execute, outcomes, plan, results, spec
+from tests.sweep.sweeps import ROOT, SPEC, execute, outcomes, plan, results, spec
 
 distributed = pytest.importorskip("distributed", reason="needs the extra `cluster`")
 dask_engine = pytest.importorskip("explorer.sweep.dask_engine")
@@ -91,6 +95,33 @@ def test_a_worker_that_leaves_lets_its_runs_write_checkpoints(tmp_path):
     assert not list(tmp_path.rglob(f"{rundir.BEGUN}*"))
     assert execute(tmp_path / "here", long).complete
     assert outcomes(tmp_path / "there") == outcomes(tmp_path / "here")
+
+
+def test_ctrl_c_in_the_terminal_stops_runs_after_their_step(tmp_path):
+    long = spec(train={**SPEC["train"], "epochs": 14}, recipes={"baseline": []}, budgets=[1.0], seeds=[0, 1])
+    written = tmp_path / "tiny.yaml"
+    written.write_text(json.dumps(long))
+    runs = [run.directory for run in plan(tmp_path, long).runs]
+    command = ("sweep", "run", written, "--runs", tmp_path, "--no-profile", "--on", "local-dask:2")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "explorer", *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 300
+    while not any((run / rundir.METRICS).exists() for run in runs) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to all processes at once
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert any(list((run / rundir.CHECKPOINT).glob("*")) for run in runs)
+    assert not list(tmp_path.rglob(f"{rundir.BEGUN}*"))
+    assert execute(tmp_path, long).complete
+    assert execute(tmp_path / "calm", long).complete
+    assert outcomes(tmp_path) == outcomes(tmp_path / "calm")
 
 
 def test_a_host_is_avoided_while_there_is_another():
