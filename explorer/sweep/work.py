@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from explorer import run_files, rundir
-from explorer.errors import ExplorerError, SweepError, unknown
+from explorer.errors import ExplorerError, RunError, SweepError, unknown
 from explorer.run_files import ResultRecord
 from explorer.sweep.commands.command_process import CommandEngine
 from explorer.sweep.commands.command_task import CommandRecipe
@@ -206,7 +206,11 @@ def _permitted(permit: Path | None, stop: Callable[[], object]) -> Iterator[None
 def _marked(directory: Path) -> Iterator[None]:
     """Keep a file in the run directory within the block that names host and process; a process that dies leaves it."""
     mark = directory / f"{rundir.BEGUN}{uuid.uuid4().hex}"
-    rundir.write_bytes(mark, f"{socket.gethostname()}, process {os.getpid()}".encode())
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        mark.write_text(f"{socket.gethostname()}, process {os.getpid()}")
+    except OSError as error:
+        raise RunError(f"cannot write {mark}: {error.strerror or error}") from error
     try:
         yield
     finally:

@@ -177,6 +177,8 @@ def _clear(directory: Path) -> None:
     """Remove what a finished run no longer needs."""
     (directory / rundir.FAILURE).unlink(missing_ok=True)
     remove_all(directory / rundir.CHECKPOINT)
+    for left in directory.glob(".*.tmp"):  # of a process that was killed while it wrote; no other one writes now
+        left.unlink(missing_ok=True)
     private = directory / rundir.PRIVATE
     if private.exists() and not any(private.iterdir()):  # a run without a ledger has no secrets
         private.rmdir()

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -41,6 +42,9 @@ class Listener:
 
 def test_a_sweep_from_start_to_end(tmp_path):
     listener, finished = Listener(), []
+    first = plan(tmp_path).runs[0].directory
+    first.mkdir(parents=True)
+    (first / ".environment.json.1.tmp").write_text("{")  # a process was killed while it wrote
     summary = execute(tmp_path, on_event=listener, on_result=lambda path: finished.append(path.name))
     planned = plan(tmp_path)
     names = [run.record.run_id for run in planned.runs]
@@ -54,6 +58,7 @@ def test_a_sweep_from_start_to_end(tmp_path):
     assert [event.fraction for event in listener.events] == sorted(event.fraction for event in listener.events)
     assert (listener.events[0].seconds_left, listener.events[-1].seconds_left) == (None, 0)
     assert listener.events[-1].fraction == 1
+    assert not list(tmp_path.rglob("*.tmp"))
     for run in planned.runs:
         assert not results(tmp_path)[run.record.run_id].contended
         assert nbformat.read(run.directory / rundir.NOTEBOOK, as_version=4).metadata.explorer["state"] == "complete"
@@ -192,9 +197,9 @@ def job_in(directory):
 
 def test_a_call_that_a_full_disk_ends_says_so(tmp_path, monkeypatch):
     def full(path, content):
-        raise RunError(f"cannot write {path}: {os.strerror(errno.ENOSPC)}")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(rundir, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_text", full)
     outcome = perform(job_in(tmp_path / "run"))
     assert (outcome.fault, outcome.host) == ("full disk", socket.gethostname())
 
