@@ -81,7 +81,13 @@ def conform(run: RunLedger, *, trust: Trust | None, now: int) -> Conformance:
     if rules is not None:
         withheld = replace(withheld, confidential=confidential(rules.routing, run.genesis.classes))
     audited = Audited(
-        run=run, rules=rules, tags=tags, total=total_steps(run), withheld=withheld, cosigned=seal.cosigned_at
+        run=run,
+        rules=rules,
+        tags=tags,
+        total=total_steps(run),
+        withheld=withheld,
+        cosigned=seal.cosigned_at,
+        trust=trust,
     )
     judges = [condition(audited, judgement) for condition, judgement in zip(CONDITIONS, judgements, strict=True)]
 

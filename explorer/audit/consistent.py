@@ -18,24 +18,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from explorer import rundir
+from explorer import note, rundir
 from explorer.audit.conditions import Judgement
 from explorer.audit.judge import Audited, Judge
 from explorer.canonical import digest
 from explorer.entries.fields import read_float
 from explorer.entries.kinds import Decision, End, Genesis, Parent, Profile, State, TrainingState, Trunk
 from explorer.entries.numbers import decode_sketches, sketch_bytes
-from explorer.errors import LedgerError
-from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
+from explorer.errors import ExplorerError, LedgerError
+from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, read_checkpoint
 from explorer.ledger.trust_anchor import utc
 from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
+from explorer.provenance.trust import Trust
 from explorer.run_files import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
+from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.attested import PARENTS, continues_ledger
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
 from explorer.runlog.run_ledger import Missing, Placed, RunLedger, Segment
-from explorer.runlog.same_steps import has_ledger, open_named, unlike_steps
+from explorer.runlog.same_steps import has_ledger, open_named, unlike_plans, unlike_steps
 from explorer.runlog.segments import SegmentNumbers, having
 from explorer.runlog.target import read_origin
 from explorer.runlog.tensors import (
@@ -85,9 +87,10 @@ Findings = Iterator[Fault | Gap | Note]
 class Statements:
     """The statements about the whole run, each read on first use, and sums over its segments."""
 
-    def __init__(self, run: RunLedger, cosigned: Sequence[int]) -> None:
-        """`cosigned`: the times of the cosignatures that count, in seconds since 1970."""
-        self.run, self.cosigned = run, cosigned
+    def __init__(self, run: RunLedger, cosigned: Sequence[int], *, trust: Trust | None) -> None:
+        """`cosigned`: the times of the cosignatures that count, in seconds since 1970. `trust`: as the caller gave
+        it."""
+        self.run, self.cosigned, self.trust = run, cosigned, trust
         self.slots = 0  # of the latest execution of all steps
         self.committed: list[int] = []  # states that commit to sketches
         self.uncommitted: list[int] = []  # states with sketches and without commitments to them
@@ -476,27 +479,25 @@ def _begun(s: Statements, parent: Parent) -> Findings:
 def _trunk(s: Statements) -> Findings:
     """Check the runs that made the first steps: the state that they led to is the one on record here, and where the
     other run is in the same sweep, its ledger is the one that is named, and says the same of these steps."""
-    states, runs = dict(s.run.outline.states), s.run.run.parent
+    states, origin = dict(s.run.outline.states), s.run.ledger.checkpoint().origin
     for placed in s.run.read(s.run.outline.trunks, Trunk):
         entry, at = placed.entry, placed.index
         recorded = next(s.run.read([states[entry.step]], State)).entry.state if entry.step in states else None
         if recorded != entry.state:
             yield Fault(at, f"trunk: not the state after {entry.step} steps", expected=recorded, found=entry.state)
-        if entry.run == s.genesis.run or not entry.ledger.origin.endswith(f"/{entry.run}"):
-            yield Fault(
-                at, "trunk: not the ledger of another run", expected=f".../{entry.run}", found=entry.ledger.origin
-            )
-        elif not has_ledger(runs, entry.run):
+        # Runs that share steps are of one sweep, and one trainer signs all of them.
+        expected = f"{origin.removesuffix(s.genesis.run)}{entry.run}"
+        if entry.run == s.genesis.run or entry.ledger.origin != expected:
+            yield Fault(at, "trunk: not the ledger of another run", expected=expected, found=entry.ledger.origin)
+        elif not has_ledger(s.run.run.parent, entry.run):
             yield Note(
                 f"trunk: steps 0 to {entry.step - 1} are those of {entry.run}, whose ledger is not here: that it says"
                 " the same of them is the trainer's word, and a replay shows it"
             )
         else:
             try:
-                unlike = list(
-                    islice(unlike_steps(s.run, open_named(runs, entry.run, entry.ledger), steps=entry.step), MOST)
-                )
-            except LedgerError as error:
+                unlike = list(islice(_unlike(s, entry), MOST))
+            except ExplorerError as error:
                 unlike = [str(error)]
             for words in unlike:
                 yield Fault(at, f"trunk: the ledger of {entry.run}, here too, is another one: {words}")
@@ -508,6 +509,21 @@ def _trunk(s: Statements) -> Findings:
             f"trunk: {rundir.RESULT}: began with {result.trunk.step} steps of {result.trunk.run}, which no entry names"
         )
         yield Fault(None, words)
+
+
+def _unlike(s: Statements, trunk: Trunk) -> Iterator[str]:
+    """Yield what the run that made the first steps says otherwise than this one. Raises an error where it is not the
+    one that the entry names, and where no trainer has signed it."""
+    runs = s.run.run.parent
+    other = open_named(runs, trunk.run, trunk.ledger)
+    if s.trust is not None:
+        signed, _ = read_checkpoint(other.ledger.path)
+        # Whether the key was valid at the time would take cosignatures. These steps are signed in this ledger as well.
+        keys = [key.verifier for key in anchor_of_ledger(other.ledger, s.trust).logs]
+        note.verify(signed, keys)
+    if s.record is not None and (other.run / rundir.RUN).exists():
+        yield from unlike_plans(s.genesis, other.genesis, runs=runs)
+    yield from unlike_steps(s.run, other, steps=trunk.step)
 
 
 # --- each segment ---
@@ -705,7 +721,7 @@ class Consistent(Judge):
 
     def __init__(self, audited: Audited, judgement: Judgement) -> None:
         super().__init__(audited, judgement)
-        self._statements = Statements(audited.run, audited.cosigned)
+        self._statements = Statements(audited.run, audited.cosigned, trust=audited.trust)
         for invariant in INVARIANTS:
             if invariant.run is not None:
                 self._compare(invariant, invariant.run)

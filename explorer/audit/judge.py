@@ -12,6 +12,7 @@ from explorer.audit.conditions import Judgement
 from explorer.audit.withheld import Withheld
 from explorer.errors import ExplorerError
 from explorer.provenance.tag_attestation import VerifiedTags
+from explorer.provenance.trust import Trust
 from explorer.runlog.documents import Rules
 from explorer.runlog.run_ledger import RunLedger, Segment
 from explorer.runlog.segments import SegmentNumbers
@@ -27,6 +28,7 @@ class Audited:
     total: int | None  # steps that progress is measured against; None: not on record
     withheld: Withheld  # erased and sealed numbers
     cosigned: tuple[int, ...]  # times of the cosignatures that count, in seconds since 1970
+    trust: Trust | None  # as the caller gave it
 
 
 class Judge(ABC):

@@ -24,6 +24,7 @@ from explorer.recipes.catalogue import cost
 from explorer.recipes.choice import OURS
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.documents import keep
+from explorer.runlog.run_ledger import RunLedger
 from explorer.sweep.commands.command_record import recorded_recipe
 from explorer.sweep.commands.command_task import is_command
 from explorer.sweep.work import perform_command
@@ -260,9 +261,10 @@ def replay(
     else:
         wanted = None if steps is None else parse_steps(steps)
         replayed = replay_steps(run, steps=wanted, data=data, private=governance, on_environment=on_environment)
+    before = RunLedger(run).continues
     return Answer(
-        page=lambda: _lines(replayed),
-        record=lambda: {**asdict(replayed), "equal": replayed.equal},
+        page=lambda: [*_lines(replayed), *(f"  continues {words}" for words in before)],
+        record=lambda: {**asdict(replayed), "equal": replayed.equal, "continues": list(before)},
         holds=replayed.equal,
     )
 

@@ -62,6 +62,7 @@ class Plan:
     """Work, cost and limits of deleting a target from a run."""
 
     run: str
+    continues: tuple[str, ...]  # other runs' models, states and first steps, in words
     target: Target
     forecast: Forecast
     cost: Cost | None  # None: no price for this hardware
@@ -80,6 +81,7 @@ def plan(run: RunLedger, target: Target, *, step: Duration | None = None, privat
     forecast = forecast_of(presence, target, step=step, private=private)
     return Plan(
         run=run.genesis.run,
+        continues=run.continues,
         target=target,
         forecast=forecast,
         cost=_cost(presence, forecast, runs_of(run.run)),

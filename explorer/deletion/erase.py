@@ -33,7 +33,7 @@ from explorer.runlog.documents import read_tag_rows
 from explorer.runlog.forecast import kept
 from explorer.runlog.run_keys import JOINT
 from explorer.runlog.run_ledger import RunLedger, class_of
-from explorer.runlog.same_steps import begun_with
+from explorer.runlog.same_steps import sharing_steps
 
 OF_SEVERAL = ("share_num", "share_den", "update_num", "update_sq", "exact_num", *TOLD)  # columns that several made
 MAX_SPOOL = 2**30  # bytes of one of its files
@@ -195,8 +195,8 @@ def _copies(run: RunLedger) -> tuple[str, ...]:
     states = len(kept(run.run))
     remembered = f"{states} states of training in {run.run / rundir.KEPT}: methods remember the class in them"
     checkpoints = [f"{remembered}; without them any deletion trains from step 0"] if states else []
-    taken = sorted(begun_with(run.run))
-    shared = [f"runs that began with its steps have the same numbers of them: {', '.join(taken)}"] if taken else []
+    sharing = sharing_steps(run.run)
+    shared = [f"runs that share steps with it have the same numbers of them: {', '.join(sharing)}"] if sharing else []
     if (trunks := run.run.parent / rundir.TRUNKS).exists():
         shared.append(f"{trunks}: states of training that longer runs begin with, until these are done")
     printed = run.run / rundir.NOTEBOOK

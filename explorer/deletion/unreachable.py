@@ -17,7 +17,7 @@ from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.regions import region_of
 from explorer.run_files import RunRecord, read_plan
 from explorer.runlog.influence import Presence, Reach
-from explorer.runlog.same_steps import begun_with
+from explorer.runlog.same_steps import sharing_steps
 from explorer.runlog.target import Target, left_out
 
 SHOWN = 3  # names in a line
@@ -94,8 +94,8 @@ def _shaped(presence: Presence, reached: Reach) -> Iterator[NotReached]:
 
 
 def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
-    """Yield the models known here that continue this one, apart from those that a deletion of the target made. A longer
-    run that began with its steps is one of them."""
+    """Yield the models known here that continue this one, apart from those that a deletion of the target made. Runs
+    that share steps with it are among them: their models learned the same from the target."""
     run = presence.run
     origin, runs = run.ledger.checkpoint().origin, runs_of(run.run)
     observed = (entry.entry for entry in read_project(runs) if isinstance(entry.entry, Observation))
@@ -105,9 +105,11 @@ def _descendants(presence: Presence, target: Target) -> Iterator[NotReached]:
         for path, genesis in _geneses(runs)
         if any(parent.ledger.origin == origin for parent in genesis.parents) and not _leaves_out(path, genesis, target)
     ]
-    made += begun_with(run.run)
-    if tuned or made:
+    sharing, trunks = sharing_steps(run.run), run.run.parent / rundir.TRUNKS
+    if tuned or made or sharing or trunks.exists():
         parts = [_some("runs here: ", made)] if made else []
+        parts += [_some("runs that share steps with it: ", sharing)] if sharing else []
+        parts += [f"states in {trunks.name}, which longer runs begin with"] if trunks.exists() else []
         parts += [f"{len(tuned)} fine-tunings in the project's ledger"] if tuned else []
         yield NotReached(what="descendants", detail=_line("; ".join(parts)))
 

@@ -224,6 +224,11 @@ class Trunk:
     state: TrainingState  # that they led to
     blobs: Blobs
 
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"the first {'step' if self.step == 1 else f'{self.step:,} steps'} of {self.run}"
+
 
 @record
 class End:

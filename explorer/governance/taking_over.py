@@ -13,6 +13,7 @@ altered) costs only time: the run makes the steps itself.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from explorer.governance.shared_state import Session
 from explorer.provenance.routing_weights import Admission
 from explorer.runlog.run_keys import NoKeys, own_keys
 from explorer.runlog.run_ledger import Placed, RunLedger, Segment
-from explorer.runlog.same_steps import open_named, unequal_beginnings
+from explorer.runlog.same_steps import open_named, unequal_beginnings, unlike_plans
 from explorer.runlog.segments import (
     SegmentNumbers,
     missing_words,
@@ -77,7 +78,9 @@ class SharedRecord:
             raise CheckpointError(f"{where}: names no ledger that has its steps")
         try:
             other = open_named(self.runs, left.run, left.ledger)
-            for words in unequal_beginnings(journal.genesis, other.genesis):
+            mine = journal.genesis
+            unlike = chain(unequal_beginnings(mine, other.genesis), unlike_plans(mine, other.genesis, runs=self.runs))
+            for words in unlike:
                 raise LedgerError(words)
             last = None
             for last in _contents(other, checkpoint.step):

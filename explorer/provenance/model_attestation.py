@@ -121,9 +121,10 @@ class Deleted:
 
 @record
 class Ancestor:
-    """A run that this one goes on from: itself, but for what was deleted, or one whose model it begins with."""
+    """A run that this one goes on from: itself, but for what was deleted, one whose model it begins with, or one that
+    made its first steps."""
 
-    kind: Literal["deletion", "model"]
+    kind: Literal["deletion", "model", "trunk"]
     ledger: LedgerName
     model: Digest | None
     attestation: Digest | None

@@ -244,6 +244,10 @@ def _unseen(gate: Gate, shipped: Shipped, ledger: Path | None, run: RunLedger | 
     yield "observations that are not stored with the model"
     if shipped.ancestors:
         yield "the ledgers of the models that this one continues: the claims about them are the word of their signers"
+    compared = run is not None and any(kind_of(rule) in CONFORMS for rule in gate.rules)
+    if not compared and any(parent.kind == "trunk" for parent in shipped.attested.value.parents):
+        words = "the rule {conforms: true} compares both ledgers"
+        yield f"whether another run made the first steps: that is the word of {by}; {words}"
     if shipped.attested.value.deletions and gate.ledger == "checkpoint":
         yield "the certificates of its deletions: explorer delete verify checks them"
     confidential = [claim.path for claim in shipped.attested.value.classes if claim.confidential]
@@ -397,7 +401,8 @@ def _conforms(asked: Literal[True] | ButFor, evidence: Evidence) -> str:
     words = f"{conformance.outcome}: {', '.join(which) or 'the ledger itself'}"
     # No exception excuses a violation: only gaps in what could be examined are excused, each by its cause.
     if conformance.outcome is not Outcome.UNTOLD:
-        raise ProvenanceError(words)
+        faults = [one.message for condition in conformance.conditions for one in condition.contradictions]
+        raise ProvenanceError("; ".join([words, *faults[:1]]))
     gaps = [untold for condition in conformance.conditions for untold in condition.untold]
     refused = [untold.message for untold in gaps if not _is_excepted(untold, excepted)]
     if refused or any(condition.more_untold for condition in conformance.conditions):

@@ -12,13 +12,14 @@ trust file was given. *Refused*: it does not verify. Everything else is *claimed
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from explorer import rundir
 from explorer.audit.history import badge
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import Genesis, Observation, Parent, decode
+from explorer.entries.kinds import Genesis, Observation, Parent, Trunk, decode
 from explorer.errors import ExplorerError, ProvenanceError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
@@ -293,33 +294,35 @@ class _Search:
         while waiting:
             source, generation = waiting.pop(0)
             for name, child in self._known.items():
-                parents = (parent for parent in child.genesis.parents if parent.ledger.origin == source)
+                links = chain(child.genesis.parents, self._trunks(child, next_to=source))
+                parents = (parent for parent in links if parent.ledger.origin == source)
                 if name == source or (parent := next(parents, None)) is None:
                     continue
                 # A run that was met before is not searched again. One that was met as an ancestor would name this run
                 # and be named by it. Honest ledgers cannot: each would have to hold a root that covers the other's.
                 met = self._relatives.get(name)
-                if met is None and self._meet(name, generation + 1 + (parent.kind == "model")):
+                of_model = isinstance(parent, Parent) and parent.kind == "model"
+                if met is None and self._meet(name, generation + 1 + of_model):
                     waiting.append((name, self._relatives[name].generation))
                 elif met is not None and met.generation <= 0:
                     self._remarks.append(f"{name} and {source} name each other as parent: at least one of them lies")
                 # A run that began with a model that is shown is tied to the model, not to the run that made it.
-                through = f"model {parent.model}"
-                begins = parent.kind == "model" and through in self._relatives
+                through = f"model {parent.model}" if isinstance(parent, Parent) and of_model else ""
+                begins = through in self._relatives
                 certain = self._is_here(parent.ledger)
                 self._tie(through if begins else source, name, _words(parent, child.path), certain=certain)
 
     def _parents(self, origin: str, generation: int) -> Iterator[tuple[str, int]]:
         """Add the runs that a run continues; yield those whose ledgers are here, to be searched next."""
         child = self._known[origin]
-        for parent in child.genesis.parents:
+        for parent in (*child.genesis.parents, *self._trunks(child)):
             target, words, place, here = (
                 origin,
                 _words(parent, child.path),
                 generation - 1,
                 self._is_here(parent.ledger),
             )
-            if parent.kind == "model":
+            if isinstance(parent, Parent) and parent.kind == "model":
                 # Between the two runs comes the model: run -> attested -> model -> began with it -> child, one
                 # generation each. The attestation is judged for the moment for which the child judged it.
                 judged = child.genesis.judged or self._reader.now
@@ -336,6 +339,17 @@ class _Search:
             elif self._meet(source, place) and new:
                 yield source, place
             self._tie(source, target, words, certain=certain)
+
+    def _trunks(self, child: _Known, *, next_to: str | None = None) -> tuple[Trunk, ...]:
+        """Return the entries of a run about those that made its first steps. `next_to`: none unless it is in the sweep
+        of that run, since only runs of one sweep share steps."""
+        # Unlike parents, which are in the first entry, they take reading all entries.
+        if next_to is not None and self._known[next_to].path.parent != child.path.parent:
+            return ()
+        try:
+            return RunLedger(child.path).trunks
+        except ExplorerError:
+            return ()
 
     def _meet(self, origin: str, generation: int) -> bool:
         """Add a run whose ledger is here; return whether there was room for it."""
@@ -394,8 +408,10 @@ class _Search:
         return known
 
 
-def _words(parent: Parent, child: Path) -> str:
+def _words(parent: Parent | Trunk, child: Path) -> str:
     """Describe how a run continues another. What a deletion left out is in the new run's directory, not in a ledger."""
+    if isinstance(parent, Trunk):
+        return f"took over {'the first step' if parent.step == 1 else f'its first {parent.step:,} steps'}"
     if parent.kind == "model":
         return f"began with it; admits {parent.words.partition('of which it admits ')[2]}"
     try:

@@ -304,19 +304,27 @@ def claims(
         layers=layer_depths(genesis.layers),
         classes=tuple(_classes(run, policy, counted, deletability)),
         deletions=tuple(_deletions([run, *older], trust=trust, now=now)),
-        parents=tuple(
-            Ancestor(
-                kind=parent.kind,
-                ledger=LedgerName(origin=parent.ledger.origin, size=parent.ledger.size, root=parent.ledger.root),
-                model=parent.model,
-                attestation=parent.attestation,
-                admitted={path: float.fromhex(weight) for path, weight in parent.admitted.items()},
-            )
-            for parent in genesis.parents
-        ),
+        parents=tuple(_ancestors(run)),
         issued=issued,
         expires=expires,
     )
+
+
+def _ancestors(run: RunLedger) -> Iterator[Ancestor]:
+    for parent in run.genesis.parents:
+        yield Ancestor(
+            kind=parent.kind,
+            ledger=_named(parent.ledger),
+            model=parent.model,
+            attestation=parent.attestation,
+            admitted={path: float.fromhex(weight) for path, weight in parent.admitted.items()},
+        )
+    for trunk in run.trunks:
+        yield Ancestor(kind="trunk", ledger=_named(trunk.ledger), model=None, attestation=None, admitted={})
+
+
+def _named(state: LedgerState) -> LedgerName:
+    return LedgerName(origin=state.origin, size=state.size, root=state.root)
 
 
 def signed_checkpoint(run: RunLedger, *, trust: Trust, now: int) -> Note:

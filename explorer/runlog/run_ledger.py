@@ -296,6 +296,16 @@ class RunLedger:
         """Return the number of steps done, those before this ledger included."""
         return len(self.outline.steps)
 
+    @property
+    def trunks(self) -> tuple[Trunk, ...]:
+        """Return the entries about the runs that made its first steps, which this ledger took over."""
+        return tuple(placed.entry for placed in self.read(self.outline.trunks, Trunk))
+
+    @property
+    def continues(self) -> tuple[str, ...]:
+        """Return in words what the run continues: other runs' models, states and first steps."""
+        return tuple(one.words for one in (*self.genesis.parents, *self.trunks))
+
     def layer(self, name: str) -> int:
         """Return the number of a layer. Raises `LedgerError` with the nearest name."""
         return _find("layer", name, self.genesis.layers)

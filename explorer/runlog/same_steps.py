@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from explorer import rundir
+from explorer.canonical import digest
 from explorer.entries.fields import LedgerState
 from explorer.entries.kinds import Genesis, State, Trunk, decode
 from explorer.errors import LedgerError
 from explorer.ledger.storage import CHECKPOINT, LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash, root_of
+from explorer.run_files import RunRecord, read
+from explorer.runlog.anchor import DELEGATION
 from explorer.runlog.run_ledger import Placed, RunLedger, class_of
 
-OWN = ("run", "recipe", "environment", "judged")  # fields of a genesis that runs of other lengths do not have in common
+OWN = ("run", "recipe", "environment", "judged", "delegation")  # fields of a genesis that runs do not have in common
 SECRET = ("numbers", "joint", "sketches")  # fields of steps and states that hold commitments
 
 
@@ -41,23 +44,56 @@ def open_named(runs: Path, name: str, named: LedgerState) -> RunLedger:
     return run
 
 
-def begun_with(run: Path) -> Iterator[str]:
-    """Yield the names of the runs next to this one that began with its steps, by their ledgers. Unreadable ones are
-    left out."""
-    for other in rundir.run_directories(run.parent):
-        try:
-            leaves = LedgerDirectory(other / rundir.LEDGER).entries() if has_ledger(run.parent, other.name) else ()
-            named = [decode(leaf) for leaf in leaves if b'"kind":"trunk"' in leaf]
-        except LedgerError:
-            continue
-        if any(isinstance(entry, Trunk) and entry.run == run.name for entry in named):
-            yield other.name
+def sharing_steps(run: Path) -> tuple[str, ...]:
+    """Return the names of the runs that have first steps in common with this one, by their ledgers: those that began
+    with its steps, those whose steps it began with, and all that are tied to it through others. Unreadable ledgers
+    next to it are left out; a run that a ledger names counts even where it is gone."""
+    ties = [(other.name, entry.run) for other in rundir.run_directories(run.parent) for entry in _trunks(other)]
+    tied, before = {run.name}, 0
+    while len(tied) > before:
+        before = len(tied)
+        tied.update(name for tie in ties if not tied.isdisjoint(tie) for name in tie)
+    return tuple(sorted(tied - {run.name}))
+
+
+def _trunks(run: Path) -> list[Trunk]:
+    if not has_ledger(run.parent, run.name):
+        return []
+    try:
+        leaves = LedgerDirectory(run / rundir.LEDGER).entries()
+        named = [decode(leaf) for leaf in leaves if b'"kind":"trunk"' in leaf]
+    except LedgerError:
+        return []
+    return [entry for entry in named if isinstance(entry, Trunk)]
+
+
+def unlike_plans(mine: Genesis, other: Genesis, *, runs: Path) -> Iterator[str]:
+    """Yield where the plans of two runs in a directory differ, apart from their budgets: recipe, seed, machine and
+    versions. Raises `RunError` for one that is missing or damaged, `LedgerError` for one that is not its ledger's."""
+    yield from _unlike_values("plan", *(_identity(genesis, runs / genesis.run) for genesis in (mine, other)))
+
+
+def _identity(genesis: Genesis, run: Path) -> dict[str, Any]:
+    plan = read(RunRecord, run / rundir.RUN)
+    if digest(plan.identity) != genesis.recipe:
+        raise LedgerError(f"{run / rundir.RUN}: not the plan that the first entry of its ledger names")
+    return {name: value for name, value in plan.identity.items() if name != "ssr"}
+
+
+def _unlike_values(where: str, here: object, there: object) -> Iterator[str]:
+    if isinstance(here, dict) and isinstance(there, dict):
+        for name in sorted(here.keys() | there.keys()):
+            yield from _unlike_values(f"{where}.{name}", here.get(name), there.get(name))
+    else:
+        yield from _unequal(where, here, there)
 
 
 def unequal_beginnings(mine: Genesis, other: Genesis) -> Iterator[str]:
     """Yield where the first entries of two runs differ, apart from what only their lengths make different."""
-    for name in (field.name for field in fields(Genesis) if field.name not in OWN):
+    for name in (field.name for field in fields(Genesis) if field.name not in (*OWN, "blobs")):
         yield from _unequal(f"first entry: {name}", getattr(mine, name), getattr(other, name))
+    blobs = ({name: blob for name, blob in of.blobs.items() if name != DELEGATION} for of in (mine, other))
+    yield from _unequal("first entry: blobs", *blobs)
 
 
 def unlike_steps(mine: RunLedger, other: RunLedger, *, steps: int) -> Iterator[str]:

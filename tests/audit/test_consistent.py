@@ -379,6 +379,7 @@ def test_documents_are_judged_before_the_first_cosignature(run: Path, after: int
         total=None,
         withheld=Withheld(erased={}, without=""),
         cosigned=(NOW + after, NOW + after + 10**7),
+        trust=None,
     )
     Consistent(audited, judgement)
     messages = [each.message for each in judgement.close().contradictions]

@@ -141,7 +141,8 @@ def test_entries(files: Files, kind: str) -> None:
     leaves = [*verifier.read_leaves(files, note.size)]
     if kind == "trunk":  # this run made all its steps itself
         at, state = next((at, entry) for at, entry in enumerate(map(json.loads, leaves)) if entry["kind"] == "state")
-        named = {"run": "another", "ledger": {"origin": "example.com/runs/another", "size": 3, "root": "a" * 64}}
+        origin = f"{note.origin.removesuffix(json.loads(leaves[0])['run'])}another"
+        named = {"run": "another", "ledger": {"origin": origin, "size": 3, "root": "a" * 64}}
         same = {key: state[key] for key in ("version", "step", "state")}
         leaves.insert(at + 1, json.dumps({"kind": kind, "blobs": {}, **same, **named}).encode())
     index = next(at for at, leaf in enumerate(leaves) if json.loads(leaf)["kind"] == kind)
@@ -152,7 +153,7 @@ def test_entries(files: Files, kind: str) -> None:
             verifier.read_entry(leaf, at) for at, leaf in enumerate([*leaves[:index], content, *leaves[index + 1 :]])
         ]
         run, found = verifier._in_order(entries, whole.tree), verifier.Findings()
-        verifier.check_trunks(run, found)
+        verifier.check_trunks(run, note.origin, found)
         verifier.check_blobs(files, run, {}, found)
         verifier.check_documents(files, run, trusted(), found)
         _, keys = verifier.check_grant(GRANT, files[GRANT], note, run, trusted(), NOW, READER, found)

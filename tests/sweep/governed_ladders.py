@@ -32,6 +32,12 @@ CLOSED = replace(
     sealed=(SealedRegion(name="own", branch=THIRD, layers=("stages.2.*",), rank=2),),
     rules=(Rule(classes=("simulated",), weight=0.5),),
 )
+LODGED = replace(  # the third class trains a region of its own, and nothing else
+    LOWER,
+    name="lodged",
+    sealed=CLOSED.sealed,
+    rules=(Rule(classes=(THIRD,), weight=0.0), *LOWER.rules),
+)
 PHASES = replace(LOWER, name="phases", rules=(Rule(classes=("simulated",), progress=(0.0, 1.0), weight=1.0),))
 SWITCHED = replace(
     LOWER, name="switched", conditions=("on",), rules=(Rule(classes=("simulated",), condition="on", weight=1.0),)
@@ -44,7 +50,7 @@ def methods(policy: str = "lower", *more: Any, exact: bool = False, every: int =
 
 
 def documents(root: Path) -> Path:
-    policies = (LOWER, CLOSED, PHASES, SWITCHED)
+    policies = (LOWER, CLOSED, LODGED, PHASES, SWITCHED)
     return demonstrate(root, DIGITS, data=None, taxonomy=TAXONOMY, policies=policies, now=int(time.time()))
 
 

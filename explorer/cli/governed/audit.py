@@ -57,8 +57,13 @@ def trace(
     written = 0 if proofs is None else _prove(ledger, answer, proofs)
     where = [] if proofs is None else [f"proofs: {written} in {proofs}; `explorer ledger check` reads them anywhere"]
     return Answer(
-        page=lambda: [*_page(answer, verified=verified, steps=ledger.steps), *where],
-        record=lambda: {**_record(answer), "verified": verified, "proofs": written},
+        page=lambda: [*_page(answer, ledger, verified=verified), *where],
+        record=lambda: {
+            **_record(answer),
+            "verified": verified,
+            "proofs": written,
+            "continues": list(ledger.continues),
+        },
         holds=answer.check.agrees and verified is not False,
     )
 
@@ -91,9 +96,11 @@ def _record(answer: Trace) -> dict[str, Any]:
     return {**value, "check": {**value["check"], "agrees": answer.check.agrees}}
 
 
-def _page(answer: Trace, *, verified: bool | None, steps: int) -> Iterator[Block | str]:
+def _page(answer: Trace, ledger: RunLedger, *, verified: bool | None) -> Iterator[Block | str]:
     what = f"class {answer.class_}" if answer.class_ else f"layer {answer.layer}"
-    yield f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {steps}\n"
+    yield f"{answer.run}: {what}, steps {answer.steps[0]} to {answer.steps[1] - 1} of {ledger.steps}"
+    yield from (f"  continues {words}" for words in ledger.continues)
+    yield ""
     columns = ("layer" if answer.class_ else "class", "admitted", "steps", "examples", "share", "over time")
     exact = any(row.exact is not None for row in answer.rows)
     columns += ("of the update",) if exact else ()
@@ -192,10 +199,11 @@ def conform(
     does not conform; 3 if the record cannot decide it, because what it depends on was erased or is sealed.
     """
     trusted = None if trust is None else read_trust(trust)
-    conformance = judge(RunLedger(run), trust=trusted, now=options.clock())
+    ledger = RunLedger(run)
+    conformance = judge(ledger, trust=trusted, now=options.clock())
     return Answer(
-        page=lambda: _conform_page(conformance, run),
-        record=lambda: _conform_record(conformance),
+        page=lambda: _conform_page(conformance, run, ledger),
+        record=lambda: {**_conform_record(conformance), "continues": list(ledger.continues)},
         holds=conformance.conforms,
         status=options.CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,
@@ -216,7 +224,7 @@ def _conform_record(conformance: Conformance) -> dict[str, Any]:
     }
 
 
-def _conform_page(conformance: Conformance, run: Path) -> Iterator[str]:
+def _conform_page(conformance: Conformance, run: Path, ledger: RunLedger) -> Iterator[str]:
     badge = conformance.badge
     yield f"{run}: {conformance.words}"
     signed = f"signed by {', '.join(badge.signed_by)}" if badge.signed_by else "no trusted signature"
@@ -226,6 +234,7 @@ def _conform_page(conformance: Conformance, run: Path) -> Iterator[str]:
         yield from (f"    {finding}" for finding in badge.faults[:FINDINGS])
         if len(badge.faults) > FINDINGS:
             yield f"    and {len(badge.faults) - FINDINGS} more: --json lists them"
+    yield from (f"    continues {words}" for words in ledger.continues)
     for condition in conformance.conditions:
         yield from _condition_lines(condition)
     if not badge.anchored:

@@ -90,6 +90,7 @@ def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
         del reach[name]
     return {
         "run": planned.run,
+        "continues": list(planned.continues),
         "target": asdict(planned.target),
         "level": None if obstacles else forecast.route.level,
         "obstacles": obstacles,
@@ -105,6 +106,7 @@ def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
 def _plan_lines(planned: Plan, obstacles: tuple[str, ...]) -> list[str]:
     route = planned.forecast.route
     lines = [f"{planned.run}: deleting {planned.target.words}"]
+    lines += [f"  continues {words}" for words in planned.continues]
     if obstacles:
         lines += [f"  NOT POSSIBLE here and now; its level would be {route.level}:"]
         lines += [f"    {obstacle}" for obstacle in obstacles]

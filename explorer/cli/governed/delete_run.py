@@ -181,6 +181,7 @@ def _text(request: str) -> str:
 
 def _planned(planned: Plan, route: Route, run: Path) -> list[str]:
     lines = [f"{planned.run}: {planned.target.words}"]
+    lines += [f"  continues {words}" for words in planned.continues]
     if route.level == "G2":
         lines.append(f"  G2, exact by structure: drops {', '.join(route.dropped) or 'nothing'}; nothing is trained")
         return lines

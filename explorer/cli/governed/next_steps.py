@@ -147,7 +147,8 @@ def _steps(place: Place) -> Iterator[Step]:
 def _trained(place: Place) -> Step:
     ended, steps = outcome(place.ledger), place.ledger.steps
     if ended == "finished":
-        return Step(name="trained", state="done", words=f"{steps:,} steps")
+        before = "".join(f"; continues {words}" for words in place.ledger.continues)
+        return Step(name="trained", state="done", words=f"{steps:,} steps{before}")
     words = f"{steps:,} steps are on record, and the run is {ended}"
     path = place.run / rundir.RUN
     if path.exists() and not (place.run.parent / rundir.SWEEP).exists():

@@ -83,7 +83,11 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
     value, directory = shipped.attested.value, path.parent
     yield f"{path}: signed by {', '.join(one.name for one in shipped.attested.authorities)}, until {value.expires}"
     yield f"model     {shipped.attested.model}"
-    yield f"ledger    {value.ledger.origin}, {value.ledger.size} entries\n"
+    yield f"ledger    {value.ledger.origin}, {value.ledger.size} entries"
+    for parent in value.parents:
+        if parent.kind == "trunk":
+            yield f"          with the first steps of {parent.ledger.origin}, taken over"
+    yield ""
     yield table(
         ("class", "examples", "layers trained", "deepest", "deletable"),
         [_row(claim, value) for claim in value.classes],
@@ -202,6 +206,8 @@ def _ancestry(shipped: Shipped) -> list[str]:
         if parent.kind == "model":
             admitted = ", ".join(f"{path} {weight:g}" for path, weight in parent.admitted.items()) or "nothing"
             lines.append(f"continues from the model {parent.model} of {parent.ledger.origin}; admitted: {admitted}")
+        if parent.kind == "trunk":
+            lines.append(f"took over its first steps from {parent.ledger.origin}")
     return lines
 
 

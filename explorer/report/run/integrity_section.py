@@ -134,7 +134,7 @@ def facts_of(run: ReportedRun) -> dict[str, str]:
         "Code": genesis.code,
         "Environment": genesis.environment,
         "Data": genesis.data,
-        "Starts from": "; ".join(parent.words for parent in genesis.parents) or "nothing that was trained before",
+        "Starts from": "; ".join(run.ledger.continues) or "nothing that was trained before",
     }
     record = run.pinned.record
     if record is None:

@@ -163,7 +163,7 @@ def _headline(opened: OpenRun) -> Markup:
         amounts.count(len(opened.layers), "layer"),
         f"ledger {opened.badge.origin}",
         f"root {opened.badge.root[:16]}",
-        *(f"continues {parent.words}" for parent in genesis.parents),
+        *(f"continues {words}" for words in opened.ledger.continues),
     ]
     return fragment(
         simulated_note(opened.classes),

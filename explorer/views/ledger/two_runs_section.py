@@ -73,6 +73,8 @@ def facts(first: OpenRun, second: OpenRun) -> tuple[Fact, ...]:
     """
     one, other = first.ledger.genesis, second.ledger.genesis
     compared = [_fact(name, said(one), said(other)) for name, said in DETERMINED.items()]
+    continued = ["; ".join(opened.ledger.continues) or "nothing" for opened in (first, second)]
+    compared.insert(-1, _fact("Continues", *continued))
     compared[1:1] = _settings(_plan(first), _plan(second))  # right after the recipe that they belong to
     policies, probes = [_policy(opened) for opened in (first, second)], [_probes(opened) for opened in (first, second)]
     compared += [_fact("Policy", *policies), _fact("Probes of the profiles", *probes)]
@@ -141,10 +143,6 @@ def _short(digest: str | None) -> str:
     return NONE if digest is None else digest[:16]
 
 
-def _parents(genesis: Genesis) -> str:
-    return "; ".join(parent.words for parent in genesis.parents) or "nothing"
-
-
 def _tags(genesis: Genesis) -> str:
     return ", ".join(f"{name} {sources.root[:16]}" for name, sources in sorted(genesis.tags.items())) or NONE
 
@@ -160,7 +158,6 @@ DETERMINED: dict[str, Callable[[Genesis], str]] = {
     "Environment": lambda genesis: _short(genesis.environment),
     "Initial parameters": lambda genesis: _short(genesis.initial),
     "Strategy": lambda genesis: genesis.strategy,
-    "Continues": _parents,
     "Begins after": lambda genesis: f"{genesis.begins:,} steps",
 }
 
