@@ -18,10 +18,10 @@ from concurrent.futures import Executor, Future
 from typing import Any
 from urllib.parse import urlsplit
 
-from dask import config
-from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin
-from distributed import Future as Remote
-from distributed.security import Security
+from dask import config  # pyright: ignore[reportMissingImports]
+from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin  # pyright: ignore[reportMissingImports]
+from distributed import Future as Remote  # pyright: ignore[reportMissingImports]
+from distributed.security import Security  # pyright: ignore[reportMissingImports]
 
 from explorer.errors import SweepError
 from explorer.sweep.guardian import child_environment

@@ -14,6 +14,7 @@ import pytest
 
 from explorer.errors import SweepError
 from explorer.sweep.guardian import child_environment
+from explorer.sweep.work import measure_apart
 from explorer.sweep.workers import (
     InProcess,
     LocalProcesses,
@@ -177,6 +178,16 @@ def test_a_worker_that_died_idle_is_no_fault_of_the_next_call(workers):
     psutil.Process(pid := workers.submit(os.getpid).result()).kill()
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
     assert workers.submit(os.getpid).result() != pid
+
+
+def test_step_times_are_measured_in_a_process_of_their_own_until_the_permit_is_gone(tmp_path):
+    permit = tmp_path / "permit"
+    permit.touch()
+    assert measure_apart(os.getpid, threads=1, permit=permit) != os.getpid()
+    permit.unlink()
+    begun = time.monotonic()
+    assert measure_apart(time.sleep, 600, threads=1, permit=permit) is None
+    assert time.monotonic() - begun < 300
 
 
 def test_workers_start_without_what_they_do_not_need():
