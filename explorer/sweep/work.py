@@ -32,7 +32,7 @@ from explorer.sweep.inline import InlineEngine
 from explorer.sweep.kernels import KernelEngine
 from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.notebooks import Fault as NotebookFault
-from explorer.sweep.workers import LocalProcesses
+from explorer.sweep.workers import LocalProcesses, WorkerLost
 
 RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 
@@ -244,8 +244,10 @@ def measure_apart(
                 wait([future])
         try:
             return future.result()
-        except KeyboardInterrupt:  # some executors end their worker for it
-            return None
+        except (KeyboardInterrupt, WorkerLost):  # the second from a process that was still starting
+            if permit is not None and not permit.exists():
+                return None
+            raise
 
 
 def perform_command(directory: Path, setting: CommandRecipe, *, threads: int) -> ResultRecord:
