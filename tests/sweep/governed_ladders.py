@@ -22,6 +22,7 @@ from tests.training.governed_for_tests import DIGITS, TAXONOMY, policy, recipe
 
 EVERY = 2
 BUDGETS = [0.25, 0.5, 1.0]  # 4, 7 and 14 steps; shared are 2, 4 and 10 of them, in whole segments
+SHARED = 6  # steps that the run of 14 begins with
 FIRST, SECOND, THIRD = CLASSES = tuple(f"simulated/class-0{number}" for number in range(3))
 
 LOWER = policy("lower", Quarantine.REFUSE)
@@ -81,23 +82,25 @@ def execute(directory: Path, written: dict[str, Any], **settings: Any) -> Summar
     return run_sweep(plan(directory, written), Settings(**chosen))
 
 
-# --- a process that kills itself while it takes steps over ---
+# --- a process that kills itself while it takes steps over, or after that ---
 
 KILL_AT = 2  # segments that it records before
+KILLS = ("segment", "trunk", "step")  # after these segments; after the entry about the trunk; after one own step
 
 
-def killed_while_taking_over(directory: Path, written: dict[str, Any]) -> None:
-    """Execute, and kill this process as soon as a run has recorded two segments that another one made."""
-    segment = Journal.segment
+def killed(directory: Path, written: dict[str, Any], after: str) -> None:
+    """Execute, and kill this process as soon as the longest run has recorded so much."""
+    record = getattr(Journal, after)
 
     def counted(journal: Journal, step: int, *args: Any, **named: Any) -> None:
-        segment(journal, step, *args, **named)
-        if journal.genesis.run.startswith("resnet8-digits-routed-ssr1-") and step == KILL_AT * EVERY:
+        record(journal, step, *args, **named)
+        own = after == "trunk" or step == (KILL_AT * EVERY if after == "segment" else SHARED)
+        if own and journal.genesis.run.startswith("resnet8-digits-routed-ssr1-"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Journal.segment = counted  # type: ignore[method-assign]
+    setattr(Journal, after, counted)
     execute(directory, written)
 
 
 if __name__ == "__main__":
-    killed_while_taking_over(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    killed(Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3])

@@ -40,8 +40,10 @@ from tests.sweep.governed_ladders import (
     EVERY,
     FIRST,
     KILL_AT,
+    KILLS,
     LOWER,
     PHASES,
+    SHARED,
     SWITCHED,
     content,
     documents,
@@ -305,18 +307,44 @@ def test_what_cannot_be_taken_over_is_named_and_trained(
 
 
 @pytest.mark.slow
-def test_killed_while_it_takes_steps_over(copied: Path, author: Path, apart: Path) -> None:
-    command = [sys.executable, "-m", "tests.sweep.governed_ladders", str(copied), json.dumps(content(author))]
+@pytest.mark.parametrize("after", KILLS)
+def test_killed_while_it_takes_steps_over_or_right_after(copied: Path, author: Path, apart: Path, after: str) -> None:
+    command = [sys.executable, "-m", "tests.sweep.governed_ladders", str(copied), json.dumps(content(author)), after]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     run = longest(copied / "runs" / "governed")
-    assert RunLedger(run).steps == KILL_AT * EVERY and trunks(run) == []
-    before = list(LedgerDirectory(run / rundir.LEDGER).entries())
+    # Entries are written when their segment ends, so that of a step on its own nothing is left.
+    assert RunLedger(run).steps == (KILL_AT * EVERY if after == "segment" else SHARED)
+    before, named = list(LedgerDirectory(run / rundir.LEDGER).entries()), len(trunks(run))
+    assert named == (0 if after == "segment" else 1) and not list(checkpoints(run / rundir.CHECKPOINT))
     assert execute(copied, content(author)).complete
     assert list(LedgerDirectory(run / rundir.LEDGER).entries())[: len(before)] == before
-    assert len(trunks(run)) == 1 and not any(isinstance(entry, Decision) for entry in entries(run))
+    assert [entry.step for entry in trunks(run)] == [SHARED]
+    assert not any(isinstance(entry, Decision) for entry in entries(run))
     assert measured(run.parent) == {name: of for name, of in measured(apart).items() if "-routed-" in name}
+    assert all(condition.outcome is Outcome.HOLDS for condition in conditions(run))
+    assert list(unlike_steps(RunLedger(run), RunLedger(apart / run.name), steps=RunLedger(run).steps)) == []
+
+
+@pytest.mark.slow
+def test_killed_after_taking_over_and_without_the_state_it_makes_the_steps_itself(
+    copied: Path, author: Path, apart: Path
+) -> None:
+    """What it had taken over stays on record, since the steps lead to the same."""
+    command = [sys.executable, "-m", "tests.sweep.governed_ladders", str(copied), json.dumps(content(author)), "step"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    sweep = copied / "runs" / "governed"
+    run = longest(sweep)
+    before = list(LedgerDirectory(run / rundir.LEDGER).entries())
+    shutil.rmtree(sweep / rundir.TRUNKS)
+    assert execute(copied, content(author)).complete
+    assert list(LedgerDirectory(run / rundir.LEDGER).entries())[: len(before)] == before
+    result = next(of for of in results(sweep.parent, sweep.name).values() if of.steps == 14)
+    assert result.trunk is None and len(trunks(run)) == 1
+    assert not any(isinstance(entry, Decision) for entry in entries(run))
+    assert measured(sweep)[run.name] == measured(apart)[run.name]
     assert all(condition.outcome is Outcome.HOLDS for condition in conditions(run))
 
 

@@ -23,13 +23,12 @@ from explorer.runlog.target import Target
 from explorer.runlog.tensors import read_ended
 from explorer.training.deletion import delete
 from tests.cli.command import explorer
-from tests.sweep.governed_ladders import FIRST, THIRD, content, documents, execute, methods
+from tests.sweep.governed_ladders import FIRST, SHARED, THIRD, content, documents, execute, methods
 from tests.training.deletions import never, payload_absent, route
 from tests.training.governed_for_tests import DIGITS
 
 pytestmark = pytest.mark.slow
 
-SHARED = 6  # steps
 TARGETS = {"G3": FIRST, "G2": THIRD}
 WORDS = f"the first {SHARED} steps of "
 
