@@ -44,6 +44,10 @@ class SweepError(ExplorerError):
     """A sweep cannot start or continue."""
 
 
+class PlaceError(ExplorerError):
+    """A place where a sweep is published cannot be used, or holds something damaged."""
+
+
 class StoreError(ExplorerError):
     """The database is absent, damaged, or in use by another process."""
 

@@ -57,6 +57,15 @@ Device = Annotated[
         "--device", metavar="GPUS", help="Use these GPUs, such as 0,1: one run at a time on each. Default: all of them."
     ),
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="PLACE",
+        help="Publish the sweep at this place, a directory or s3://, gs:// or az:// and a path, and execute it there,"
+        " together with any `explorer run-at PLACE --claim` elsewhere.",
+    ),
+]
 OwnLoop = Annotated[
     str | None,
     typer.Option(

@@ -23,7 +23,7 @@ from explorer.cli.signing import provide_passphrase
 from explorer.cli.sweep_plan import SHARED, listed
 from explorer.cli.verbs import part
 from explorer.costing import train_seconds
-from explorer.errors import ExplorerError, SweepError, unknown
+from explorer.errors import ExplorerError, SweepError
 from explorer.page.amounts import BUSY
 from explorer.page.document import Block
 from explorer.page.progress import Bar, duration, tell_rehearsal
@@ -33,12 +33,13 @@ from explorer.run_files import ProfileRecord, RunRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
 from explorer.store.published import database
+from explorer.sweep.at_place import at_place
 from explorer.sweep.chosen import is_tuned
 from explorer.sweep.execute import Event, Settings, Summary, profile_sweep, run_sweep
 from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.spec import load_spec
-from explorer.sweep.work import ENGINES, EngineName
+from explorer.sweep.work import check_engine
 from explorer.sweep.workers import use_gpus
 from explorer.training.ledgered import is_recorded
 
@@ -52,6 +53,7 @@ def run(
     on: options.On = None,
     device: options.Device = None,
     profile: Annotated[bool, typer.Option(help="Measure step times before the first run.")] = True,
+    at: options.At = None,
     json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON.")] = False,
 ) -> None:
     """Run the missing runs of a sweep. The same command continues after any interruption.
@@ -67,6 +69,7 @@ def run(
     if not is_tuned(asked, runs / asked.name):
         part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, on=on, json=json)
     planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
+    planned = planned if at is None else at_place(planned)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
     for words in planned.warnings:
@@ -75,7 +78,7 @@ def run(
         print(SHARED, file=sys.stderr)
     summary = run_until(
         planned,
-        lambda plan: execute(plan, runs=runs, engine=engine, workers=workers, on=on, profile=profile, json=json),
+        lambda plan: execute(plan, runs=runs, engine=engine, workers=workers, on=on, profile=profile, at=at, json=json),
         runs=runs,
         tell=lambda words: print(visible(words), file=sys.stderr),
     )
@@ -146,6 +149,7 @@ def execute(
     profile: bool,
     json: bool,
     on: str | None = None,
+    at: str | None = None,
     answers: bool = True,
     act: Callable[[Settings], Summary] | None = None,
 ) -> Summary:
@@ -153,14 +157,13 @@ def execute(
 
     `runs` is the directory of all runs, `engine` a notebook engine, `workers` the number of runs at the same time
     (None: as many as the cores allow), `on` the Dask cluster that they run on, `profile` whether step times are
-    measured first, `json` whether events are printed as lines of JSON instead of a bar, `answers` whether the bar has
-    the best answer so far, and `act` runs something else than exactly this plan.
+    measured first, `json` whether events are printed as lines of JSON instead of a bar, `at` the place where the sweep
+    is executed (None: here), `answers` whether the bar has the best answer so far, and `act` runs something else than
+    exactly this plan.
     """
-    if engine not in ENGINES:
-        raise SweepError(unknown("notebook engine", engine, ENGINES))
+    chosen = check_engine(engine)
     # A passphrase is asked for before the first run, not hours later.
     _provide_passphrases(planned)
-    chosen: EngineName = engine  # pyright: ignore[reportAssignmentType]
     where = database(runs)
 
     with JsonLines(tunes=planned.spec.tunes) if json else ProgressBar(planned.spec.name) as progress:
@@ -173,6 +176,7 @@ def execute(
 
         settings = Settings(
             engine=chosen,
+            place=at,
             workers=workers,
             profile=profile,
             executor=None if on is None else _cluster(on, planned, engine=engine),

@@ -31,6 +31,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     "methods": ("run:methods", "List the training methods, with their parameters, defaults, sources and interactions."),
     "models": ("models:models", "List the models, with their parameters, and the data and task that they are for."),
     "run": ("run:run", "Train one run, or train a recorded one again and compare it with its record bit for bit."),
+    "run-at": (
+        "run_at:run_at_",
+        "Execute runs of a sweep that is published at a place: claim, train in a local directory, publish.",
+    ),
     "data": (
         "data:data_",
         "List the datasets, or show the card of one: size, licence, classes, sources, skipped examples.",

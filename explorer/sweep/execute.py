@@ -25,15 +25,19 @@ from typing import Literal, Protocol, TypeVar
 
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
-from explorer.errors import ExplorerError, RunError, SweepError
+from explorer.errors import ExplorerError, PlaceError, RunError, SweepError
+from explorer.place.attempt import collect
+from explorer.place.published_sweep import FailureAt, Published
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
+from explorer.sweep.at_place import at_place, fetch_profiles, fetch_results, perform_at, publish
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.pool import Pool, Workers
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
+from explorer.sweep.run_at import Worker
 from explorer.sweep.trunks import tidy, unused
 from explorer.sweep.work import (
     ATTEMPTS,
@@ -53,6 +57,7 @@ from explorer.training.run import on_stop_signals
 
 NOTEBOOK = notebook_directory() / "run.ipynb"
 BACKOFF = (1.0, 5.0)  # seconds before the first and the second retry
+ELSEWHERE = 2.0  # seconds until a run that another worker holds is looked at again
 RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the machine; a run that raises would raise again
 
 Timed = TypeVar("Timed")
@@ -112,6 +117,7 @@ class Settings:
     profile: bool = True  # measure step times first, and check at the end that they still hold
     notebook: Path = NOTEBOOK
     executor: Workers | None = None  # of workers that see these files; None: workers of this machine
+    place: str | None = None  # where the sweep is published, and workers of other machines may take part
     on_event: Callable[[Event], None] = field(default=lambda event: None)
     on_result: Callable[[Path], None] = field(default=lambda directory: None)  # gets the directory of a finished run
 
@@ -148,7 +154,9 @@ def run_sweep(
     settings = settings or Settings()
     if executor is not None:
         settings = replace(settings, executor=executor)
-    if settings.executor is None:  # elsewhere each worker looks whether its machine is of the plan's class
+    if (
+        settings.executor is None and settings.place is None
+    ):  # elsewhere each worker looks whether its machine is of the plan's class
         _check_here(plan)
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
         return _Execution(plan, settings, source).run()
@@ -183,9 +191,10 @@ class _Execution:
     """One start of a sweep."""
 
     def __init__(self, plan: Plan, settings: Settings, source: Source | None = None) -> None:
-        self.plan = plan
+        self.plan = plan if settings.place is None else at_place(plan)
         self.settings = settings
         self.source = source
+        self.published: Published | None = None  # the sweep at its place
         self.waiting = deque(_Task(run) for run in plan.missing if source is None)
         self.pool: Pool = Pool(InProcess(), plan.directory)
         self.workers = 1
@@ -226,10 +235,12 @@ class _Execution:
                 self._tell("start")
                 self._profile(unprofiled(self.plan.directory, self._records()))
                 self._add_controls()
+                self._publish()
                 self._execute_all()
                 # The last profile can move the budgets of controls, or give budgets to those that waited for one.
                 self._profile_late()
                 self._add_controls()
+                self._publish()
                 self._execute_all()
                 self._remove_unused()
         finally:
@@ -252,6 +263,9 @@ class _Execution:
 
     def _execute_all(self) -> None:
         if self.stopping.is_set() or not (self.waiting or self._refill()):
+            return
+        if self._only_others:
+            self._await_others()
             return
         self._make_workers()
         try:
@@ -290,6 +304,12 @@ class _Execution:
                 )
             )
             yield
+
+    @property
+    def _only_others(self) -> bool:
+        """Whether all work is for workers of a place that this process does not know."""
+        no_other = self.settings.executor is None
+        return self.settings.place is not None and no_other and self.plan.why_not_here is not None
 
     @property
     def _retried(self) -> tuple[str, ...]:
@@ -335,7 +355,55 @@ class _Execution:
             _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
             self._write_branch(task.run)
             task.attempts += 1
-            self.running[self.pool.submit(perform, self._job(task.run))] = task
+            self.running[self._begin(task.run)] = task
+
+    def _begin(self, run: PlannedRun) -> Future[Outcome]:
+        """Give a run to a worker: here, or at the place where the sweep is published."""
+        if self.settings.place is None:
+            return self.pool.submit(perform, self._job(run))
+        worker = Worker(
+            place=self.settings.place, data=self.plan.data, engine=self.settings.engine, timeout=self.settings.timeout
+        )
+        return self.pool.submit(perform_at, worker, run.record.run_id)
+
+    def _publish(self) -> None:
+        """Publish the runs at their place, and take what is there already."""
+        if self.settings.place is not None and not self.stopping.is_set():
+            self.published = publish(self.plan, self.settings.place, profile=self.settings.profile)
+            self._take_published()
+
+    def _take_published(self) -> None:
+        """Settle the waiting runs that workers elsewhere have settled, and bring their results and step times back."""
+        assert self.published is not None
+        done = fetch_results(self.published, self.plan)
+        failed = self.published.names("failures")
+        for task in [task for task in self.waiting if task.run.record.run_id in done | failed]:
+            run_id = task.run.record.run_id
+            failure = None if run_id in done else self.published.find(FailureAt, f"failures/{run_id}.json")
+            outcome = Outcome() if failure is None else Outcome(fault="exception", message=failure.message)
+            self.waiting.remove(task)
+            self._settle(task, outcome)
+            self._report(task.run, outcome)
+        self._guarded(lambda: self.published and fetch_profiles(self.published, self.plan))
+
+    def _await_others(self) -> None:
+        """Take what workers of the plan's machines publish, which this one is not, until every run is settled."""
+        self._tell("waiting", message=f"workers take part by: explorer run-at {self.settings.place} --claim")
+        while self.waiting and not self.stopping.wait(ELSEWHERE):
+            self._take_published()
+        self._announce_stop()
+
+    def _fetched(self, task: _Task, outcome: Outcome) -> Outcome:
+        """Bring the result of a run back from its place. What is damaged there is a fault of this run."""
+        if self.published is None or outcome.fault is not None:
+            return outcome
+        try:
+            collect(self.published, task.run.record.run_id, task.run.directory)
+        except PlaceError as error:
+            return Outcome(fault="exception", message=str(error))
+        if outcome.message:
+            self._warn(f"{task.run.record.run_id}: {outcome.message}")
+        return outcome
 
     def _next(self) -> _Task | None:
         """Take the first task whose pause is over, and that waits for no steps of a shorter run."""
@@ -383,7 +451,7 @@ class _Execution:
         ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)  # a stop signal is noticed in 0.2 s
         if self.pool.abandoned:
             ended = set(self.running)
-        finished = [(task := self.running.pop(future), _outcome(future, task)) for future in ended]
+        finished = [(task := self.running.pop(future), self._fetched(task, _outcome(future, task))) for future in ended]
         settled = [(task, outcome) for task, outcome in finished if self._settle(task, outcome)]
         if self.workers > 1:
             self._submit()
@@ -407,6 +475,11 @@ class _Execution:
         elif fault == "full disk" and not (self._may_retry(task) and self.pool.avoid(outcome.host)):
             # Every run there would fail like it, and none of them is to blame.
             raise RunError(f"{task.run.record.run_id}: {message}: free some space; the same command continues")
+        elif fault == "elsewhere":
+            task.attempts -= 1  # nothing is wrong with the run
+            task.not_before = time.monotonic() + ELSEWHERE
+            self.waiting.append(task)
+            return False
         elif fault in ("preempted", "full disk") or (fault in self._retried and self._may_retry(task)):
             if fault == "preempted":
                 task.attempts -= 1
@@ -470,6 +543,8 @@ class _Execution:
         """
         if not run_files or not self.settings.profile or self.stopping.is_set() or self.plan.spec.command is not None:
             return None
+        if self._only_others:
+            return None  # they measure too
         with contextlib.ExitStack() as stack:
             # Wait for other sweeps. Without the lock (a full disk) the measurement still takes place.
             reasons: list[str] = []

@@ -39,7 +39,7 @@ RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 EngineName = Literal["cold", "warm", "inline"]
 ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
 
-Fault = Literal[NotebookFault, "lost worker", "preempted", "full disk"]
+Fault = Literal[NotebookFault, "lost worker", "preempted", "full disk", "elsewhere"]
 
 Measured = TypeVar("Measured")
 
@@ -81,14 +81,21 @@ class Outcome:
     host: str = ""  # of a full disk
 
 
+def check_engine(name: str) -> EngineName:
+    """Return the name of a notebook engine. Raises `SweepError` for an unknown one."""
+    for known in ENGINES:
+        if name == known:
+            return known
+    raise SweepError(unknown("notebook engine", name, ENGINES))
+
+
 def make_engine(name: str, *, threads: int, timeout: float | None = None) -> NotebookEngine:
     """Return a notebook engine by name. Raises `SweepError` for an unknown one or a timeout that it cannot keep."""
     if name == "inline":
         if timeout is not None:
             raise SweepError("the engine 'inline' cannot stop a run after a timeout; 'warm' and 'cold' can")
         return InlineEngine()
-    if name not in ENGINES:
-        raise SweepError(unknown("notebook engine", name, ENGINES))
+    check_engine(name)
     runs = 1 if name == "cold" else RUNS_PER_KERNEL
     return KernelEngine(threads=threads, runs_per_kernel=runs, timeout=timeout)
 

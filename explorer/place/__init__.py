@@ -1,0 +1,1 @@
+"""Places: where a sweep is published for workers on other machines, and where their results come back."""

@@ -1,0 +1,141 @@
+"""One attempt at a run of a place: what it takes over, what it publishes while it works, and how it ends.
+
+An attempt works in a directory of its machine, an ordinary run directory. It begins with the newest checkpoint that any
+attempt published, and publishes its own as they appear. All of that only saves time: a run's bits do not depend on
+where it began again.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from explorer import run_files, rundir
+from explorer.errors import ExplorerError, PlaceError
+from explorer.place.leases import Claim
+from explorer.place.published_sweep import Files, Finding, Published, ResultAt, compared
+from explorer.run_files import ResultRecord
+
+CHECKPOINT = "step-*.json"
+
+log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """The work on one run under one claim."""
+
+    def __init__(self, published: Published, claim: Claim, directory: Path) -> None:
+        self._published = published
+        self._claim = claim
+        self._directory = directory
+        self._step = -1  # of the checkpoint that was published last
+        self._known: dict[str, str] = {}  # files that this attempt published, by digest
+        self._needed: list[set[str]] = []  # digests in its newest two checkpoints
+
+    def begin(self) -> int:
+        """Write what the run needs into the directory; return the step of the checkpoint that it continues, 0 for none.
+
+        A checkpoint that is damaged is skipped, and the one before it tried: the steps in between are made again.
+        """
+        self._published.give(self._published.run(self._claim.run_id), self._directory)
+        for files in self._checkpoints():
+            try:
+                self._published.download(files.run_id, files.epoch, files.files, self._directory)
+            except PlaceError as error:
+                log.warning("checkpoint of step %d: %s; continuing from the one before it", files.step, error)
+                continue
+            return files.step
+        return 0
+
+    def _checkpoints(self) -> Sequence[Files]:
+        keys = [listed.key for listed in self._published.objects.list(f"checkpoints/{self._claim.run_id}/")]
+        stored = [self._published.find(Files, key) for key in keys]
+        return sorted((files for files in stored if files is not None), key=lambda files: -files.step)
+
+    def save(self) -> None:
+        """Publish the directory as it is, if it has a newer checkpoint than the last one that was published."""
+        # The run continues meanwhile. What was copied while the newest checkpoint stayed the same is what a crash then
+        # would have left: other files only grow, and are cut back to the checkpoint when the run is resumed.
+        before = self._newest()
+        if before <= self._step:
+            return
+        try:
+            files = self._published.upload(self._directory, self._claim.run_id, self._claim.epoch, known=self._known)
+        except OSError:  # a file went while it was read: the run wrote its next checkpoint
+            return
+        if self._newest() != before:
+            return
+        self._published.write(
+            f"checkpoints/{self._claim.run_id}/{self._claim.epoch:08d}.json",
+            Files(run_id=self._claim.run_id, epoch=self._claim.epoch, step=before, files=files),
+        )
+        self._step = before
+        # An attempt that reads the older checkpoint now may still need its files: they go one checkpoint later.
+        self._needed = [*self._needed[-1:], set(files.values())]
+        for digest in set(self._known) - set().union(*self._needed):
+            self._published.objects.remove(f"attempts/{self._claim.run_id}/{self._claim.epoch:08d}/{digest}")
+            del self._known[digest]
+
+    def _newest(self) -> int:
+        names = [path.stem for path in (self._directory / rundir.CHECKPOINT).glob(CHECKPOINT)]
+        return max((int(name.removeprefix("step-")) for name in names), default=-1)
+
+    def finish(self) -> Finding | None:
+        """Publish the result, once. If another attempt was first with another result, return that finding.
+
+        Raises `PlaceError` if the place refuses; then nothing is published.
+        """
+        claim = self._claim
+        result = run_files.read(ResultRecord, self._directory / rundir.RESULT)
+        files = self._published.upload(self._directory, claim.run_id, claim.epoch, known=self._known)
+        mine = ResultAt(run_id=claim.run_id, epoch=claim.epoch, host=claim.host, files=files, result=result)
+        if self._published.create(f"results/{claim.run_id}.json", mine):
+            self._clear(keep=set(files.values()))
+            return None
+        first = self._published.find(ResultAt, f"results/{claim.run_id}.json")
+        assert first is not None  # it could not be created
+        return self._second(mine, first)
+
+    def _second(self, mine: ResultAt, first: ResultAt) -> Finding | None:
+        """Compare a result that came second with the first."""
+        one, other = compared(first.result), compared(mine.result)
+        differs = tuple(name for name in one if one[name] != other[name])
+        if not differs:
+            self._clear(keep=set())
+            return None
+        # The first attempt may have removed files of this one, which it did not know to be evidence.
+        files = self._published.upload(self._directory, mine.run_id, mine.epoch, known={})
+        finding = Finding(
+            run_id=mine.run_id, epoch=mine.epoch, first=first.epoch, host=mine.host, differs=differs, files=files
+        )
+        self._published.write(f"findings/{mine.run_id}/{mine.epoch:08d}.json", finding)
+        return finding
+
+    def _clear(self, *, keep: set[str]) -> None:
+        """Remove what this attempt published and no reader needs any more: its checkpoint, and files but those of the
+        result."""
+        run, epoch = self._claim.run_id, f"{self._claim.epoch:08d}"
+        self._published.objects.remove(f"checkpoints/{run}/{epoch}.json")
+        for digest in set(self._known) - keep:
+            self._published.objects.remove(f"attempts/{run}/{epoch}/{digest}")
+
+
+def collect(published: Published, run_id: str, directory: Path) -> ResultAt:
+    """Write a published result into the run's directory, whose own attempts it replaces. `result.json` comes last.
+
+    Raises `PlaceError` for damaged files and for a result that is another run's.
+    """
+    result = published.find(ResultAt, f"results/{run_id}.json")
+    if result is None:
+        raise PlaceError(f"{published.objects.url}: run {run_id!r:.200} has no result")
+    if result.run_id != run_id or result.result.run_id != run_id or rundir.RESULT not in result.files:
+        raise PlaceError(f"{published.objects.url}/results/{run_id}.json: not the result of this run")
+    with rundir.locked(directory, what=f"run {run_id}"):
+        published.download(run_id, result.epoch, result.files, directory, last=rundir.RESULT)
+        try:
+            written = run_files.read(ResultRecord, directory / rundir.RESULT)
+        except ExplorerError as error:
+            raise PlaceError(f"{published.objects.url}/results/{run_id}.json: {error}") from error
+        if written != result.result:
+            raise PlaceError(f"{published.objects.url}/results/{run_id}.json: its files have another result")
+        (directory / rundir.FAILURE).unlink(missing_ok=True)
+    return result

@@ -1,0 +1,265 @@
+"""A sweep at a place: its plan, what every run needs, and what came of it.
+
+    plan.json                          the runs in order, and the class of machines that they are for
+    runs/<run>.json                    a run's record, and the digests of its documents
+    given/<sha256>                     a document of runs
+    claims/<run>/<epoch>.json          which worker has the run (leases.py)
+    attempts/<run>/<epoch>/<sha256>    a file that this attempt published
+    checkpoints/<run>/<epoch>.json     the files of the attempt's newest checkpoint
+    results/<run>.json                 created once: the files of the finished run
+    failures/<run>.json                why the run is not tried again
+    findings/<run>/<epoch>.json        a second result that differs from the first
+    profiles/<key>.json                step times of a recipe
+
+A place holds one sweep. Execution is at least once: workers may die, or be cut off and go on. Publication is exactly
+once: `results/<run>.json` can be created only once. An attempt that comes second compares what it has with the result.
+Training is deterministic, so they are equal; where they are not, both are kept and the difference is a finding.
+
+Files are stored below their attempt, by their digest: attempts never write over each other, and a reader checks what it
+gets.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from explorer import run_files, rundir
+from explorer.errors import PlaceError
+from explorer.machine_class import Machine
+from explorer.place.leases import Claim
+from explorer.place.objects import MAX_OBJECT, Missing, Objects
+from explorer.run_files import ResultRecord, RunRecord
+from explorer.schema import from_json, parse_json, record, to_json
+
+MAX_JSON = 16 * 2**20  # bytes of a record
+MAX_RUNS = 1_000_000
+MAX_MESSAGE = 10_000  # characters
+AT_ONCE = 16  # requests; most of their time is waiting
+LEFT_OUT = (rundir.LOCK,)  # of a run directory: what means something only on its machine
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Record = TypeVar("Record")
+Item = TypeVar("Item")
+
+
+@record
+class PlanAt:
+    """`plan.json`."""
+
+    format: Literal[1] = 1
+    sweep: Annotated[str, Field(min_length=1, max_length=200)]
+    machine: Machine  # the class of machines that it is for
+    runs: Annotated[tuple[str, ...], Field(max_length=MAX_RUNS)]  # in the order in which they are executed
+    profile: bool  # whether step times are to be measured there, before the first run
+
+
+@record
+class RunAt:
+    """`runs/<run>.json`."""
+
+    format: Literal[1] = 1
+    run: RunRecord
+    given: dict[str, Digest]  # documents, by their path in the run directory
+
+
+@record
+class Files:
+    """Files of a run directory, as an attempt published them: `checkpoints/<run>/<epoch>.json`."""
+
+    format: Literal[1] = 1
+    run_id: str
+    epoch: int
+    step: int  # of the checkpoint
+    files: dict[str, Digest]  # by their path in the run directory
+
+
+@record
+class ResultAt:
+    """`results/<run>.json`."""
+
+    format: Literal[1] = 1
+    run_id: str
+    epoch: int
+    host: str
+    files: dict[str, Digest]
+    result: ResultRecord
+
+
+@record
+class FailureAt:
+    """`failures/<run>.json`."""
+
+    format: Literal[1] = 1
+    run_id: str
+    epoch: int
+    host: str
+    kind: Literal["exception", "diverged", "poison"]
+    message: str
+
+
+@record
+class Finding:
+    """`findings/<run>/<epoch>.json`: an attempt came second, with another result."""
+
+    format: Literal[1] = 1
+    run_id: str
+    epoch: int  # of this attempt
+    first: int  # of the attempt whose result counts
+    host: str
+    differs: tuple[str, ...]  # what is not equal
+    files: dict[str, Digest]
+
+
+def compared(result: ResultRecord) -> dict[str, Any]:
+    """Return what has to be equal in two executions of a run; times, memory and restarts may differ."""
+    return {
+        "metrics": result.metrics,
+        "steps": result.steps,
+        "examples": result.examples,
+        "state_digest": result.state_digest,
+    }
+
+
+class Published:
+    """A sweep at a place."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+
+    # --- the plan ---
+
+    def publish(self, plan: PlanAt, runs: Sequence[tuple[RunRecord, Mapping[str, bytes]]]) -> None:
+        """Publish a plan and its runs with their documents. Again with more runs: they are added.
+
+        Raises `PlaceError` where the place holds another sweep.
+        """
+        known = self.find(PlanAt, "plan.json")
+        if known is not None and known.sweep != plan.sweep:
+            raise PlaceError(
+                f"{self.objects.url}: holds sweep {known.sweep!r}; expected an empty place, or {plan.sweep!r}"
+            )
+        old = set(known.runs) if known is not None and known.machine == plan.machine else set()
+        new = [(run, given) for run, given in runs if run.run_id not in old]
+        documents = {_sha256(content): content for _, given in new for content in given.values()}
+        self._all(documents.items(), lambda item: self.objects.put(f"given/{item[0]}", item[1]))
+
+        def add(item: tuple[RunRecord, Mapping[str, bytes]]) -> None:
+            run, given = item
+            digests = {name: _sha256(content) for name, content in given.items()}
+            self.write(f"runs/{run.run_id}.json", RunAt(run=run, given=digests))
+
+        self._all(new, add)
+        self.write("plan.json", plan)  # last: a run that it names is there
+
+    def plan(self) -> PlanAt:
+        """Return the plan. Raises `PlaceError` where no sweep is published."""
+        plan = self.find(PlanAt, "plan.json")
+        if plan is None:
+            raise PlaceError(f"{self.objects.url}: no sweep is published here; expected plan.json")
+        return plan
+
+    def run(self, run_id: str) -> RunAt:
+        """Return what a run needs. Raises `PlaceError` for a run that is not published, or another one's record."""
+        run = self.find(RunAt, f"runs/{run_id}.json")
+        if run is None:
+            raise PlaceError(f"{self.objects.url}: no run {run_id!r:.200} is published here")
+        if run.run.run_id != run_id:
+            raise PlaceError(
+                f"{self.objects.url}/runs/{run_id}.json: the record of another run, {run.run.run_id!r:.200}"
+            )
+        return run
+
+    def give(self, run: RunAt, directory: Path) -> None:
+        """Write a run's record and documents into its directory."""
+        for name, digest in run.given.items():
+            rundir.write_bytes(inside(directory, name), self._checked(f"given/{digest}", digest))
+        run_files.write(directory / rundir.RUN, run.run)
+
+    # --- what an attempt publishes ---
+
+    def upload(self, directory: Path, run_id: str, epoch: int, *, known: dict[str, str]) -> dict[str, str]:
+        """Publish the files of a run directory, and return their digests by name.
+
+        `known` has the digests that this attempt has published, by digest; it is extended.
+        """
+        digests: dict[str, str] = {}
+        for path in sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()):
+            name = path.relative_to(directory).as_posix()
+            if path.name in LEFT_OUT or path.name.startswith("."):
+                continue
+            digest = _sha256(content := path.read_bytes())
+            if digest not in known:
+                self.objects.put(f"attempts/{run_id}/{epoch:08d}/{digest}", content)
+                known[digest] = name
+            digests[name] = digest
+        return digests
+
+    def download(self, run_id: str, epoch: int, files: Mapping[str, str], directory: Path, *, last: str = "") -> None:
+        """Write published files into a run directory, each checked against its digest; the file `last` comes last."""
+        for name, digest in sorted(files.items(), key=lambda item: item[0] == last):
+            content = self._checked(f"attempts/{run_id}/{epoch:08d}/{digest}", digest)
+            rundir.write_bytes(inside(directory, name), content)
+
+    def fail(self, claim: Claim, kind: Literal["exception", "diverged", "poison"], message: str) -> None:
+        """Publish why a run is not tried again, unless that is known already."""
+        failure = FailureAt(
+            run_id=claim.run_id, epoch=claim.epoch, host=claim.host, kind=kind, message=message[:MAX_MESSAGE]
+        )
+        self.create(f"failures/{claim.run_id}.json", failure)
+
+    # --- records ---
+
+    def write(self, key: str, value: object) -> None:
+        """Write a record, in place of one that may be there."""
+        self.objects.put(key, encode(value))
+
+    def create(self, key: str, value: object) -> bool:
+        """Write a record that is not there. False: there is another one."""
+        return self.objects.create(key, encode(value))
+
+    def find(self, kind: type[Record], key: str) -> Record | None:
+        """Return a record; None if there is none. Raises `PlaceError` for a damaged one."""
+        try:
+            content = self.objects.read(key, max_bytes=MAX_JSON)
+        except Missing:
+            return None
+        where = f"{self.objects.url}/{key}"
+        value = parse_json(content, where=where, error=PlaceError, max_bytes=MAX_JSON)
+        return from_json(kind, value, where=where, error=PlaceError)
+
+    def names(self, folder: str) -> set[str]:
+        """Return the names of the runs with a record in `results/` or `failures/`."""
+        return {PurePosixPath(listed.key).stem for listed in self.objects.list(f"{folder}/")}
+
+    def _checked(self, key: str, digest: str) -> bytes:
+        content = self.objects.read(key, max_bytes=MAX_OBJECT)
+        if (actual := _sha256(content)) != digest:
+            raise PlaceError(f"{self.objects.url}/{key}: damaged: its digest is {actual}")
+        return content
+
+    def _all(self, items: Iterable[Item], act: Callable[[Item], None]) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(act, items):
+                pass
+
+
+def encode(value: object) -> bytes:
+    """Return a record as the bytes of its JSON."""
+    return json.dumps(to_json(value), allow_nan=False).encode()
+
+
+def inside(directory: Path, name: str) -> Path:
+    """Return the path of a file in a directory. Raises `PlaceError` for a name that leads elsewhere."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or any(part in ("", ".", "..") or "\\" in part for part in name.split("/")):
+        raise PlaceError(f"{name!r:.200} is not the name of a file in a run directory")
+    return directory / path
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
