@@ -42,17 +42,14 @@ def at_place(plan: Plan) -> Plan:
     return replace(plan, runs=tuple(replace(run, place=None) for run in plan.runs))
 
 
-def publish(plan: Plan, url: str, *, profile: bool = True) -> Published:
-    """Publish the runs of a plan. `profile`: workers measure step times, if this machine is none of them.
+def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
+    """Publish the runs of a plan. `profile`: a worker measures step times before the first run.
 
     Raises `PlaceError` where the place cannot be used, or holds another sweep.
     """
     published = Published(open_objects(url))
     runs = tuple(run.record.run_id for run in plan.runs)
-    # Where this machine executes the sweep too, it measures the step times.
-    named = PlanAt(
-        sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile and plan.why_not_here is not None
-    )
+    named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile)
     published.publish(named, [(run.record, {}) for run in plan.runs])
     return published
 

@@ -37,7 +37,7 @@ from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.pool import Pool, Workers
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
-from explorer.sweep.run_at import Worker
+from explorer.sweep.run_at import Worker, profile_at
 from explorer.sweep.trunks import tidy, unused
 from explorer.sweep.work import (
     ATTEMPTS,
@@ -361,16 +361,32 @@ class _Execution:
         """Give a run to a worker: here, or at the place where the sweep is published."""
         if self.settings.place is None:
             return self.pool.submit(perform, self._job(run))
-        worker = Worker(
-            place=self.settings.place, data=self.plan.data, engine=self.settings.engine, timeout=self.settings.timeout
-        )
-        return self.pool.submit(perform_at, worker, run.record.run_id)
+        return self.pool.submit(perform_at, self._worker(), run.record.run_id)
 
     def _publish(self) -> None:
         """Publish the runs at their place, and take what is there already."""
         if self.settings.place is not None and not self.stopping.is_set():
-            self.published = publish(self.plan, self.settings.place, profile=self.settings.profile)
+            elsewhere = self.settings.executor is not None or self.plan.why_not_here is not None
+            self.published = publish(self.plan, self.settings.place, profile=self.settings.profile and elsewhere)
             self._take_published()
+            if self.settings.profile and self.settings.executor is not None:
+                self._measure_there()
+
+    def _measure_there(self) -> None:
+        """Let a worker of the executor measure at the place, before the first run."""
+        self._tell("profile")
+        future = self.pool.submit(profile_at, self._worker())
+        while not wait([future], timeout=0.2).done and not self.stopping.is_set():
+            pass
+        if future.done():
+            self._guarded(future.result)
+            self._take_published()
+
+    def _worker(self) -> Worker:
+        assert self.settings.place is not None
+        return Worker(
+            place=self.settings.place, data=self.plan.data, engine=self.settings.engine, timeout=self.settings.timeout
+        )
 
     def _take_published(self) -> None:
         """Settle the waiting runs that workers elsewhere have settled, and bring their results and step times back."""
@@ -543,8 +559,8 @@ class _Execution:
         """
         if not run_files or not self.settings.profile or self.stopping.is_set() or self.plan.spec.command is not None:
             return None
-        if self._only_others:
-            return None  # they measure too
+        if self.settings.place is not None and (self._only_others or self.settings.executor is not None):
+            return None  # workers of the place measure
         with contextlib.ExitStack() as stack:
             # Wait for other sweeps. Without the lock (a full disk) the measurement still takes place.
             reasons: list[str] = []

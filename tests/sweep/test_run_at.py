@@ -75,7 +75,7 @@ def test_results_of_other_workers_come_back(tmp_path, undisturbed):
     published(tmp_path)
     ended = []
     run_any(worker(tmp_path), on_end=ended.append)
-    assert [each.state for each in ended] == ["done"] * 4 and missing_at(str(tmp_path / "place")) == []
+    assert [run.state for run in ended] == ["done"] * 4 and missing_at(str(tmp_path / "place")) == []
     summary = execute(tmp_path / "runs", place=str(tmp_path / "place"))
     assert summary.complete and outcomes(tmp_path / "runs") == undisturbed
     assert len(claims_of(DirectoryObjects(tmp_path / "place"), ended[0].run_id)) == 1, "nothing ran twice"
