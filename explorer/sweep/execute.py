@@ -307,7 +307,7 @@ class _Execution:
 
     @property
     def _only_others(self) -> bool:
-        """Whether all work is for workers of a place that this process does not know."""
+        """True if all work is for workers of a place that this process does not know."""
         no_other = self.settings.executor is None
         return self.settings.place is not None and no_other and self.plan.why_not_here is not None
 

@@ -52,7 +52,7 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """What a call came to.
+    """The outcome of a call.
 
     done       the run has its result: from this call, or from an earlier one
     elsewhere  another worker holds the run
