@@ -57,6 +57,12 @@ Device = Annotated[
         "--device", metavar="GPUS", help="Use these GPUs, such as 0,1: one run at a time on each. Default: all of them."
     ),
 ]
+PlaceUrl = Annotated[
+    str,
+    typer.Option(
+        "--at", metavar="PLACE", help="Publish the sweep here: a directory, or s3://, gs:// or az:// and a path."
+    ),
+]
 At = Annotated[
     str | None,
     typer.Option(

@@ -118,6 +118,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "tune:tune",
         "Tune every recipe of a sweep with equal effort: as many points at the same budget, on seeds of their own.",
     ),
+    "sweep jobs": (
+        "sweep_jobs:jobs",
+        "Publish a sweep at a place, and write a file that lets a scheduler execute it without any process here.",
+    ),
     "sweep profile": ("sweep:profile", "Measure the step times of all recipes of a sweep again."),
     "sweep prune": (
         "store:prune",

@@ -1,0 +1,64 @@
+"""`explorer sweep jobs`: publish a sweep, and write the file by which a scheduler executes it without a driver."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from explorer import rundir
+from explorer.cli import options
+from explorer.errors import SweepError
+from explorer.page.progress import tell_rehearsal
+from explorer.sweep.at_place import at_place, publish
+from explorer.sweep.chosen import is_tuned
+from explorer.sweep.job_files import Jobs, job_file
+from explorer.sweep.plan import make_plan
+from explorer.sweep.spec import load_spec
+
+
+def jobs(
+    spec: options.Spec,
+    to: Annotated[str, typer.Option("--for", metavar="SCHEDULER", help="slurm or kubernetes.")],
+    at: options.PlaceUrl,
+    runs: options.Runs = options.RUNS,
+    data: options.Data = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Jobs at the same time. Default: as many as are started.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="IMAGE", help="Image of a container with explorer, for kubernetes.")
+    ] = None,
+    remote_data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Directory of the datasets on the workers.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the file here. Default: print it.")] = None,
+) -> None:
+    """Publish a sweep at a place, and write a file that lets a scheduler execute it without any process here.
+
+    The file is an array of `explorer run-at PLACE --index N`: read it, edit it, submit it. At any time, `explorer sweep
+    run SPEC --at PLACE` follows, and brings results back.
+    """
+    asked = load_spec(spec)
+    if not is_tuned(asked, runs / asked.name):
+        raise SweepError(f"{asked.source}: it is not tuned yet; first: explorer tune {spec}")
+    planned = at_place(make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal))
+    wanted = Jobs(
+        sweep=planned.spec.name,
+        place=at if "://" in at else str(Path(at).resolve()),
+        runs=len(planned.runs),
+        hardware=planned.runs[0].record.hardware,
+        at_once=at_once,
+        image=image,
+        data=remote_data,
+    )
+    content = job_file(to, wanted)  # what cannot be written is said before anything is published
+    publish(planned, at, profile=True)
+    if planned.waiting:
+        waiting = f"{len(planned.waiting)} controls wait for step times: `explorer sweep run --at` adds them"
+        print(waiting, file=sys.stderr)
+    if out is None:
+        print(content, end="")
+    else:
+        rundir.write_bytes(out, content.encode())
+        print(f"{out}: {len(planned.runs)} runs at {at}")
