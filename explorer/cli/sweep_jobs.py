@@ -52,7 +52,7 @@ def jobs(
         image=image,
         data=remote_data,
     )
-    content = job_file(to, wanted)  # what cannot be written is said before anything is published
+    content = job_file(to, wanted)  # before anything is published: it may be refused
     publish(planned, at, profile=True)
     if planned.waiting:
         waiting = f"{len(planned.waiting)} controls wait for step times: `explorer sweep run --at` adds them"
