@@ -140,6 +140,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "governed.ledger:check",
         "Check a proof that an entry is in a ledger that trusted keys have signed.",
     ),
+    "ledger countersign": (
+        "governed.delegated_runs:countersign",
+        "Sign with the trainer's own key what a delegated key has signed.",
+    ),
     "ledger cosign": ("governed.ledger_web:cosign", "Verify a ledger and cosign it."),
     "ledger submit": ("governed.ledger_web:submit", "Have a ledger cosigned by a witness, over HTTP."),
     "ledger witness": ("governed.ledger_web:witness", "Cosign the checkpoints of known logs, over HTTP."),

@@ -992,9 +992,9 @@ def with_delegate(files: dict[str, bytes], note: Note, trust: Trust) -> Trust:
     plans, value = read_statement(envelope, "delegation/v1")
     shape(value, what, "ledger:line public_key:text issued:text expires:text")
     issued, expires = seconds(value["issued"], what), seconds(value["expires"], what)
-    expect(expires - issued <= MAX_SPAN, f"{what}: of more than 366 days")
     # The trainer whose name the ledger has signed it, when the trainer's key was valid.
     names, origin = envelope.require(trust, TRAINER, value, issued), value["ledger"]
+    expect(expires - issued <= MAX_SPAN, f"{what}: of more than 366 days")
     trainers = {key.owner for key in trust.keys if key.role == TRAINER and origin.startswith(f"{key.owner}/")}
     owner = max(trainers, key=len, default="")
     expect(owner in names, f"{what}: of {origin}, which is not named after {', '.join(names)}")

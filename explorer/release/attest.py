@@ -13,11 +13,12 @@ It contains nothing private and no code.
 
 import hashlib
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from explorer import rundir
+from explorer import note, rundir
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.provenance.deletion_certificate import open_certificate
 from explorer.provenance.envelope import MAX_BYTES, Envelope, parse_envelope, write_envelope
@@ -28,6 +29,7 @@ from explorer.release.model_claims import CERTIFICATE, claims, deletable_here, d
 from explorer.run_files import LoopRecord
 from explorer.rundir import read_bytes
 from explorer.runlog.attested import ATTESTATION, PARENTS, ancestors, check_ledger
+from explorer.runlog.countersign import countersigned
 from explorer.runlog.documents import POLICY_FILE, TAXONOMY_FILE, read_policy
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.model_file import CARD, MODEL, ModelCard, ModelFile, differences, read_card
@@ -66,6 +68,9 @@ def attest(
         expires=format_time(now + DAYS * 86_400) if expires is None else expires,
         deletability=deletable_here,
     )
+    # A reader of the attestation may not have the ledger, which is what names a delegation.
+    checkpoint = countersigned(note.parse(value.checkpoint.encode()), run.ledger, keys=keys, trust=trust)
+    value = replace(value, checkpoint=checkpoint.content.decode())
     place = run.run / rundir.MODEL
     check_tensors(run, place / MODEL)
     check_card(run, place / CARD)

@@ -28,6 +28,7 @@ from explorer.release.gate import CONFORMS, Absent, ButFor, Deletable, Deleted, 
 from explorer.release.model_claims import claims, deletable_at_best, differences
 from explorer.release.observations import Weighed, metric, weigh
 from explorer.release.shipped import Shipped, open_shipped
+from explorer.runlog.anchor import delegate_of
 from explorer.runlog.influence import recorded_plan
 from explorer.runlog.model_file import CARD
 from explorer.runlog.run_ledger import RunLedger
@@ -170,6 +171,8 @@ def _ledger(run: RunLedger | None, shipped: Shipped, *, trust: Trust, now: int) 
         return Check(name="ledger", holds=True, why=words)
     try:
         faults = list(_contradictions(run, shipped, trust=trust, now=now))
+        delegate = delegate_of(run.ledger, trust)
+        words += f", written with {delegate.words}" if delegate else ""
     except ExplorerError as fault:
         faults = [str(fault)]
     if faults:
