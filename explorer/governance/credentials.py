@@ -18,7 +18,7 @@ from explorer.data.dataset import Split
 from explorer.errors import ProvenanceError, RecipeError
 from explorer.provenance.commitments import Salts, commit, read_salts
 from explorer.provenance.policy import Quarantine
-from explorer.provenance.routing_weights import Routing, bind, policy_for
+from explorer.provenance.routing_weights import Routing, admits, bind, policy_for
 from explorer.provenance.signing import open_document
 from explorer.provenance.tag_attestation import Absent, VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.tags import leaf
@@ -39,12 +39,14 @@ from explorer.schema import parse_json
 NO_TAG = "no-tag"
 TAGGED = "tagged-quarantine"
 ERASED = "erased"  # the salt of its tag was destroyed
+WITHHELD = "withheld"  # the salt of its tag did not travel with the run, although the policy admits its class
 OTHER_CONTENT = "other-content"  # it differs from the content that its tag commits to
 
 _WORDS = {
     NO_TAG: "it has no tag",
     TAGGED: "it is tagged as quarantine, because no authority vouches for its class",
     ERASED: "its salt was destroyed: the example was erased and must not train",
+    WITHHELD: "its salt did not travel with the run, and the policy admits its class: the run was delegated otherwise",
     OTHER_CONTENT: "its content is not the one that was tagged, or the salt is another example's",
 }
 
@@ -143,7 +145,7 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
     codes = np.zeros(len(examples), np.int64)  # an example without a tag is in quarantine
     codes[: len(tags.tags)] = tags.tags.classes
     # Of several reasons the last one counts: a tag that is not believed says nothing about the content either.
-    reasons = _unlike(tags, salts, examples, gone) | _set_aside(documents, gone) | _doubtful(tags)
+    reasons = _unlike(tags, salts, examples, gone, routing) | _set_aside(documents, gone) | _doubtful(tags)
     reasons |= {number: NO_TAG for number in range(len(tags.tags), len(examples))}
     if reasons and not lenient:
         first = min(reasons)
@@ -192,15 +194,22 @@ def _doubtful(tags: VerifiedTags) -> dict[int, str]:
     return doubtful | dict.fromkeys(np.flatnonzero(table.classes == codes[QUARANTINE]).tolist(), TAGGED)
 
 
-def _unlike(tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray) -> dict[int, str]:
+def _unlike(
+    tags: VerifiedTags, salts: Salts, examples: Split, gone: np.ndarray, routing: Routing | None
+) -> dict[int, str]:
     """Return the slots whose content differs from the tagged one, or cannot be compared with it, with the reason."""
     quarantine = tags.codes[QUARANTINE]
+    # Away from home the salts of classes that are denied everywhere are missing: no forward pass reads their examples.
+    unread = {code for path, code in tags.codes.items() if routing is not None and not admits(routing, path)}
     unlike: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):
         if gone[slot] or code == quarantine:
             continue
         salt = salts.of(slot)
-        if salt is None:
+        if salts.is_withheld(slot):
+            if code not in unread:
+                unlike[slot] = WITHHELD
+        elif salt is None:
             unlike[slot] = ERASED
         elif commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
             unlike[slot] = OTHER_CONTENT

@@ -34,6 +34,7 @@ from explorer.provenance.keys import open_private, write_private
 SALT_BYTES = 32
 COMMITMENT_BYTES = 32
 DESTROYED = bytes(SALT_BYTES)  # overwrites a salt or a secret; a random salt is zero with probability 2^-256
+WITHHELD = b"\xff" * SALT_BYTES  # in the place of a salt that did not travel with a run (runlog/delegating.py)
 
 
 def new_salt() -> bytes:
@@ -62,6 +63,8 @@ def sound_salt(salt: bytes) -> bytes:
     # A destroyed salt is refused, not used: a commitment under zeros could be guessed.
     if len(salt) != SALT_BYTES:
         raise ProvenanceError(f"a salt has {SALT_BYTES} bytes, found {len(salt)}")
+    if salt == WITHHELD:
+        raise ProvenanceError("the salt was withheld here: what it belongs to is not read by this run")
     if salt == DESTROYED:
         raise ProvenanceError("the salt was destroyed: what it belonged to was erased and can no longer be shown")
     return salt
@@ -83,6 +86,10 @@ class Salts:
 
     def __len__(self) -> int:
         return len(self.content) // SALT_BYTES
+
+    def is_withheld(self, slot: int) -> bool:
+        """Return whether the salt of a slot stayed where the run was delegated."""
+        return self.content[slot * SALT_BYTES : (slot + 1) * SALT_BYTES] == WITHHELD
 
     def of(self, slot: int) -> bytes | None:
         """Return the salt of a slot, or None if it was destroyed."""

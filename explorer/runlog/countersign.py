@@ -34,10 +34,10 @@ def countersign(ledger: LedgerDirectory, *, keys: Collection[Ed25519PrivateKey],
         return None
     # Cosignatures may follow later: the trainer says no more with this signature than with that of a run at home.
     anchor = replace(anchor_of_ledger(ledger, trust), quorum=NONE)
-    found = verify(ledger.path, anchor=anchor, now=now)
-    if not found.ok:
-        raise LedgerError(f"{ledger.path}: {found.findings[0].path}: {found.findings[0].message}")
-    if read_head(next(ledger.entries(found.checkpoint.size - 1))).kind != "end":
+    verification = verify(ledger.path, anchor=anchor, now=now)
+    if not verification.ok:
+        raise LedgerError(f"{ledger.path}: {verification.findings[0].path}: {verification.findings[0].message}")
+    if read_head(next(ledger.entries(verification.checkpoint.size - 1))).kind != "end":
         raise LedgerError(f"{ledger.path}: unfinished: its run may still sign it; let it end first")
     signed = countersigned(read_checkpoint(ledger.path)[0], ledger, keys=keys, trust=trust)
     write_file(ledger.path / CHECKPOINT, signed.content)

@@ -9,10 +9,11 @@
     policies/<name>.json   signed; `routing` names one of them
     salts, trainer.pem     private: the salts of the tags, the key that signs ledgers
 
-Where a run is executed away from the trainer's key, its own documents have in place of `trainer.pem`
+Where a run is executed away from the trainer's key (runlog/delegating.py), it has in place of `trainer.pem`
 
-    delegation.json        the trainer's statement about the key of this run (provenance/delegation.py)
-    run.pem                private: that key, which signs the ledger of this run and nothing else
+    governance/delegation.json    the trainer's statement about the key of this run (provenance/delegation.py)
+    private/run.pem               that key, which signs the ledger of this run and nothing else
+    private/salts                 of the classes that the policy admits somewhere
 
 A run keeps the public ones in `governance/`, its policy as `policy.json`, together with `source.json`: the place of the
 private ones, and the moment for which all of them are judged. So a run that is resumed next year is still the same run,
@@ -71,6 +72,7 @@ TRAINER_FILE = "trainer.pem"
 DELEGATION_FILE = "delegation.json"
 RUN_KEY_FILE = "run.pem"
 SOURCE_FILE = "source.json"
+PUBLIC_FILES = (TRUST_FILE, TAXONOMY_FILE, ATTESTATION_FILE, POLICY_FILE, QUARANTINE_FILE, DELEGATION_FILE)
 MAX_QUARANTINE = 2**28
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # of a policy: never a path
@@ -145,6 +147,12 @@ class Documents:
     def run_key(self) -> Path:
         return self.private / RUN_KEY_FILE
 
+    @property
+    def public(self) -> dict[str, bytes]:
+        """Return what everybody may see, but for the table, by the names of a run's copies."""
+        contents = (self.trust, self.taxonomy, self.attestation, self.policy, self.quarantine, self.delegation)
+        return {name: content for name, content in zip(PUBLIC_FILES, contents, strict=True) if content is not None}
+
 
 def read_documents(directory: Path, *, policy: str | None, now: int) -> Documents:
     """Read the documents in their author's directory, to be judged now. Raises `ProvenanceError` for missing files."""
@@ -179,16 +187,8 @@ def keep(documents: Documents, run: Path) -> None:
     if (directory / SOURCE_FILE).exists():
         judged = source_of(run).judged
     else:
-        for name, content in (
-            (TRUST_FILE, documents.trust),
-            (TAXONOMY_FILE, documents.taxonomy),
-            (ATTESTATION_FILE, documents.attestation),
-            (POLICY_FILE, documents.policy),
-            (QUARANTINE_FILE, documents.quarantine),
-            (DELEGATION_FILE, documents.delegation),
-        ):
-            if content is not None:
-                rundir.write_bytes(directory / name, content)
+        for name, content in documents.public.items():
+            rundir.write_bytes(directory / name, content)
         _copy(documents.table, directory / TABLE_FILE)
     source = Source(private=str(documents.private), judged=judged)
     rundir.write_json(directory / SOURCE_FILE, to_json(source))
