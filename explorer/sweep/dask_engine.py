@@ -80,7 +80,7 @@ class DaskWorkers(Executor):
                     threads_per_worker=1,
                     memory_limit=None,
                     host="127.0.0.1",
-                    dashboard_address=None,  # pyright: ignore[reportArgumentType]
+                    dashboard_address="127.0.0.1:0",  # with None all clusters of a machine want the same port
                     silence_logs=logging.CRITICAL,
                     env=child_environment(threads=threads),
                     resources=self._resources,

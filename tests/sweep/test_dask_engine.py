@@ -46,7 +46,7 @@ def test_only_this_machine_is_reached_without_tls(monkeypatch):
 def test_a_scheduler_with_tls_is_reached_with_its_keys_only(tmp_path):
     secure = distributed.security.Security.temporary()
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, security=secure, host="tls://127.0.0.1", dashboard_address=None
+        n_workers=1, threads_per_worker=1, security=secure, host="tls://127.0.0.1", dashboard_address="127.0.0.1:0"
     ) as cluster:
         on = cluster.scheduler_address
         assert on.startswith("tls://")
@@ -122,6 +122,11 @@ def test_ctrl_c_in_the_terminal_stops_runs_after_their_step(tmp_path):
     assert execute(tmp_path, long).complete
     assert execute(tmp_path / "calm", long).complete
     assert outcomes(tmp_path) == outcomes(tmp_path / "calm")
+
+
+def test_two_clusters_of_one_machine_share_no_port():
+    with DaskWorkers("local-dask:1", threads=1) as one, DaskWorkers("local-dask:1", threads=1) as other:
+        assert one.submit(abs, -1).result() + other.submit(abs, -1).result() == 2
 
 
 def test_a_host_is_avoided_while_there_is_another():
