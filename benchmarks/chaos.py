@@ -13,7 +13,6 @@ every measurement, and the digest of the trained state have to be those of the s
 different result is noticed is tested by `tests/place/test_attempt.py`.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -31,6 +30,7 @@ import psutil
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.options import options, whole  # noqa: E402
 from explorer.place.leases import claims_of  # noqa: E402
 from explorer.place.objects import DirectoryObjects  # noqa: E402
 from explorer.sweep.at_place import publish  # noqa: E402
@@ -155,17 +155,17 @@ def rounds(number: int, directory: Path, *, seed: int = 0) -> Report:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--rounds", type=whole(), default=200, help="how often a worker is disturbed")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of the moments and the kinds")
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
-        report = rounds(options.rounds, Path(scratch), seed=options.seed)
+        report = rounds(chosen.rounds, Path(scratch), seed=chosen.seed)
     kinds = ", ".join(f"{kind} {report.done[kind]}" for kind in KINDS)
     lines = [
         "# Workers that die",
         "",
-        f"`python benchmarks/chaos.py --rounds {options.rounds} --seed {options.seed}`, two workers on two cores.",
+        f"`python benchmarks/chaos.py --rounds {chosen.rounds} --seed {chosen.seed}`, two workers on two cores.",
         "",
         "| | |",
         "| --- | --- |",

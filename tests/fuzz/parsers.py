@@ -29,6 +29,7 @@ from explorer.machine_class import read_machine
 from explorer.note import Algorithm
 from explorer.provenance import (
     commitments,
+    delegation,
     deletion_certificate,
     description,
     encryption,
@@ -50,6 +51,7 @@ from explorer.provenance import (
     trust,
     usage,
 )
+from explorer.provenance.keys import public_text
 from explorer.provenance.trust import Role
 from explorer.recipes.machine import this_machine
 from explorer.schema import to_json
@@ -382,6 +384,16 @@ def _statements() -> dict[str, Parser]:
                 deletion_certificate.open_certificate, one, deletion_certificate.PREDICATE_TYPE, certified, seed="t"
             ),
             "provenance.deletion_certificate.open_certificate",
+        ),
+        "delegation": (
+            opened(
+                lambda content, *, trust, now, where: delegation.open_delegation(content, trust=trust, where=where),
+                delegation.DELEGATION.about,
+                delegation.DELEGATION.predicate_type,
+                {"ledger": f"{trainer.name}/r", "public_key": public_text(people.private("r")), **span},
+                seed="t",
+            ),
+            "provenance.delegation.open_delegation",
         ),
         "statement of use": (
             opened(usage.open_usage, (usage.SUBJECT,), usage.PREDICATE_TYPE, used, seed="t"),
