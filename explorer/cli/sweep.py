@@ -163,7 +163,7 @@ def execute(
     """
     chosen = check_engine(engine)
     # A passphrase is asked for before the first run, not hours later.
-    _provide_passphrases(planned)
+    _provide_passphrases(planned, away=at is not None)
     where = database(runs)
 
     with JsonLines(tunes=planned.spec.tunes) if json else ProgressBar(planned.spec.name) as progress:
@@ -233,9 +233,10 @@ def finish(summary: Summary, *, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _provide_passphrases(planned: Plan, *, all_runs: bool = False) -> None:
-    """Ask for the passphrases of the keys that sign the ledgers of the missing runs, or of all runs."""
-    recorded = {recipe.name for recipe in planned.spec.recipes if is_recorded(recipe)}
+def _provide_passphrases(planned: Plan, *, all_runs: bool = False, away: bool = False) -> None:
+    """Ask for the passphrases of the keys that sign the ledgers of the missing runs, or of all runs; with `away`, that
+    let other keys sign them."""
+    recorded = {recipe.name for recipe in planned.spec.recipes if away or is_recorded(recipe)}
     needed = (run.documents for run in (planned.runs if all_runs else planned.missing) if run.record.recipe in recorded)
     for path in {documents.trainer for documents in needed if documents is not None}:
         provide_passphrase(path)

@@ -8,6 +8,7 @@ import typer
 
 from explorer import rundir
 from explorer.cli import options
+from explorer.cli.signing import provide_passphrase
 from explorer.errors import SweepError
 from explorer.page.progress import tell_rehearsal
 from explorer.sweep.at_place import at_place, publish
@@ -53,6 +54,8 @@ def jobs(
         data=remote_data,
     )
     content = job_file(to, wanted)  # before anything is published: it may be refused
+    for path in {run.documents.trainer for run in planned.runs if run.documents is not None}:
+        provide_passphrase(path)
     publish(planned, at, profile=True)
     if planned.waiting:
         waiting = f"{len(planned.waiting)} controls wait for step times: `explorer sweep run --at` adds them"

@@ -6,11 +6,11 @@ where it began again.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from explorer import run_files, rundir
-from explorer.errors import ExplorerError, PlaceError
+from explorer.errors import PlaceError
 from explorer.place.leases import Claim
 from explorer.place.published_sweep import Files, Finding, Published, ResultAt, compared
 from explorer.run_files import ResultRecord
@@ -119,23 +119,34 @@ class Attempt:
             self._published.objects.remove(f"attempts/{run}/{epoch}/{digest}")
 
 
-def collect(published: Published, run_id: str, directory: Path) -> ResultAt:
-    """Write a published result into the run's directory, whose own attempts it replaces. `result.json` comes last.
+def collect(
+    published: Published, run_id: str, directory: Path, *, check: Callable[[Path], None] = lambda directory: None
+) -> ResultAt:
+    """Write a published result into the run's directory, whose own attempts it replaces.
 
+    `check` gets the directory when all files but `result.json` are there: what it raises leaves a run without a result.
     Raises `PlaceError` for damaged files and for a result that is another run's.
     """
+    where = f"{published.objects.url}/results/{run_id}.json"
     result = published.find(ResultAt, f"results/{run_id}.json")
     if result is None:
         raise PlaceError(f"{published.objects.url}: run {run_id!r:.200} has no result")
     if result.run_id != run_id or result.result.run_id != run_id or rundir.RESULT not in result.files:
-        raise PlaceError(f"{published.objects.url}/results/{run_id}.json: not the result of this run")
+        raise PlaceError(f"{where}: not the result of this run")
+    last = {rundir.RESULT: result.files[rundir.RESULT]}
+    first = {name: digest for name, digest in result.files.items() if name not in last}
     with rundir.locked(directory, what=f"run {run_id}"):
-        published.download(run_id, result.epoch, result.files, directory, last=rundir.RESULT)
+        planned = published.run(run_id)
+        key = published.give_key(planned, directory)
         try:
-            written = run_files.read(ResultRecord, directory / rundir.RESULT)
-        except ExplorerError as error:
-            raise PlaceError(f"{published.objects.url}/results/{run_id}.json: {error}") from error
-        if written != result.result:
-            raise PlaceError(f"{published.objects.url}/results/{run_id}.json: its files have another result")
+            published.download(run_id, result.epoch, first, directory)
+        finally:
+            if key is not None:
+                key.unlink()  # it has opened what was sealed for it, and signs nothing here
+        run_files.write(directory / rundir.RUN, planned.run)
+        check(directory)
+        published.download(run_id, result.epoch, last, directory)
+        if run_files.read(ResultRecord, directory / rundir.RESULT) != result.result:
+            raise PlaceError(f"{where}: its files have another result")
         (directory / rundir.FAILURE).unlink(missing_ok=True)
     return result

@@ -33,14 +33,19 @@ from explorer.errors import PlaceError
 from explorer.machine_class import Machine
 from explorer.place.leases import Claim
 from explorer.place.objects import MAX_OBJECT, Missing, Objects
+from explorer.provenance.keys import replace_private
 from explorer.run_files import ResultRecord, RunRecord
+from explorer.runlog.delegating import DELEGATION, RUN_KEY, open_sealed, receive, seal
+from explorer.runlog.documents import SALTS_FILE
 from explorer.schema import from_json, parse_json, record, to_json
 
 MAX_JSON = 16 * 2**20  # bytes of a record
 MAX_RUNS = 1_000_000
 MAX_MESSAGE = 10_000  # characters
 AT_ONCE = 16  # requests; most of their time is waiting
-LEFT_OUT = (rundir.LOCK,)  # of a run directory: what means something only on its machine
+OWN = (rundir.LOCK, rundir.RUN, RUN_KEY, f"{rundir.PRIVATE}/{SALTS_FILE}")
+"""Files of a run directory that no attempt publishes: every machine has its own, or gets them from the plan. The signed
+documents are among them, in `governance/`."""
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Record = TypeVar("Record")
@@ -133,27 +138,34 @@ class Published:
 
     # --- the plan ---
 
-    def publish(self, plan: PlanAt, runs: Sequence[tuple[RunRecord, Mapping[str, bytes]]]) -> None:
-        """Publish a plan and its runs with their documents. Again with more runs: they are added.
+    def publish(
+        self,
+        plan: PlanAt,
+        runs: Sequence[RunRecord],
+        *,
+        given: Callable[[RunRecord], Mapping[str, bytes]] = lambda run: {},
+    ) -> None:
+        """Publish a plan and its runs. Again with more runs: they are added, and those that are there stay.
+
+        `given` returns the files that a run needs, by path in its directory. It is called once for a run: the key of a
+        run that has begun cannot be exchanged.
 
         Raises `PlaceError` where the place holds another sweep.
         """
         known = self.find(PlanAt, "plan.json")
         if known is not None and known.sweep != plan.sweep:
-            raise PlaceError(
-                f"{self.objects.url}: holds sweep {known.sweep!r}; expected an empty place, or {plan.sweep!r}"
-            )
+            where = self.objects.url
+            raise PlaceError(f"{where}: holds sweep {known.sweep!r}; expected an empty place, or {plan.sweep!r}")
         old = set(known.runs) if known is not None and known.machine == plan.machine else set()
-        new = [(run, given) for run, given in runs if run.run_id not in old]
-        documents = {_sha256(content): content for _, given in new for content in given.values()}
-        self._all(documents.items(), lambda item: self.objects.put(f"given/{item[0]}", item[1]))
 
-        def add(item: tuple[RunRecord, Mapping[str, bytes]]) -> None:
-            run, given = item
-            digests = {name: _sha256(content) for name, content in given.items()}
+        def add(run: RunRecord) -> None:
+            digests = {}
+            for name, content in given(run).items():
+                digests[name] = _sha256(content)
+                self.objects.put(f"given/{digests[name]}", content)
             self.write(f"runs/{run.run_id}.json", RunAt(run=run, given=digests))
 
-        self._all(new, add)
+        self._all((run for run in runs if run.run_id not in old), add)
         self.write("plan.json", plan)  # last: a run that it names is there
 
     def plan(self) -> PlanAt:
@@ -175,35 +187,60 @@ class Published:
         return run
 
     def give(self, run: RunAt, directory: Path) -> None:
-        """Write a run's record and documents into its directory."""
-        for name, digest in run.given.items():
-            rundir.write_bytes(inside(directory, name), self._checked(f"given/{digest}", digest))
+        """Write a run's record, and the files that it needs, into its directory.
+
+        Raises `ProvenanceError` for files that are not those of a delegated run.
+        """
+        if run.given:
+            receive({name: self._checked(f"given/{digest}", digest) for name, digest in run.given.items()}, directory)
         run_files.write(directory / rundir.RUN, run.run)
+
+    def give_key(self, run: RunAt, directory: Path) -> Path | None:
+        """Write the key of a delegated run into its directory at home, where it opens what was sealed for it, and the
+        delegation; return the key's path. None: the run has none."""
+        if RUN_KEY not in run.given:
+            return None
+        content = {name: self._checked(f"given/{run.given[name]}", run.given[name]) for name in (RUN_KEY, DELEGATION)}
+        replace_private(directory / RUN_KEY, content[RUN_KEY])
+        rundir.write_bytes(directory / DELEGATION, content[DELEGATION])
+        return directory / RUN_KEY
 
     # --- what an attempt publishes ---
 
     def upload(self, directory: Path, run_id: str, epoch: int, *, known: dict[str, str]) -> dict[str, str]:
-        """Publish the files of a run directory, and return their digests by name.
+        """Publish the files of a run directory, and return their digests by name. Secrets are sealed for the run's key.
 
-        `known` has the digests that this attempt has published, by digest; it is extended.
+        `known` has the names of the files that this attempt has published, by digest; it is extended.
         """
         digests: dict[str, str] = {}
         for path in sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()):
             name = path.relative_to(directory).as_posix()
-            if path.name in LEFT_OUT or path.name.startswith("."):
+            if _is_own(name) or path.name.startswith("."):
                 continue
-            digest = _sha256(content := path.read_bytes())
+            content = path.read_bytes()
+            if name == rundir.SECRETS:
+                content = seal(content, (directory / DELEGATION).read_bytes(), what=name)
+            digest = _sha256(content)
             if digest not in known:
                 self.objects.put(f"attempts/{run_id}/{epoch:08d}/{digest}", content)
                 known[digest] = name
             digests[name] = digest
         return digests
 
-    def download(self, run_id: str, epoch: int, files: Mapping[str, str], directory: Path, *, last: str = "") -> None:
-        """Write published files into a run directory, each checked against its digest; the file `last` comes last."""
-        for name, digest in sorted(files.items(), key=lambda item: item[0] == last):
+    def download(self, run_id: str, epoch: int, files: Mapping[str, str], directory: Path) -> None:
+        """Write published files into a run directory, each one checked against its digest, private ones for their owner
+        only."""
+        for name, digest in sorted(files.items()):
             content = self._checked(f"attempts/{run_id}/{epoch:08d}/{digest}", digest)
-            rundir.write_bytes(inside(directory, name), content)
+            path = inside(directory, name)
+            if _is_own(name):
+                raise PlaceError(f"{name!r:.200} is not a file that comes from an attempt")
+            if name == rundir.SECRETS:
+                content = open_sealed(content, directory, what=name)
+            if name.startswith(f"{rundir.PRIVATE}/"):
+                replace_private(path, content)
+            else:
+                rundir.write_bytes(path, content)
 
     def fail(self, claim: Claim, kind: Literal["exception", "diverged", "poison"], message: str) -> None:
         """Publish why a run is not tried again, unless that is known already."""
@@ -246,6 +283,10 @@ class Published:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for _ in pool.map(act, items):
                 pass
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN or name.startswith(f"{rundir.GOVERNANCE}/")
 
 
 def encode(value: object) -> bytes:

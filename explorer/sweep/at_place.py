@@ -4,18 +4,27 @@ Everything that reads runs, the database first of all, reads the local directory
 like any other.
 """
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 from explorer import run_files, rundir
-from explorer.errors import SpecError
+from explorer.errors import PlaceError, SpecError
+from explorer.ledger.storage import LedgerDirectory
 from explorer.place.attempt import collect
 from explorer.place.opened import open_objects
 from explorer.place.published_sweep import AT_ONCE, PlanAt, Published
-from explorer.run_files import ProfileRecord, check_profile
-from explorer.sweep.plan import Plan
+from explorer.provenance.trust import parse_trust
+from explorer.run_files import ProfileRecord, RunRecord, check_profile
+from explorer.runlog.countersign import countersign
+from explorer.runlog.delegating import delegate
+from explorer.runlog.documents import TRUST_FILE, keep, open_trainer
+from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.run_at import State, Worker, run_at
 from explorer.sweep.work import Fault, Outcome
+
+DELEGATED = 30 * 86_400  # seconds; a run that was begun under one key cannot be continued under another
 
 FAULTS: dict[State, Fault | None] = {
     "done": None,
@@ -29,40 +38,67 @@ FAULTS: dict[State, Fault | None] = {
 def at_place(plan: Plan) -> Plan:
     """Return the plan without steps that runs share: a worker elsewhere makes all the steps of its run.
 
-    Raises `SpecError` for runs that need something that stays on this machine.
+    Raises `SpecError` for a command, which needs files of this machine.
     """
     if plan.spec.command is not None:
         raise SpecError(f"{plan.spec.source}: a {plan.spec.command.kind} runs on this machine only: leave out --at")
-    governed = next((run.record.recipe for run in plan.runs if run.documents is not None), None)
-    if governed is not None:
-        raise SpecError(
-            f"{plan.spec.source}: recipes.{governed}: governed runs need the trainer's key, which stays on this"
-            " machine: leave out --at"
-        )
     return replace(plan, runs=tuple(replace(run, place=None) for run in plan.runs))
 
 
 def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
     """Publish the runs of a plan. `profile`: a worker measures step times before the first run.
 
-    Raises `PlaceError` where the place cannot be used, or holds another sweep.
+    A governed run gets a key of its own, which the trainer's key lets sign this one ledger for `DELEGATED` seconds; the
+    trainer's key stays here.
+
+    Raises `PlaceError` where the place cannot be used, or holds another sweep, and `ProvenanceError` for a key that is
+    not a trainer's now.
     """
     published = Published(open_objects(url))
     runs = tuple(run.record.run_id for run in plan.runs)
     named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile)
-    published.publish(named, [(run.record, {}) for run in plan.runs])
+    documents = {run.record.run_id: run.documents for run in plan.runs}
+
+    def given(record: RunRecord) -> dict[str, bytes]:
+        own, now = documents[record.run_id], int(time.time())
+        return {} if own is None else delegate(own, record, now + DELEGATED, now=now)
+
+    published.publish(named, [run.record for run in plan.runs], given=given)
     return published
 
 
 def fetch_results(published: Published, plan: Plan) -> set[str]:
     """Bring the published results of missing runs back, and return their run ids. The cost is that of one listing, and
-    of what is new. Raises `PlaceError` for a damaged result."""
+    of what is new. Raises the errors of `bring_back`."""
     done = published.names("results")
     new = [run for run in plan.missing if run.record.run_id in done and not (run.directory / rundir.RESULT).exists()]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda run: collect(published, run.record.run_id, run.directory), new):
+        for _ in pool.map(lambda run: bring_back(published, run), new):
             pass
     return {run.record.run_id for run in new}
+
+
+def bring_back(published: Published, run: PlannedRun) -> None:
+    """Write a published result into the run's directory. The ledger of a governed run is verified, and countersigned by
+    the trainer's key, before the run counts as done.
+
+    Raises `PlaceError` for a damaged result, and for the record of another run under this name, and `LedgerError` for a
+    ledger that does not verify.
+    """
+    documents = run.documents
+    if documents is not None:
+        keep(documents, run.directory)
+
+    def check(directory: Path) -> None:
+        if run_files.read(RunRecord, directory / rundir.RUN) != run.record:
+            raise PlaceError(f"{published.objects.url}/runs/{run.record.run_id}.json: not the run that is planned here")
+        ledger, now = LedgerDirectory(directory / rundir.LEDGER), int(time.time())
+        if documents is not None and ledger.path.exists():
+            trust = parse_trust(documents.trust, where=str(documents.where / TRUST_FILE))
+            _, key = open_trainer(documents.trainer, trust=trust, now=now)
+            countersign(ledger, keys=[key], trust=trust, now=now)
+
+    collect(published, run.record.run_id, run.directory, check=check)
 
 
 def fetch_profiles(published: Published, plan: Plan) -> None:

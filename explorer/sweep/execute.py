@@ -25,12 +25,11 @@ from typing import Literal, Protocol, TypeVar
 
 from explorer import run_files, rundir
 from explorer.bundled import notebook_directory
-from explorer.errors import ExplorerError, PlaceError, RunError, SweepError
-from explorer.place.attempt import collect
+from explorer.errors import ExplorerError, RunError, SweepError
 from explorer.place.published_sweep import FailureAt, Published
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
-from explorer.sweep.at_place import at_place, fetch_profiles, fetch_results, perform_at, publish
+from explorer.sweep.at_place import at_place, bring_back, fetch_profiles, fetch_results, perform_at, publish
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
@@ -414,8 +413,8 @@ class _Execution:
         if self.published is None or outcome.fault is not None:
             return outcome
         try:
-            collect(self.published, task.run.record.run_id, task.run.directory)
-        except PlaceError as error:
+            bring_back(self.published, task.run)
+        except ExplorerError as error:
             return Outcome(fault="exception", message=str(error))
         if outcome.message:
             self._warn(f"{task.run.record.run_id}: {outcome.message}")

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,13 +25,14 @@ from explorer.place.opened import open_objects
 from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
+from explorer.runlog.documents import Documents
 from explorer.sweep.measure import measure
 from explorer.sweep.notebooks import INTERRUPTED
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.work import EngineName, Fault, Job, Outcome, perform
 from explorer.sweep.workers import LocalProcesses
-from explorer.training.run import stop_signals
+from explorer.training.run import documents_in, stop_signals
 
 PROFILE = "step-times"  # what is claimed to measure them, in place of a run
 
@@ -139,11 +140,22 @@ def _profile(worker: Worker, published: Published, plan: PlanAt) -> Ended | None
         LocalProcesses(1, threads=records[0].hardware.threads) as executor,
     ):
         data = None if worker.data is None else worker.data.resolve()
-        executor.submit(measure, Path(scratch), records, data=data, documents={}, reasons=reasons).result()
+        documents = _documents(published, records, Path(scratch))
+        executor.submit(measure, Path(scratch), records, data=data, documents=documents, reasons=reasons).result()
         for profile in read_profiles(Path(scratch)).values():
             published.write(f"profiles/{profile.key}.json", profile)
     end(published.objects, claim, "done")
     return Ended(run_id=PROFILE, state="done", message="step times")
+
+
+def _documents(published: Published, records: Sequence[RunRecord], scratch: Path) -> dict[str, Documents | None]:
+    """Return the documents that govern the recipes of these runs, by the recipe's digest, from copies in `scratch`."""
+    documents: dict[str, Documents | None] = {}
+    for record in records:
+        if record.recipe_digest not in documents:
+            published.give(published.run(record.run_id), scratch / record.run_id)
+            documents[record.recipe_digest] = documents_in(scratch / record.run_id, record)
+    return documents
 
 
 def _run(worker: Worker, published: Published, plan: PlanAt, run_id: str) -> Ended:

@@ -29,7 +29,7 @@ def record() -> RunRecord:
 @pytest.fixture
 def published(objects: Objects, record: RunRecord) -> Published:
     published = Published(objects)
-    published.publish(PlanAt(sweep="digits", machine=HERE, runs=(record.run_id,), profile=False), [(record, {})])
+    published.publish(PlanAt(sweep="digits", machine=HERE, runs=(record.run_id,), profile=False), [record])
     return published
 
 
@@ -186,6 +186,20 @@ def test_a_second_different_result_is_a_finding_and_both_are_kept(published, rec
 
 
 # --- what is read from a place may be hostile ---
+
+
+@pytest.mark.parametrize("name", ["run.json", "governance/trust.json", "private/run.pem", "private/salts"])
+def test_an_attempt_replaces_nothing_that_comes_from_the_plan(published, record, tmp_path, name):
+    worker = Worker(published, record, tmp_path / "one")
+    worker.train(record)
+    worker.attempt.finish()
+    result = published.find(ResultAt, f"results/{record.run_id}.json")
+    assert result is not None
+    digest = result.files[rundir.METRICS]
+    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files={**result.files, name: digest}))
+    with pytest.raises(PlaceError, match="is not a file that comes from an attempt"):
+        collect(published, record.run_id, tmp_path / "home" / record.run_id)
+    assert not (tmp_path / "home" / record.run_id / rundir.RESULT).exists()
 
 
 @pytest.mark.parametrize("name", ["../run.json", "/etc/passwd", "a/../../b", "a//b", ".", "a\\b", ""])

@@ -133,15 +133,11 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
     assert len(claims_of(at.objects, run_id)) == 1
 
 
-def test_what_cannot_leave_this_machine_is_refused(tmp_path):
-    planned = plan(tmp_path / "planned")
-    object.__setattr__(planned, "runs", tuple(_governed(run) for run in planned.runs))
-    with pytest.raises(SpecError, match="governed runs need the trainer's key"):
-        at_place(planned)
-
-
-def _governed(run):
-    return replace(run, documents=object())
+def test_a_command_is_refused(tmp_path):
+    content = {"name": "own", "task": {"command": "true", "metrics": {"loss": "lower"}}, "baseline": "baseline"}
+    content |= {"recipes": {"baseline": {}}, "budgets": [1.0], "seeds": [0]}
+    with pytest.raises(SpecError, match="a command runs on this machine only: leave out --at"):
+        at_place(plan(tmp_path / "planned", content))
 
 
 # --- workers that die, are stopped, or are told to go ---
