@@ -249,6 +249,13 @@ class Published:
         )
         self.create(f"failures/{claim.run_id}.json", failure)
 
+    def forgive(self) -> None:
+        """Let runs that failed, or were set aside, be tried again: their failures and claims are removed."""
+        for run_id in self.names("failures"):
+            for listed in list(self.objects.list(f"claims/{run_id}/")):
+                self.objects.remove(listed.key)
+            self.objects.remove(f"failures/{run_id}.json")
+
     # --- records ---
 
     def write(self, key: str, value: object) -> None:

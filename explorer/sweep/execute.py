@@ -366,7 +366,10 @@ class _Execution:
         """Publish the runs at their place, and take what is there already."""
         if self.settings.place is not None and not self.stopping.is_set():
             elsewhere = self.settings.executor is not None or self.plan.why_not_here is not None
+            first = self.published is None
             self.published = publish(self.plan, self.settings.place, profile=self.settings.profile and elsewhere)
+            if first:  # as at home, every start tries again what failed
+                self.published.forgive()
             self._take_published()
             if self.settings.profile and self.settings.executor is not None:
                 self._measure_there()

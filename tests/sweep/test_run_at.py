@@ -131,10 +131,13 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert run_at.run_at(worker(tmp_path), run_id) == ended
     assert len(claims_of(at.objects, run_id)) == 1
+    # A new start of the sweep tries it again, as at home.
+    assert execute(tmp_path / "runs", place=str(tmp_path / "place")).complete
+    assert at.names("failures") == set()
 
 
 def test_a_command_is_refused(tmp_path):
-    content = {"name": "own", "task": {"command": "true", "metrics": {"loss": "lower"}}, "baseline": "baseline"}
+    content = {"name": "own", "task": {"command": "true", "metrics": {"loss": {"unit": "1", "higher_is_better": False}}}, "baseline": "baseline"}
     content |= {"recipes": {"baseline": {}}, "budgets": [1.0], "seeds": [0]}
     with pytest.raises(SpecError, match="a command runs on this machine only: leave out --at"):
         at_place(plan(tmp_path / "planned", content))
