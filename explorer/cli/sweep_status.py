@@ -1,12 +1,21 @@
 """`explorer sweep status`: the state of a sweep, from its files: it needs no recipe code, and therefore no torch."""
 
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from explorer.cli import options
 from explorer.page.amounts import busy_words
 from explorer.page.document import Block
+from explorer.page.progress import duration
 from explorer.page.terminal import Answer, table
+from explorer.place.opened import open_objects
+from explorer.place.place_status import PlaceStatus, place_status
+from explorer.place.published_sweep import Published
 from explorer.planned import left_out_words
 from explorer.sweep.commands.command_task import is_command
 from explorer.sweep.profiles import busy_reasons, read_profiles
@@ -14,8 +23,19 @@ from explorer.sweep.status import SweepStatus, sweep_status
 from explorer.yaml_document import read_document
 
 
-def status(spec: options.Spec, runs: options.Runs = options.RUNS) -> Answer:
-    """Show the state of a sweep: runs done, running, diverged, failed, set aside, interrupted, planned, by recipe."""
+def status(
+    spec: options.Spec,
+    runs: options.Runs = options.RUNS,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="PLACE", help="Show the sweep that is published at this place.")
+    ] = None,
+) -> Answer:
+    """Show the state of a sweep: runs done, running, diverged, failed, set aside, interrupted, planned, by recipe.
+
+    With `--at`: which worker holds which run since when, what was lost, and what is to be done.
+    """
+    if at is not None:
+        return _at(at)
     # The specification may be damaged by now, and the state of its runs can be shown all the same.
     content = read_document(spec).value
     name = content.get("name") if isinstance(content, dict) else None
@@ -74,6 +94,33 @@ def _page(progress: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: b
     for item in progress.runs:
         if item.message:
             yield f"  {item.run_id}: {item.state}: {item.message}"
+
+
+def _at(place: str) -> Answer:
+    now = time.time()
+    here = place_status(Published(open_objects(place)), now=now)
+    return Answer(page=lambda: _place_page(here, now), record=lambda: asdict(here))
+
+
+def _place_page(here: PlaceStatus, now: float) -> Iterator[Block | str]:
+    if here.active:
+        rows = [(claim.run_id, claim.host, duration(now - claim.begun)) for claim in here.active]
+        yield table(("run", "host", "since"), rows, right=("since",))
+    yield f"sweep {here.sweep}, for {here.machine}: {here.done} of {here.runs} runs done"
+    hosts = len({claim.host for claim in here.active})
+    yield f"{len(here.active)} in progress on {_counted(hosts, 'host')}, {len(here.lost) + here.waiting} to be claimed"
+    if here.measured is False:
+        yield "step times are not measured yet"
+    for claim in here.lost:
+        yield f"  {claim.run_id}: {claim.ending(now)} on {claim.host}: waits for a worker"
+    for failure in here.failures:
+        yield f"  {failure.run_id}: {failure.kind}: {failure.message}"
+    for run_id in here.findings:
+        yield f"  {run_id}: not reproducible: a second result differs from the first; both are in findings and results"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def label(recipe: str, control: str | None) -> str:

@@ -137,7 +137,11 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
 
 
 def test_a_command_is_refused(tmp_path):
-    content = {"name": "own", "task": {"command": "true", "metrics": {"loss": {"unit": "1", "higher_is_better": False}}}, "baseline": "baseline"}
+    content = {
+        "name": "own",
+        "task": {"command": "true", "metrics": {"loss": {"unit": "1", "higher_is_better": False}}},
+        "baseline": "baseline",
+    }
     content |= {"recipes": {"baseline": {}}, "budgets": [1.0], "seeds": [0]}
     with pytest.raises(SpecError, match="a command runs on this machine only: leave out --at"):
         at_place(plan(tmp_path / "planned", content))
