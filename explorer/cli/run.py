@@ -264,7 +264,7 @@ def replay(
     before = RunLedger(run).continues
     return Answer(
         page=lambda: [*_lines(replayed), *(f"  continues {words}" for words in before)],
-        record=lambda: {**asdict(replayed), "equal": replayed.equal, "continues": list(before)},
+        record=lambda: {**asdict(replayed), "equal": replayed.equal, **({"continues": list(before)} if before else {})},
         holds=replayed.equal,
     )
 

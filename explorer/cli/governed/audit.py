@@ -62,10 +62,15 @@ def trace(
             **_record(answer),
             "verified": verified,
             "proofs": written,
-            "continues": list(ledger.continues),
+            **_continued(ledger),
         },
         holds=answer.check.agrees and verified is not False,
     )
+
+
+def _continued(ledger: RunLedger) -> dict[str, list[str]]:
+    """Return whose steps a run took over, for a record; nothing for a run that made all of its own."""
+    return {"continues": list(ledger.continues)} if ledger.continues else {}
 
 
 def _verified(run: RunLedger, trust: Path) -> bool:
@@ -203,7 +208,7 @@ def conform(
     conformance = judge(ledger, trust=trusted, now=options.clock())
     return Answer(
         page=lambda: _conform_page(conformance, run, ledger),
-        record=lambda: {**_conform_record(conformance), "continues": list(ledger.continues)},
+        record=lambda: {**_conform_record(conformance), **_continued(ledger)},
         holds=conformance.conforms,
         status=options.CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,

@@ -90,7 +90,7 @@ def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
         del reach[name]
     return {
         "run": planned.run,
-        "continues": list(planned.continues),
+        **({"continues": list(planned.continues)} if planned.continues else {}),
         "target": asdict(planned.target),
         "level": None if obstacles else forecast.route.level,
         "obstacles": obstacles,
