@@ -70,7 +70,7 @@ def trace(
 
 def _continued(ledger: RunLedger) -> dict[str, list[str]]:
     """Return whose steps a run took over, for a record; nothing for a run that made all of its own."""
-    return {"continues": list(ledger.continues)} if ledger.continues else {}
+    return {"continues": [trunk.words for trunk in ledger.trunks]} if ledger.trunks else {}
 
 
 def _verified(run: RunLedger, trust: Path) -> bool:
