@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import io
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -74,14 +75,19 @@ class Digits(DataSource):
         return hashlib.sha256(_content()).hexdigest()
 
 
-def _content() -> bytes:
-    """Return the compressed file in the installed scikit-learn."""
+@cache
+def _path() -> Path:
+    """Return the compressed file in the installed scikit-learn. It is looked for once: a plan asks for every run."""
     package = importlib.util.find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
         raise DataError(
             "the dataset 'digits' is part of scikit-learn, which is not installed: pip install scikit-learn"
         )
-    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+
+
+def _content() -> bytes:
+    path = _path()
     try:
         return path.read_bytes()
     except OSError as error:
