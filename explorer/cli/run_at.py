@@ -79,5 +79,5 @@ def run_at_(
         close_engines()
     if states & {"failed", "not here"}:
         raise typer.Exit(1)
-    if states & {"later", "elsewhere"}:
+    if states & {"later", "preempted", "elsewhere"}:
         raise typer.Exit(AGAIN)

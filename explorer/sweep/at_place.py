@@ -29,7 +29,8 @@ DELEGATED = 30 * 86_400  # seconds; a run that was begun under one key cannot be
 FAULTS: dict[State, Fault | None] = {
     "done": None,
     "elsewhere": "elsewhere",
-    "later": "preempted",
+    "preempted": "preempted",
+    "later": "elsewhere",  # claims have pauses of their own
     "failed": "exception",
     "not here": "exception",
 }

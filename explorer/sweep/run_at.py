@@ -36,7 +36,7 @@ from explorer.training.run import documents_in, stop_signals
 
 PROFILE = "step-times"  # what is claimed to measure them, in place of a run
 
-State = Literal["done", "elsewhere", "later", "failed", "not here"]
+State = Literal["done", "elsewhere", "preempted", "later", "failed", "not here"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,8 @@ class Ended:
 
     done       the run has its result: from this call, or from an earlier one
     elsewhere  another worker holds the run
-    later      this worker was told to stop, or the run was lost here: call again, here or on another machine
+    preempted  this process was asked to stop, and published a checkpoint: call again, here or elsewhere
+    later      the run was lost here, or the place refused: call again, after a pause
     failed     the run cannot be finished, and is not tried again
     not here   this machine is not the one that the run is planned for
     """
@@ -100,7 +101,7 @@ def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> None:
         for run_id in missing_in(published, plan):
             ended = _run(worker, published, plan, run_id)
             on_end(ended)
-            if ended.state == "later":
+            if ended.state == "preempted":
                 return
             # A run that took a while may have let others become free, earlier ones first.
             again = again or ended.state == "done"
@@ -185,6 +186,9 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         raise PlaceError(f"cannot make a directory for the run: {error.strerror or error}") from error
     try:
         return _work(worker, published, claim, scratch / plan.sweep / run_id, record, told)
+    except PlaceError as error:
+        # Its lease runs out, and another call takes the run: what is wrong with a store may pass.
+        return Ended(run_id=run_id, state="later", message=str(error))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -245,8 +249,8 @@ def _work(
 
 ENDINGS: dict[Fault | None, tuple[Ending, State]] = {
     None: ("done", "done"),
-    "interrupted": ("preempted", "later"),
-    "preempted": ("preempted", "later"),
+    "interrupted": ("preempted", "preempted"),
+    "preempted": ("preempted", "preempted"),
     "full disk": ("full disk", "later"),
     "lost worker": ("lost worker", "later"),
     "dead kernel": ("dead kernel", "later"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.errors import SpecError
+from explorer.errors import PlaceError, SpecError
 from explorer.place.leases import claims_of
 from explorer.place.objects import DirectoryObjects
 from explorer.place.published_sweep import FailureAt, Published
@@ -134,6 +134,26 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
     # A new start of the sweep tries it again, as at home.
     assert execute(tmp_path / "runs", place=str(tmp_path / "place")).complete
     assert at.names("failures") == set()
+
+
+@pytest.mark.notebook
+def test_a_place_that_refuses_the_result_is_no_fault_of_the_run(tmp_path, monkeypatch):
+    at = published(tmp_path)
+    run_id = at.plan().runs[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryObjects, "create", refuse_results(DirectoryObjects.create))
+        ended = run_at.run_at(worker(tmp_path), run_id)
+    assert ended.state == "later" and "no space" in ended.message
+    assert run_id in missing_at(str(tmp_path / "place")), "it can be tried again"
+
+
+def refuse_results(create):
+    def refusing(objects, key, content):
+        if key.startswith("results/"):
+            raise PlaceError("no space")
+        return create(objects, key, content)
+
+    return refusing
 
 
 def test_a_command_is_refused(tmp_path):
