@@ -87,8 +87,16 @@ def families(distributions: tuple[Distribution, ...], *, least_bytes: int) -> tu
     return tuple(_divided(path, classes[path]) for path in sorted(classes))
 
 
-def shared(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
-    """Divide `total` bytes among the members: the same number from each, or all that it has."""
+def shared(members: Sequence[Member], total: int, *, least: int = 0) -> list[tuple[Member, int]]:
+    """Divide `total` bytes among the members: the same number from each, or all that it has. Where that gives no member
+    `least` bytes, only the first ones that can have so many get any."""
+    shares = _evenly(members, total)
+    if max((limit for _, limit in shares), default=least) >= least:
+        return shares
+    return _evenly([member for member in members if member.size >= least][: max(1, total // least)], total)
+
+
+def _evenly(members: Sequence[Member], total: int) -> list[tuple[Member, int]]:
     # Smallest first: what a small one leaves of its part is divided among the larger ones.
     limits, left = {}, total
     for place, member in enumerate(sorted(members, key=lambda member: member.size)):
@@ -168,12 +176,12 @@ class Source(DataSource):
         train, test, codes, sources = [], [], [], []
         families_here = self.families()
         for code, family in enumerate(families_here):
-            for member, limit in shared(family.train, self.bytes_per_class):
+            for member, limit in shared(family.train, self.bytes_per_class, least=self.context + 1):
                 blocks, origins = self._examples(member, limit)
                 train.append(blocks)
                 codes += [code] * len(blocks)
                 sources += origins
-            for member, limit in shared(family.test, self.bytes_per_class // TEST_SHARE):
+            for member, limit in shared(family.test, self.bytes_per_class // TEST_SHARE, least=self.context + 1):
                 test.append(self._examples(member, limit)[0])
         if len(set(codes)) < len(families_here) or not any(map(len, test)):
             raise DataError(

@@ -102,6 +102,18 @@ def test_a_class_is_shared_evenly_by_its_distributions(sizes: list[int], total: 
     assert all(limit == size or limit >= max(limits) - 1 for limit, size in zip(limits, sizes, strict=True))
 
 
+def test_where_a_share_is_too_small_for_an_example_fewer_distributions_have_one() -> None:
+    members = [member(f"m{index}", size) for index, size in enumerate((20, 500, 500, 500, 500))]
+    assert [limit for _, limit in shared(members, 200)] == [20, 45, 45, 45, 45], "the control: none has 65 bytes"
+    chosen = shared(members, 200, least=65)
+    assert [(one.distribution.key, limit) for one, limit in chosen] == [
+        (members[1].distribution.key, 66),
+        (members[2].distribution.key, 67),
+        (members[3].distribution.key, 67),
+    ]
+    assert shared(members, 2000, least=65) == shared(members, 2000)
+
+
 # --- the dataset -----------------------------------------------------------------------------------------------------
 
 SMALL = Source(context=16, bytes_per_class=2000, least_bytes=1000)
