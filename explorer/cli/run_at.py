@@ -12,9 +12,10 @@ from explorer.cli import options
 from explorer.errors import PlaceError
 from explorer.page.terminal import visible
 from explorer.place.leases import LEASE
-from explorer.sweep.run_at import Ended, Worker, missing_at, profile_at, run_any, run_at, run_of_index
+from explorer.sweep.run_at import FAILED, Ended, Worker, missing_at, profile_at, run_any, run_at, run_of_index
 from explorer.sweep.work import check_engine, close_engines
 
+REFUSED = (*FAILED, "not here")
 AGAIN = 75
 """The exit status of a call that has to be made again (`EX_TEMPFAIL` of sysexits.h)."""
 
@@ -63,7 +64,7 @@ def run_at_(
             print(json_module.dumps(asdict(ended)), flush=True)
             return
         words = f"{ended.run_id}: {ended.state}{': ' if ended.message else ''}{ended.message}"
-        print(visible(words), file=sys.stderr if ended.state in ("failed", "not here") else sys.stdout, flush=True)
+        print(visible(words), file=sys.stderr if ended.state in REFUSED else sys.stdout, flush=True)
 
     try:
         if claim:
@@ -77,7 +78,7 @@ def run_at_(
             tell(run_at(worker, run_id))
     finally:
         close_engines()
-    if states & {"failed", "not here"}:
+    if states & set(REFUSED):
         raise typer.Exit(1)
     if states & {"later", "preempted", "elsewhere"}:
         raise typer.Exit(AGAIN)

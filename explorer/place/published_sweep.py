@@ -48,6 +48,7 @@ OWN = (rundir.LOCK, rundir.RUN, RUN_KEY, f"{rundir.PRIVATE}/{SALTS_FILE}")
 documents are among them, in `governance/`."""
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+FailureKind = Literal["exception", "diverged", "set aside"]
 Record = TypeVar("Record")
 Item = TypeVar("Item")
 
@@ -103,7 +104,7 @@ class FailureAt:
     run_id: str
     epoch: int
     host: str
-    kind: Literal["exception", "diverged", "poison"]
+    kind: FailureKind
     message: str
 
 
@@ -242,7 +243,7 @@ class Published:
             else:
                 rundir.write_bytes(path, content)
 
-    def fail(self, claim: Claim, kind: Literal["exception", "diverged", "poison"], message: str) -> None:
+    def fail(self, claim: Claim, kind: FailureKind, message: str) -> None:
         """Publish why a run is not tried again, unless that is known already."""
         failure = FailureAt(
             run_id=claim.run_id, epoch=claim.epoch, host=claim.host, kind=kind, message=message[:MAX_MESSAGE]

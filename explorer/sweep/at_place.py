@@ -32,6 +32,8 @@ FAULTS: dict[State, Fault | None] = {
     "preempted": "preempted",
     "later": "elsewhere",  # claims have pauses of their own
     "failed": "exception",
+    "diverged": "diverged",
+    "set aside": "set aside",
     "not here": "exception",
 }
 

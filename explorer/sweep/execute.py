@@ -29,14 +29,14 @@ from explorer.errors import ExplorerError, RunError, SweepError
 from explorer.place.published_sweep import FailureAt, Published
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
-from explorer.sweep.at_place import at_place, bring_back, fetch_profiles, fetch_results, perform_at, publish
+from explorer.sweep.at_place import FAULTS, at_place, bring_back, fetch_profiles, fetch_results, perform_at, publish
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
 from explorer.sweep.pool import Pool, Workers
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import busy_reasons, read_profiles, to_profile, unprofiled
-from explorer.sweep.run_at import Worker, profile_at
+from explorer.sweep.run_at import Worker, profile_at, state_of
 from explorer.sweep.trunks import tidy, unused
 from explorer.sweep.work import (
     ATTEMPTS,
@@ -398,7 +398,9 @@ class _Execution:
         for task in [task for task in self.waiting if task.run.record.run_id in done | failed]:
             run_id = task.run.record.run_id
             failure = None if run_id in done else self.published.find(FailureAt, f"failures/{run_id}.json")
-            outcome = Outcome() if failure is None else Outcome(fault="exception", message=failure.message)
+            outcome = Outcome()
+            if failure is not None:
+                outcome = Outcome(fault=FAULTS[state_of(failure)], message=failure.message)
             self.waiting.remove(task)
             self._settle(task, outcome)
             self._report(task.run, outcome)
@@ -726,7 +728,8 @@ def _record_failure(task: _Task, fault: str, message: str) -> None:
         message = f"{message} ({len(lost)} died with it: {'; '.join(lost)})"
     failure = FailureRecord(
         run_id=task.run.record.run_id,
-        kind=fault,  # pyright: ignore[reportArgumentType]
+        # What other workers set aside is shown like what was set aside here.
+        kind="lost worker" if fault == "set aside" else fault,  # pyright: ignore[reportArgumentType]
         message=message,
         attempts=task.attempts,
         failed_at=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

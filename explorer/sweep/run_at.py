@@ -36,7 +36,8 @@ from explorer.training.run import documents_in, stop_signals
 
 PROFILE = "step-times"  # what is claimed to measure them, in place of a run
 
-State = Literal["done", "elsewhere", "preempted", "later", "failed", "not here"]
+State = Literal["done", "elsewhere", "preempted", "later", "failed", "diverged", "set aside", "not here"]
+FAILED: tuple[State, ...] = ("failed", "diverged", "set aside")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +60,9 @@ class Ended:
     elsewhere  another worker holds the run
     preempted  this process was asked to stop, and published a checkpoint: call again, here or elsewhere
     later      the run was lost here, or the place refused: call again, after a pause
-    failed     the run cannot be finished, and is not tried again
+    failed     the run raised, and is not tried again
+    diverged   its loss, a metric or a weight was not finite; not tried again
+    set aside  it cost several workers; not tried again
     not here   this machine is not the one that the run is planned for
     """
 
@@ -111,6 +114,11 @@ def run_of_index(place: str, index: int) -> str | None:
     """Return the run at this place of the plan, from 0; None past its end, for arrays of jobs that are too long."""
     runs = Published(open_objects(place)).plan().runs
     return runs[index] if index < len(runs) else None
+
+
+def state_of(failure: FailureAt) -> State:
+    """Return the state of a run that is not tried again."""
+    return "failed" if failure.kind == "exception" else failure.kind
 
 
 def missing_at(place: str) -> list[str]:
@@ -168,12 +176,12 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
     if published.find(ResultAt, f"results/{run_id}.json") is not None:
         return Ended(run_id=run_id, state="done")
     if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
-        return Ended(run_id=run_id, state="failed", message=failure.message)
+        return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
     record = published.run(run_id).run
     if (reason := why_not_here(record, this_machine(), planned=plan.machine)) is not None:
         return Ended(run_id=run_id, state="not here", message=reason)
     if (poison := _poison(published, run_id)) is not None:
-        return Ended(run_id=run_id, state="failed", message=poison)
+        return Ended(run_id=run_id, state="set aside", message=poison)
     claim = take(
         published.objects, run_id, host=socket.gethostname(), hardware=record.hardware.name, lease=worker.lease
     )
@@ -202,7 +210,7 @@ def _poison(published: Published, run_id: str) -> str | None:
         return None
     where = ", ".join(f"{claim.ending(now)} on {claim.host}" for claim in lost)
     message = f"set aside after {len(lost)} attempts that ended in the middle: {where}"
-    published.fail(lost[-1], "poison", message)
+    published.fail(lost[-1], "set aside", message)
     return message
 
 
@@ -238,7 +246,7 @@ def _work(
     elif outcome.fault in ("interrupted", "preempted"):
         attempt.save()
     ending, state = ENDINGS[outcome.fault]
-    if state == "failed":
+    if state in FAILED:
         published.fail(claim, "diverged" if outcome.fault == "diverged" else "exception", outcome.message)
     end(published.objects, claim, ending, outcome.message)
     if finding is not None:
@@ -256,7 +264,7 @@ ENDINGS: dict[Fault | None, tuple[Ending, State]] = {
     "dead kernel": ("dead kernel", "later"),
     "timeout": ("timeout", "later"),
     "exception": ("failed", "failed"),
-    "diverged": ("failed", "failed"),
+    "diverged": ("failed", "diverged"),
 }
 
 

@@ -39,7 +39,7 @@ RUNS_PER_KERNEL = 200  # a bound on what a slow leak in the kernel can grow to
 EngineName = Literal["cold", "warm", "inline"]
 ENGINES: tuple[EngineName, ...] = ("cold", "warm", "inline")
 
-Fault = Literal[NotebookFault, "lost worker", "preempted", "full disk", "elsewhere"]
+Fault = Literal[NotebookFault, "lost worker", "preempted", "full disk", "elsewhere", "set aside"]
 
 Measured = TypeVar("Measured")
 

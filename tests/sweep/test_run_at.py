@@ -24,6 +24,7 @@ from explorer.sweep.plan import make_plan
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.run_at import Worker, missing_at, run_any, run_of_index
 from explorer.sweep.spec import load_spec
+from explorer.sweep.status import sweep_status
 from tests.pretended_machines import pretend
 from tests.sweep.sweeps import ROOT, SPEC, execute, outcomes, plan, spec
 
@@ -115,9 +116,9 @@ def test_a_run_that_cost_three_workers_is_set_aside(tmp_path, monkeypatch):
         assert run_at.take(at.objects, run_id, host="node", hardware="CPU") is not None
         now[0] += 1000  # never heard of again
     ended = run_at.run_at(worker(tmp_path), run_id)
-    assert ended.state == "failed" and "set aside after 3 attempts" in ended.message
+    assert ended.state == "set aside" and "set aside after 3 attempts" in ended.message
     failure = at.find(FailureAt, f"failures/{run_id}.json")
-    assert failure is not None and failure.kind == "poison"
+    assert failure is not None and failure.kind == "set aside"
     assert run_id not in missing_at(str(tmp_path / "place"))
 
 
@@ -134,6 +135,22 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
     # A new start of the sweep tries it again, as at home.
     assert execute(tmp_path / "runs", place=str(tmp_path / "place")).complete
     assert at.names("failures") == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("exception", "failed"), ("diverged", "diverged"), ("set aside", "set aside")]
+)
+def test_what_failed_elsewhere_has_its_state_here(tmp_path, monkeypatch, kind, state):
+    at = published(tmp_path)
+    runs = at.plan().runs
+    for run_id in runs:
+        claim = run_at.take(at.objects, run_id, host="node", hardware="CPU")
+        assert claim is not None
+        at.fail(claim, kind, "so it was")
+    monkeypatch.setattr(Published, "forgive", lambda self: None)  # as while other workers are at work
+    summary = execute(tmp_path / "runs", place=str(tmp_path / "place"))
+    assert [failure.message for failure in summary.failures] == ["so it was"] * len(runs)
+    assert sweep_status(tmp_path / "runs" / "tiny").counts == {state: len(runs)}
 
 
 @pytest.mark.notebook
