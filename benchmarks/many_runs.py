@@ -99,7 +99,7 @@ def main() -> None:
         _, seconds = timed(lambda: place_status(at, now=time.time()))
         rows.append(("state of the place", seconds, "at most 1"))
         fetched, first = timed(lambda: fetch_results(at, plan))
-        assert isinstance(fetched, set) and len(fetched) == NEW
+        assert isinstance(fetched, dict) and len(fetched) == NEW
         _, second = timed(lambda: ingest(here / "runs"))
         rows.append((f"bring {NEW} new results back from the place", first, ""))
         rows.append((f"ingest of {NEW} new among {len(plan.runs):,}", second, "at most 3"))

@@ -13,7 +13,6 @@ from explorer.page.amounts import busy_words
 from explorer.page.document import Block
 from explorer.page.progress import duration
 from explorer.page.terminal import Answer, table
-from explorer.place.opened import open_objects
 from explorer.place.place_status import PlaceStatus, place_status
 from explorer.place.published_sweep import Published
 from explorer.planned import left_out_words
@@ -98,7 +97,7 @@ def _page(progress: SweepStatus, spec: Path, *, busy: Sequence[str], profiled: b
 
 def _at(place: str) -> Answer:
     now = time.time()
-    here = place_status(Published(open_objects(place)), now=now)
+    here = place_status(Published.at(place), now=now)
     return Answer(page=lambda: _place_page(here, now), record=lambda: asdict(here))
 
 

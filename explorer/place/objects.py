@@ -7,24 +7,32 @@ An object appears whole or not at all, and `create` makes it for one caller only
 works on network file systems too, and by `If-None-Match: *` in a bucket. Nothing else is needed of a place: no lock, no
 rename and no server of ours.
 
-Requests that fail are repeated. The answer to a request that succeeded may be lost, so a creator that finds an object
-with its own content there has made it: callers whose contents could be equal by chance put something unique in them.
+Requests to a bucket that fail are repeated, here and not by `obstore`, so that all of them are. The answer to a request
+that succeeded may be lost, so a creator that finds an object with its own content there has made it: callers whose
+contents could be equal by chance put something unique in them.
 """
 
 import contextlib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from explorer import rundir
-from explorer.errors import PlaceError
+from explorer.errors import PlaceError, unknown
 
 MAX_KEY = 500  # characters
 MAX_OBJECT = 2**40  # bytes that a file of a run may have
+SCHEMES = ("s3", "gs", "az")
+PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0, 5.0)  # seconds before a failed request is repeated
+LASTING = ("InvalidPathError", "NotSupportedError", "PermissionDeniedError", "UnauthenticatedError")  # repeated in vain
+
+Answer = TypeVar("Answer")
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@-]*")
 
@@ -65,6 +73,19 @@ class Objects(Protocol):
     def remove(self, key: str) -> None:
         """Remove an object, if it is there."""
         ...
+
+
+def open_objects(url: str) -> Objects:
+    """Return the objects at a directory, or at the URL of a bucket.
+
+    Raises `PlaceError` for another kind of URL, and for a bucket without the extra `cloud`.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        return DirectoryObjects(Path(url))
+    if scheme not in SCHEMES:
+        raise PlaceError(f"{url}: {unknown('kind of place', scheme, SCHEMES)}, or a directory")
+    return BucketObjects(url)
 
 
 def check_key(key: str) -> str:
@@ -163,3 +184,79 @@ class DirectoryObjects:
                 draft.unlink()
             raise PlaceError(f"cannot write {path}: {error.strerror or error}") from error
         return draft
+
+
+# --- a bucket ---
+
+
+class BucketObjects:
+    """Objects below a prefix of a bucket. Every method raises `PlaceError` where the store keeps refusing."""
+
+    def __init__(self, url: str) -> None:
+        """Raises `PlaceError` without the extra, and for a URL or settings that the store does not accept."""
+        try:
+            self._obstore = import_module("obstore")
+            self._errors = import_module("obstore.exceptions")
+        except ImportError as error:
+            raise PlaceError(f"{url}: a bucket needs the extra 'cloud': pip install 'explorer[cloud]'") from error
+        self.url = url.rstrip("/")
+        try:
+            self._store = self._obstore.store.from_url(self.url, retry_config={"max_retries": 0})
+        except (self._errors.BaseError, ValueError, TypeError) as error:
+            raise PlaceError(f"{url}: {_first_line(error)}") from error
+
+    def create(self, key: str, content: bytes) -> bool:
+        def attempt() -> bool:
+            try:
+                self._obstore.put(self._store, check_key(key), content, mode="create", use_multipart=False)
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+                return False
+            return True
+
+        # Where an answer was lost, the repeated request learns only that there is an object: it may be this one.
+        return self._again(key, attempt) or self.read(key, max_bytes=MAX_OBJECT) == content
+
+    def put(self, key: str, content: bytes) -> None:
+        self._again(key, lambda: self._obstore.put(self._store, check_key(key), content))
+
+    def read(self, key: str, *, max_bytes: int) -> bytes:
+        def attempt() -> bytes:
+            answer = self._obstore.get(self._store, check_key(key))
+            if (size := answer.meta["size"]) > max_bytes:
+                raise PlaceError(f"{self.url}/{key}: too large: {size} bytes, at most {max_bytes} are read")
+            return bytes(answer.bytes())
+
+        return self._again(key, attempt)
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        whole = check_key(prefix.removesuffix("/"))
+
+        def attempt() -> list[Listed]:
+            pages = self._obstore.list(self._store, whole)
+            return [Listed(key=meta["path"], size=meta["size"]) for page in pages for meta in page]
+
+        yield from self._again(prefix, attempt)
+
+    def remove(self, key: str) -> None:
+        try:
+            self._again(key, lambda: self._obstore.delete(self._store, check_key(key)))
+        except Missing:
+            return
+
+    def _again(self, key: str, attempt: Callable[[], Answer]) -> Answer:
+        """Make a request, again while the store fails. Raises `Missing`, or `PlaceError` that names object and
+        fault."""
+        for pause in (*PAUSES, None):
+            try:
+                return attempt()
+            except (self._errors.NotFoundError, FileNotFoundError) as error:
+                raise Missing(f"{self.url}/{key}: no such object, or no such bucket") from error
+            except (self._errors.BaseError, OSError) as error:
+                if pause is None or type(error).__name__ in LASTING:
+                    raise PlaceError(f"{self.url}/{key}: {_first_line(error)}") from error
+                time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]

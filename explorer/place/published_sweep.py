@@ -32,7 +32,7 @@ from explorer import run_files, rundir
 from explorer.errors import PlaceError
 from explorer.machine_class import Machine
 from explorer.place.leases import Claim
-from explorer.place.objects import MAX_OBJECT, Missing, Objects
+from explorer.place.objects import MAX_OBJECT, Missing, Objects, open_objects
 from explorer.provenance.keys import replace_private
 from explorer.run_files import ResultRecord, RunRecord
 from explorer.runlog.delegating import DELEGATION, RUN_KEY, open_sealed, receive, seal
@@ -136,6 +136,11 @@ class Published:
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
+
+    @classmethod
+    def at(cls, url: str) -> "Published":
+        """Return the sweep at a directory or a bucket. Raises `PlaceError` for a place that cannot be used."""
+        return cls(open_objects(url))
 
     # --- the plan ---
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer import run_files, rundir
-from explorer.errors import PlaceError, SpecError
+from explorer.errors import ExplorerError, PlaceError, SpecError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.place.attempt import collect
-from explorer.place.opened import open_objects
 from explorer.place.published_sweep import AT_ONCE, PlanAt, Published
 from explorer.provenance.trust import parse_trust
 from explorer.run_files import ProfileRecord, RunRecord, check_profile
@@ -57,7 +56,7 @@ def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
     Raises `PlaceError` where the place cannot be used, or holds another sweep, and `ProvenanceError` for a key that is
     not a trainer's now.
     """
-    published = Published(open_objects(url))
+    published = Published.at(url)
     runs = tuple(run.record.run_id for run in plan.runs)
     named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile)
     documents = {run.record.run_id: run.documents for run in plan.runs}
@@ -70,15 +69,23 @@ def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
     return published
 
 
-def fetch_results(published: Published, plan: Plan) -> set[str]:
-    """Bring the published results of missing runs back, and return their run ids. The cost is that of one listing, and
-    of what is new. Raises the errors of `bring_back`."""
+def fetch_results(published: Published, plan: Plan) -> dict[str, Outcome]:
+    """Bring the published results of missing runs back, and return what came of it by run id. The cost is that of one
+    listing, and of what is new."""
     done = published.names("results")
     new = [run for run in plan.missing if run.record.run_id in done and not (run.directory / rundir.RESULT).exists()]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for _ in pool.map(lambda run: bring_back(published, run), new):
-            pass
-    return {run.record.run_id for run in new}
+        outcomes = pool.map(lambda run: fetched(published, run), new)
+        return {run.record.run_id: outcome for run, outcome in zip(new, outcomes, strict=True)}
+
+
+def fetched(published: Published, run: PlannedRun) -> Outcome:
+    """Bring one result back. What is damaged at the place is a fault of this run only."""
+    try:
+        bring_back(published, run)
+    except ExplorerError as error:
+        return Outcome(fault="exception", message=str(error))
+    return Outcome()
 
 
 def bring_back(published: Published, run: PlannedRun) -> None:

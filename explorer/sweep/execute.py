@@ -29,7 +29,7 @@ from explorer.errors import ExplorerError, RunError, SweepError
 from explorer.place.published_sweep import FailureAt, Published
 from explorer.run_files import FailureRecord, RunRecord
 from explorer.runlog.documents import keep
-from explorer.sweep.at_place import FAULTS, at_place, bring_back, fetch_profiles, fetch_results, perform_at, publish
+from explorer.sweep.at_place import FAULTS, at_place, fetch_profiles, fetch_results, fetched, perform_at, publish
 from explorer.sweep.measure import drift, measure
 from explorer.sweep.notebooks import INTERRUPTED, check_notebook
 from explorer.sweep.plan import Plan, PlannedRun, make_plan
@@ -153,9 +153,8 @@ def run_sweep(
     settings = settings or Settings()
     if executor is not None:
         settings = replace(settings, executor=executor)
-    if (
-        settings.executor is None and settings.place is None
-    ):  # elsewhere each worker looks whether its machine is of the plan's class
+    # Elsewhere each worker looks whether its machine is of the plan's class.
+    if settings.executor is None and settings.place is None:
         _check_here(plan)
     with rundir.locked(plan.directory, what=f"sweep {plan.spec.name!r}"):
         return _Execution(plan, settings, source).run()
@@ -393,14 +392,12 @@ class _Execution:
     def _take_published(self) -> None:
         """Settle the waiting runs that workers elsewhere have settled, and bring their results and step times back."""
         assert self.published is not None
-        done = fetch_results(self.published, self.plan)
-        failed = self.published.names("failures")
-        for task in [task for task in self.waiting if task.run.record.run_id in done | failed]:
-            run_id = task.run.record.run_id
-            failure = None if run_id in done else self.published.find(FailureAt, f"failures/{run_id}.json")
-            outcome = Outcome()
-            if failure is not None:
-                outcome = Outcome(fault=FAULTS[state_of(failure)], message=failure.message)
+        ended = fetch_results(self.published, self.plan)
+        for run_id in self.published.names("failures") - ended.keys():
+            if (failure := self.published.find(FailureAt, f"failures/{run_id}.json")) is not None:
+                ended[run_id] = Outcome(fault=FAULTS[state_of(failure)], message=failure.message)
+        for task in [task for task in self.waiting if task.run.record.run_id in ended]:
+            outcome = ended[task.run.record.run_id]
             self.waiting.remove(task)
             self._settle(task, outcome)
             self._report(task.run, outcome)
@@ -417,13 +414,9 @@ class _Execution:
         """Bring the result of a run back from its place. What is damaged there is a fault of this run."""
         if self.published is None or outcome.fault is not None:
             return outcome
-        try:
-            bring_back(self.published, task.run)
-        except ExplorerError as error:
-            return Outcome(fault="exception", message=str(error))
         if outcome.message:
             self._warn(f"{task.run.record.run_id}: {outcome.message}")
-        return outcome
+        return fetched(self.published, task.run)
 
     def _next(self) -> _Task | None:
         """Take the first task whose pause is over, and that waits for no steps of a shorter run."""

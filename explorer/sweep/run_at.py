@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from explorer.bundled import notebook_directory
-from explorer.errors import PlaceError
+from explorer.errors import ExplorerError, PlaceError
 from explorer.machine_class import why_not_here
 from explorer.place.attempt import Attempt
 from explorer.place.leases import LEASE, MOST_LOST, Claim, Ending, claims_of, end, held, losses, take
-from explorer.place.opened import open_objects
 from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
@@ -74,7 +73,7 @@ class Ended:
 def run_at(worker: Worker, run_id: str) -> Ended:
     """Execute one run of a place, unless it is done or another worker has it. Raises `PlaceError` for a place that
     cannot be used, and for a run that it does not have."""
-    published = Published(open_objects(worker.place))
+    published = Published.at(worker.place)
     return _run(worker, published, published.plan(), run_id)
 
 
@@ -84,7 +83,7 @@ def profile_at(worker: Worker) -> Ended | None:
     Nothing else should run on this machine meanwhile: its other sweeps are waited for, as at home. None: there is
     nothing to measure. Raises `PlaceError` for a place that cannot be used.
     """
-    published = Published(open_objects(worker.place))
+    published = Published.at(worker.place)
     return _profile(worker, published, published.plan())
 
 
@@ -94,7 +93,7 @@ def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> None:
 
     Raises `PlaceError` for a place that cannot be used.
     """
-    published = Published(open_objects(worker.place))
+    published = Published.at(worker.place)
     again = True
     while again:
         again = False
@@ -112,7 +111,7 @@ def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> None:
 
 def run_of_index(place: str, index: int) -> str | None:
     """Return the run at this place of the plan, from 0; None past its end, for arrays of jobs that are too long."""
-    runs = Published(open_objects(place)).plan().runs
+    runs = Published.at(place).plan().runs
     return runs[index] if index < len(runs) else None
 
 
@@ -123,7 +122,7 @@ def state_of(failure: FailureAt) -> State:
 
 def missing_at(place: str) -> list[str]:
     """Return the runs of a place that have neither a result nor a failure, in the plan's order."""
-    published = Published(open_objects(place))
+    published = Published.at(place)
     return missing_in(published, published.plan())
 
 
@@ -136,14 +135,30 @@ def missing_in(published: Published, plan: PlanAt) -> list[str]:
 def _profile(worker: Worker, published: Published, plan: PlanAt) -> Ended | None:
     if not plan.profile or any(published.objects.list("profiles/")):
         return None
+    if published.find(FailureAt, f"failures/{PROFILE}.json") is not None:
+        return None
     records = [published.run(run_id).run for run_id in plan.runs]
     if (reason := why_not_here(records[0], this_machine(), planned=plan.machine)) is not None:
         return Ended(run_id=PROFILE, state="not here", message=reason)
-    claim = take(published.objects, PROFILE, host=socket.gethostname(), hardware=records[0].hardware.name)
+    hardware = records[0].hardware
+    claim = take(published.objects, PROFILE, host=socket.gethostname(), hardware=hardware.name, lease=worker.lease)
     if claim is None:
         return Ended(run_id=PROFILE, state="elsewhere", message="another worker measures")
+    try:
+        with held(published.objects, claim, lease=worker.lease):
+            _measure(worker, published, records)
+    except ExplorerError as error:
+        # As at home, this costs the time axis and no run.
+        published.fail(claim, "exception", str(error))
+        end(published.objects, claim, "failed", str(error))
+        return Ended(run_id=PROFILE, state="done", message=f"there are no step times: {error}")
+    end(published.objects, claim, "done")
+    return Ended(run_id=PROFILE, state="done", message="step times")
+
+
+def _measure(worker: Worker, published: Published, records: Sequence[RunRecord]) -> None:
+    """Measure the recipes of these runs in a process of its own, and publish their profiles."""
     with (
-        held(published.objects, claim, lease=worker.lease),
         tempfile.TemporaryDirectory(prefix="explorer-profile-", dir=worker.scratch) as scratch,
         timing() as reasons,
         LocalProcesses(1, threads=records[0].hardware.threads) as executor,
@@ -153,8 +168,6 @@ def _profile(worker: Worker, published: Published, plan: PlanAt) -> Ended | None
         executor.submit(measure, Path(scratch), records, data=data, documents=documents, reasons=reasons).result()
         for profile in read_profiles(Path(scratch)).values():
             published.write(f"profiles/{profile.key}.json", profile)
-    end(published.objects, claim, "done")
-    return Ended(run_id=PROFILE, state="done", message="step times")
 
 
 def _documents(published: Published, records: Sequence[RunRecord], scratch: Path) -> dict[str, Documents | None]:

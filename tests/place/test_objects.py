@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from explorer.errors import PlaceError
-from explorer.place.objects import DirectoryObjects, Missing, Objects
-from explorer.place.opened import open_objects
+from explorer.place.objects import DirectoryObjects, Missing, Objects, open_objects
 
 
 def test_an_object_is_created_once(objects: Objects):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.place import bucket as bucket_module
+from explorer.place import objects as objects_module
 from explorer.place.leases import claims_of, take
-from explorer.place.opened import open_objects
+from explorer.place.objects import open_objects
 from explorer.sweep.at_place import publish
 from explorer.sweep.run_at import Worker, run_any
 from tests.place.faulty_server import FaultyServer
@@ -20,7 +20,7 @@ def faulty(s3_server: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     """The server of `bucket`, with a fifth of all requests failing: more than the worst that is promised."""
     server = FaultyServer(s3_server, share=0.2)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    monkeypatch.setattr(bucket_module, "PAUSES", (0.01,) * 20)
+    monkeypatch.setattr(objects_module, "PAUSES", (0.01,) * 20)
     yield server
     server.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.errors import PlaceError, SpecError
+from explorer.errors import PlaceError, RunError, SpecError
 from explorer.place.leases import claims_of
 from explorer.place.objects import DirectoryObjects
 from explorer.place.published_sweep import FailureAt, Published
@@ -151,6 +151,33 @@ def test_what_failed_elsewhere_has_its_state_here(tmp_path, monkeypatch, kind, s
     summary = execute(tmp_path / "runs", place=str(tmp_path / "place"))
     assert [failure.message for failure in summary.failures] == ["so it was"] * len(runs)
     assert sweep_status(tmp_path / "runs" / "tiny").counts == {state: len(runs)}
+
+
+@pytest.mark.notebook
+def test_one_damaged_result_is_a_fault_of_its_run(tmp_path):
+    at = published(tmp_path)
+    run_any(worker(tmp_path), on_end=lambda ended: None)
+    first = at.plan().runs[0]
+    digest = next(path for path in (tmp_path / "place" / "attempts" / first).rglob("*") if path.is_file())
+    digest.write_bytes(b"changed")
+    summary = execute(tmp_path / "runs", place=str(tmp_path / "place"))
+    assert [failure.run_id for failure in summary.failures] == [first] and summary.done == 3
+    assert "damaged: its digest is" in summary.failures[0].message
+
+
+def test_step_times_that_cannot_be_measured_cost_no_run(tmp_path, monkeypatch):
+    planned = plan(tmp_path / "planned")
+    at = publish(planned, str(tmp_path / "place"), profile=True)
+
+    def fail(*_):
+        raise RunError("no memory")
+
+    monkeypatch.setattr(run_at, "_measure", fail)
+    ended = run_at.profile_at(worker(tmp_path))
+    assert ended is not None and ended.state == "done" and "no step times: no memory" in ended.message
+    assert run_at.profile_at(worker(tmp_path)) is None, "no other job tries again"
+    at.forgive()
+    assert run_at.profile_at(worker(tmp_path)) is not None, "a new start of the sweep does"
 
 
 @pytest.mark.notebook
