@@ -80,5 +80,5 @@ def run_at_(
         close_engines()
     if states & set(REFUSED):
         raise typer.Exit(1)
-    if states & {"later", "preempted", "elsewhere"}:
+    if states & {"later", "full disk", "preempted", "elsewhere"}:
         raise typer.Exit(AGAIN)

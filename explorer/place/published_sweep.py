@@ -10,6 +10,7 @@
     failures/<run>.json                why the run is not tried again
     findings/<run>/<epoch>.json        a second result that differs from the first
     profiles/<key>.json                step times of a recipe
+    permits/<driver>                   calls that a start of the sweep made elsewhere stop once it is gone
 
 A place holds one sweep. Execution is at least once: workers may die, or be cut off and go on. Publication is exactly
 once: `results/<run>.json` can be created only once. An attempt that comes second compares what it has with the result.
@@ -281,6 +282,14 @@ class Published:
         where = f"{self.objects.url}/{key}"
         value = parse_json(content, where=where, error=PlaceError, max_bytes=MAX_JSON)
         return from_json(kind, value, where=where, error=PlaceError)
+
+    def has(self, key: str) -> bool:
+        """Return whether there is an object of this name, which is empty or small."""
+        try:
+            self.objects.read(key, max_bytes=MAX_JSON)
+        except Missing:
+            return False
+        return True
 
     def names(self, folder: str) -> set[str]:
         """Return the names of the runs with a record in `results/` or `failures/`."""

@@ -30,6 +30,7 @@ FAULTS: dict[State, Fault | None] = {
     "elsewhere": "elsewhere",
     "preempted": "preempted",
     "later": "elsewhere",  # claims have pauses of their own
+    "full disk": "full disk",
     "failed": "exception",
     "diverged": "diverged",
     "set aside": "set aside",
@@ -122,4 +123,4 @@ def fetch_profiles(published: Published, plan: Plan) -> None:
 def perform_at(worker: Worker, run_id: str) -> Outcome:
     """Execute one run at a place. The counterpart of `work.perform`, whose run directory is here."""
     ended = run_at(worker, run_id)
-    return Outcome(fault=FAULTS[ended.state], message=ended.message)
+    return Outcome(fault=FAULTS[ended.state], message=ended.message, hosts=ended.hosts)

@@ -13,7 +13,7 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
 from urllib.parse import urlsplit
@@ -107,10 +107,21 @@ class DaskWorkers(Executor):
         return max(1, sum(self._threads().values()))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self._submit({"workers": self._chosen}, fn, *args, **kwargs)
+
+    def submit_apart(self, hosts: Collection[str], fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a call that workers of these hosts make only if there are no others."""
+        if not (others := self._on_others({*hosts, *self._avoided})):
+            return self.submit(fn, *args, **kwargs)
+        # Where those have gone when the call is made, any worker may make it, unless its disk is full.
+        return self._submit({"workers": others, "allow_other_workers": self._chosen is None}, fn, *args, **kwargs)
+
+    def _submit(self, where: dict[str, Any], fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         ours: Future[Any] = Future()
-        asked: dict[str, Any] = {"resources": self._resources or None, "workers": self._chosen}
         # Not pure: a run that is tried again is a new call.
-        remote = self._client.submit(fn, *args, **asked, pure=False, retries=0, **kwargs)
+        remote = self._client.submit(
+            fn, *args, **where, resources=self._resources or None, pure=False, retries=0, **kwargs
+        )
         ours.add_done_callback(lambda done: remote.cancel() if done.cancelled() else remote.release())
         remote.add_done_callback(lambda done: _settle(ours, done))
         return ours
@@ -118,9 +129,13 @@ class DaskWorkers(Executor):
     def avoid(self, host: str) -> bool:
         """Give the workers of a host no more calls; return whether there are others."""
         self._avoided.add(host)
-        hosts: Any = self._client.run(socket.gethostname)
-        self._chosen = [address for address, name in hosts.items() if name not in self._avoided]
+        self._chosen = self._on_others(self._avoided)
         return bool(self._chosen)
+
+    def _on_others(self, hosts: Collection[str]) -> list[str]:
+        """Return the addresses of the workers on other hosts than these."""
+        names: Any = self._client.run(socket.gethostname, on_error="ignore")  # one may be on its way out
+        return [address for address, name in names.items() if name not in hosts]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Leave the cluster; one that was started here ends."""

@@ -13,6 +13,8 @@ the same speed. If it drifted, or was busy the first time, all recipes are measu
 
 import contextlib
 import datetime
+import hashlib
+import socket
 import threading
 import time
 from collections import deque
@@ -45,6 +47,7 @@ from explorer.sweep.work import (
     Outcome,
     close_engines,
     forget_lost,
+    lost_on,
     lost_workers,
     make_engine,
     measure_apart,
@@ -183,6 +186,7 @@ class _Task:
     attempts: int = 0
     not_before: float = 0.0  # on the monotonic clock: the end of the pause before a retry
     suspected: bool = False  # of ending the executor, with a worker that died; nothing else runs while it does
+    hosts: set[str] = field(default_factory=set)  # where it was lost: others are preferred
 
 
 class _Execution:
@@ -193,6 +197,7 @@ class _Execution:
         self.settings = settings
         self.source = source
         self.published: Published | None = None  # the sweep at its place
+        self.permit: str | None = None  # an object there, for calls of an executor that cannot be interrupted
         self.waiting = deque(_Task(run) for run in plan.missing if source is None)
         self.pool: Pool = Pool(InProcess(), plan.directory)
         self.workers = 1
@@ -290,6 +295,7 @@ class _Execution:
             yield
         finally:
             if self.settings.executor is not None:
+                self._take_back()
                 self.pool.shutdown()
 
     @contextlib.contextmanager
@@ -321,6 +327,7 @@ class _Execution:
         if self.stopping.is_set() and not self.announced:
             self.announced = True
             self._tell("stopping")
+            self._take_back()
 
     def _refill(self) -> bool:
         """Ask the source for a run for every worker that would be idle; return whether any run waits."""
@@ -353,13 +360,13 @@ class _Execution:
             _write_if_changed(task.run.directory / rundir.RUN, run_files.to_json(task.run.record))
             self._write_branch(task.run)
             task.attempts += 1
-            self.running[self._begin(task.run)] = task
+            self.running[self._begin(task)] = task
 
-    def _begin(self, run: PlannedRun) -> Future[Outcome]:
+    def _begin(self, task: _Task) -> Future[Outcome]:
         """Give a run to a worker: here, or at the place where the sweep is published."""
         if self.settings.place is None:
-            return self.pool.submit(perform, self._job(run))
-        return self.pool.submit(perform_at, self._worker(), run.record.run_id)
+            return self.pool.submit(perform, self._job(task.run), apart=task.hosts)
+        return self.pool.submit(perform_at, self._worker(), task.run.record.run_id, apart=task.hosts)
 
     def _publish(self) -> None:
         """Publish the runs at their place, and take what is there already."""
@@ -369,16 +376,30 @@ class _Execution:
             self.published = publish(self.plan, self.settings.place, profile=self.settings.profile and elsewhere)
             if first:  # as at home, every start tries again what failed
                 self.published.forgive()
+                self._permit()
             self._take_published()
             if self.settings.profile and self.settings.executor is not None:
                 self._measure_there()
+
+    def _permit(self) -> None:
+        """Let calls of this start work at the place, until they are asked to stop; a killed start leaves its permit to
+        the next one from here."""
+        if self.published is not None and self.pool.permit is not None:
+            here = f"{socket.gethostname()}:{self.plan.directory.resolve()}"
+            self.permit = f"permits/{hashlib.sha256(here.encode()).hexdigest()}"
+            self.published.objects.put(self.permit, b"")
+
+    def _take_back(self) -> None:
+        """Ask the calls at the place to stop."""
+        if self.published is not None and self.permit is not None:
+            self._guarded(lambda: self.published and self.published.objects.remove(self.permit or ""))
 
     def _measure_there(self) -> None:
         """Let a worker of the executor measure at the place, before the first run."""
         self._tell("profile")
         future = self.pool.submit(profile_at, self._worker())
-        while not wait([future], timeout=0.2).done and not self.stopping.is_set():
-            pass
+        while not wait([future], timeout=0.2).done and not self.pool.abandoned:
+            self._announce_stop()
         if future.done():
             self._guarded(future.result)
             self._take_published()
@@ -386,7 +407,11 @@ class _Execution:
     def _worker(self) -> Worker:
         assert self.settings.place is not None
         return Worker(
-            place=self.settings.place, data=self.plan.data, engine=self.settings.engine, timeout=self.settings.timeout
+            place=self.settings.place,
+            data=self.plan.data,
+            engine=self.settings.engine,
+            timeout=self.settings.timeout,
+            permit=self.permit,
         )
 
     def _take_published(self) -> None:
@@ -481,11 +506,12 @@ class _Execution:
             self._remove_used(task.run)
             return True
         fault, message = outcome.fault, outcome.message
+        task.hosts |= {*outcome.hosts, *lost_on(task.run.directory)}
         # While the sweep stops, any fault may be a consequence of the signal, so it does not count as a failure.
         if self.stopping.is_set() or fault == "interrupted":
             self.stopping.set()
             fault = "interrupted"
-        elif fault == "full disk" and not (self._may_retry(task) and self.pool.avoid(outcome.host)):
+        elif fault == "full disk" and not (self._may_retry(task) and all(map(self.pool.avoid, outcome.hosts))):
             # Every run there would fail like it, and none of them is to blame.
             raise RunError(f"{task.run.record.run_id}: {message}: free some space; the same command continues")
         elif fault == "elsewhere":
@@ -642,6 +668,7 @@ class _Execution:
             timeout=self.settings.timeout,
             setting=run.setting,
             permit=self.pool.permit,
+            lost=len(lost_workers(run.directory)),
         )
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:

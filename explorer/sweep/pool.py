@@ -6,7 +6,7 @@ nothing. A driver that was killed leaves its permit, and the next start removes 
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import BrokenExecutor, Executor, Future
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,13 @@ class Pool:
         """The number of its workers now; None: it does not tell."""
         return getattr(self._executor, "workers", None)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit a call; an executor that the death of a worker has ended is replaced first."""
+    def submit(self, fn: Callable[..., Any], /, *args: Any, apart: Collection[str] = (), **kwargs: Any) -> Future[Any]:
+        """Submit a call, to another host than those in `apart` if the executor has others and can choose.
+
+        An executor that the death of a worker has ended is replaced first.
+        """
+        if apart and (elsewhere := getattr(self._executor, "submit_apart", None)) is not None:
+            return elsewhere(apart, fn, *args, **kwargs)
         try:
             return self._executor.submit(fn, *args, **kwargs)
         except BrokenExecutor as error:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.errors import ExplorerError, PlaceError
 from explorer.machine_class import why_not_here
@@ -29,14 +30,14 @@ from explorer.sweep.measure import measure
 from explorer.sweep.notebooks import INTERRUPTED
 from explorer.sweep.presence import timing, training
 from explorer.sweep.profiles import read_profiles
-from explorer.sweep.work import EngineName, Fault, Job, Outcome, perform
-from explorer.sweep.workers import LocalProcesses
+from explorer.sweep.work import EngineName, Fault, Job, Outcome, measure_apart, perform
 from explorer.training.run import documents_in, stop_signals
 
 PROFILE = "step-times"  # what is claimed to measure them, in place of a run
 
-State = Literal["done", "elsewhere", "preempted", "later", "failed", "diverged", "set aside", "not here"]
+State = Literal["done", "elsewhere", "preempted", "later", "full disk", "failed", "diverged", "set aside", "not here"]
 FAILED: tuple[State, ...] = ("failed", "diverged", "set aside")
+LOOK_EVERY = 2.0  # seconds between two looks at the permit, a request each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,7 @@ class Worker:
     timeout: float | None = None  # seconds for a cell of a run's notebook
     lease: float = LEASE
     scratch: Path | None = None  # a directory on a local disk; None: the system's for temporary files
+    permit: str | None = None  # an object of the place: runs stop after their step once it is gone; None: no need
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +61,7 @@ class Ended:
     elsewhere  another worker holds the run
     preempted  this process was asked to stop, and published a checkpoint: call again, here or elsewhere
     later      the run was lost here, or the place refused: call again, after a pause
+    full disk  as later; on this machine it would fail again
     failed     the run raised, and is not tried again
     diverged   its loss, a metric or a weight was not finite; not tried again
     set aside  it cost several workers; not tried again
@@ -68,6 +71,7 @@ class Ended:
     run_id: str
     state: State
     message: str = ""
+    hosts: tuple[str, ...] = ()  # that hold the run, or lost it: another call is better made elsewhere
 
 
 def run_at(worker: Worker, run_id: str) -> Ended:
@@ -103,7 +107,7 @@ def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> None:
         for run_id in missing_in(published, plan):
             ended = _run(worker, published, plan, run_id)
             on_end(ended)
-            if ended.state == "preempted":
+            if ended.state in ("preempted", "full disk"):
                 return
             # A run that took a while may have let others become free, earlier ones first.
             again = again or ended.state == "done"
@@ -146,28 +150,40 @@ def _profile(worker: Worker, published: Published, plan: PlanAt) -> Ended | None
         return Ended(run_id=PROFILE, state="elsewhere", message="another worker measures")
     try:
         with held(published.objects, claim, lease=worker.lease):
-            _measure(worker, published, records)
+            measured = _measure(worker, published, records)
     except ExplorerError as error:
         # As at home, this costs the time axis and no run.
         published.fail(claim, "exception", str(error))
         end(published.objects, claim, "failed", str(error))
         return Ended(run_id=PROFILE, state="done", message=f"there are no step times: {error}")
+    if not measured:
+        end(published.objects, claim, "preempted", INTERRUPTED)
+        return Ended(run_id=PROFILE, state="preempted", message=INTERRUPTED)
     end(published.objects, claim, "done")
     return Ended(run_id=PROFILE, state="done", message="step times")
 
 
-def _measure(worker: Worker, published: Published, records: Sequence[RunRecord]) -> None:
-    """Measure the recipes of these runs in a process of its own, and publish their profiles."""
+def _measure(worker: Worker, published: Published, records: Sequence[RunRecord]) -> bool:
+    """Measure the recipes of these runs in a process of its own, and publish their profiles. False: the permit was
+    taken back."""
     with (
-        tempfile.TemporaryDirectory(prefix="explorer-profile-", dir=worker.scratch) as scratch,
+        tempfile.TemporaryDirectory(prefix="explorer-profile-", dir=worker.scratch) as directory,
         timing() as reasons,
-        LocalProcesses(1, threads=records[0].hardware.threads) as executor,
     ):
-        data = None if worker.data is None else worker.data.resolve()
-        documents = _documents(published, records, Path(scratch))
-        executor.submit(measure, Path(scratch), records, data=data, documents=documents, reasons=reasons).result()
-        for profile in read_profiles(Path(scratch)).values():
+        scratch = Path(directory)
+        given = {
+            "data": None if worker.data is None else worker.data.resolve(),
+            "documents": _documents(published, records, scratch),
+            "reasons": reasons,
+        }
+        permit = None if worker.permit is None else scratch / rundir.PERMIT
+        with _permitted(published, worker.permit, permit):
+            threads = records[0].hardware.threads
+            if measure_apart(measure, scratch, records, threads=threads, permit=permit, **given) is None:
+                return False
+        for profile in read_profiles(scratch).values():
             published.write(f"profiles/{profile.key}.json", profile)
+    return True
 
 
 def _documents(published: Published, records: Sequence[RunRecord], scratch: Path) -> dict[str, Documents | None]:
@@ -193,13 +209,16 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
     record = published.run(run_id).run
     if (reason := why_not_here(record, this_machine(), planned=plan.machine)) is not None:
         return Ended(run_id=run_id, state="not here", message=reason)
-    if (poison := _poison(published, run_id)) is not None:
+    claims = claims_of(published.objects, run_id)
+    if (poison := _poison(published, run_id, claims)) is not None:
         return Ended(run_id=run_id, state="set aside", message=poison)
     claim = take(
         published.objects, run_id, host=socket.gethostname(), hardware=record.hardware.name, lease=worker.lease
     )
     if claim is None:
-        return Ended(run_id=run_id, state="elsewhere", message="another worker holds it, or it waits after a loss")
+        hosts = {claim.host for claim in (*claims[-1:], *losses(claims, time.time()))}
+        words = "another worker holds it, or it waits after a loss"
+        return Ended(run_id=run_id, state="elsewhere", message=words, hosts=tuple(sorted(hosts)))
     # The directory of a run is named like it, in that of its sweep.
     try:
         scratch = Path(tempfile.mkdtemp(prefix="explorer-run-", dir=worker.scratch))
@@ -214,10 +233,9 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _poison(published: Published, run_id: str) -> str | None:
+def _poison(published: Published, run_id: str, claims: Sequence[Claim]) -> str | None:
     """Set a run aside that cost several workers; return why, or None if it may be tried."""
     now = time.time()
-    claims = claims_of(published.objects, run_id)
     lost = losses(claims, now)
     if len(lost) < MOST_LOST or claims[-1].open(now):
         return None
@@ -248,11 +266,12 @@ def _work(
             data=None if worker.data is None else worker.data.resolve(),
             contended=False,
             timeout=worker.timeout,
+            permit=None if worker.permit is None else directory / rundir.PERMIT,
         )
         if told():
             outcome = Outcome(fault="interrupted", message=INTERRUPTED)
         else:
-            with training(record.sweep, stop=told):
+            with _permitted(published, worker.permit, job.permit), training(record.sweep, stop=told):
                 outcome = perform(job)
     if outcome.fault is None:
         finding = attempt.finish()
@@ -265,20 +284,48 @@ def _work(
     if finding is not None:
         words = f"not reproducible: another result was first, and differs in {', '.join(finding.differs)}"
         return Ended(run_id=claim.run_id, state=state, message=words)
-    return Ended(run_id=claim.run_id, state=state, message=outcome.message)
+    return Ended(run_id=claim.run_id, state=state, message=outcome.message, hosts=outcome.hosts)
 
 
 ENDINGS: dict[Fault | None, tuple[Ending, State]] = {
     None: ("done", "done"),
     "interrupted": ("preempted", "preempted"),
     "preempted": ("preempted", "preempted"),
-    "full disk": ("full disk", "later"),
+    "full disk": ("full disk", "full disk"),
     "lost worker": ("lost worker", "later"),
     "dead kernel": ("dead kernel", "later"),
     "timeout": ("timeout", "later"),
     "exception": ("failed", "failed"),
     "diverged": ("failed", "diverged"),
 }
+
+
+@contextlib.contextmanager
+def _permitted(published: Published, key: str | None, permit: Path | None) -> Iterator[None]:
+    """Keep the file `permit` within the block for as long as the place has the object."""
+    if key is None or permit is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def look() -> None:
+        while True:
+            with contextlib.suppress(PlaceError):  # a place that does not answer takes nothing back
+                if not published.has(key):
+                    permit.unlink(missing_ok=True)
+                    return
+            if ended.wait(LOOK_EVERY):
+                return
+
+    rundir.write_bytes(permit, b"")
+    thread = threading.Thread(target=look, name="permit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        permit.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -62,6 +62,7 @@ class Job:
     timeout: float | None  # seconds that a cell of the notebook may take
     setting: CommandRecipe | None = None  # of a run that a command trains, which has no notebook of ours
     permit: Path | None = None  # a file: the run stops after its step once it is gone; None: it needs none
+    lost: int = 0  # workers that died with the run, as far as the sweep knew when it made the call
 
     def parameters(self) -> dict[str, Any]:
         """Return the notebook's parameters."""
@@ -78,7 +79,7 @@ class Outcome:
 
     fault: Fault | None = None
     message: str = ""
-    host: str = ""  # of a full disk
+    hosts: tuple[str, ...] = ()  # where the run was lost, or the disk is full: others are preferred for it
 
 
 def check_engine(name: str) -> EngineName:
@@ -138,7 +139,8 @@ def perform(job: Job) -> Outcome:
     """Execute the run's notebook. A fault of the run is an answer, not an exception: other runs must continue."""
     if job.permit is not None and not job.permit.exists():  # the sweep was stopped while the call waited for a worker
         return Outcome(fault="interrupted", message=INTERRUPTED)
-    if len(lost := lost_workers(job.directory)) >= ATTEMPTS:  # some executors repeat calls of workers that died
+    if len(lost := lost_workers(job.directory)) > job.lost:
+        # An executor that repeats calls of workers that died does not know how often, and where, a run may be tried.
         return Outcome(fault="lost worker", message=f"its worker process on {lost[-1]} ended")
     call: _Call | None = None
     try:
@@ -158,7 +160,7 @@ def perform(job: Job) -> Outcome:
         return Outcome(fault="preempted", message="its worker was called back; it continues from its checkpoint")
     if outcome.fault == "exception" and any(os.strerror(number) in outcome.message for number in FULL):
         host = socket.gethostname()
-        return Outcome(fault="full disk", message=f"{outcome.message} (on {host})", host=host)
+        return Outcome(fault="full disk", message=f"{outcome.message} (on {host})", hosts=(host,))
     return outcome
 
 
@@ -231,6 +233,11 @@ def lost_workers(directory: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # that worker has just ended its call
             lost.append(mark.read_text(errors="replace")[:MARK])
     return lost
+
+
+def lost_on(directory: Path) -> set[str]:
+    """Return the hosts of the workers that died with the run."""
+    return {mark.rpartition(", process ")[0] for mark in lost_workers(directory)}
 
 
 def forget_lost(directory: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -17,9 +18,10 @@ from explorer import run_files, rundir
 from explorer.errors import RunError, StoreError, SweepError
 from explorer.run_files import FailureRecord, ProfileRecord
 from explorer.sweep import execute as executing
+from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.profiles import read_profiles
 from explorer.sweep.status import sweep_status
-from explorer.sweep.work import Job, Outcome, lost_workers, perform
+from explorer.sweep.work import Job, Outcome, lost_on, lost_workers, perform
 from explorer.sweep.workers import InProcess
 from tests.sweep.sweeps import SPEC, execute, outcomes, plan, results, spec
 
@@ -154,7 +156,8 @@ def test_a_worker_that_is_called_back_costs_no_retry(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_ends_the_sweep_and_blames_no_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(executing, "perform", lambda job: Outcome(fault="full disk", message="no space", host="here"))
+    full = Outcome(fault="full disk", message="no space", hosts=("here",))
+    monkeypatch.setattr(executing, "perform", lambda job: full)
     with pytest.raises(RunError, match=r"mixed.*|baseline.*: no space: free some space; the same command continues"):
         execute(tmp_path)
     assert set(sweep_status(tmp_path / "tiny").counts) == {"planned"}
@@ -175,7 +178,7 @@ def test_a_host_with_a_full_disk_is_left_out_where_there_are_others(tmp_path, mo
     made = Hosts()
 
     def perform(job):
-        return Outcome() if made.avoided else Outcome(fault="full disk", message="no space", host="a")
+        return Outcome() if made.avoided else Outcome(fault="full disk", message="no space", hosts=("a",))
 
     monkeypatch.setattr(executing, "perform", perform)
     monkeypatch.setattr(executing, "BACKOFF", (0.01, 0.02))
@@ -201,20 +204,43 @@ def test_a_call_that_a_full_disk_ends_says_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", full)
     outcome = perform(job_in(tmp_path / "run"))
-    assert (outcome.fault, outcome.host) == ("full disk", socket.gethostname())
+    assert (outcome.fault, outcome.hosts) == ("full disk", (socket.gethostname(),))
 
 
-def test_a_run_that_killed_three_workers_is_not_begun_by_a_fourth(tmp_path):
-    """Some executors repeat the calls of dead workers, and the sweep does not hear of it."""
+def test_a_call_whose_worker_died_goes_back_to_the_sweep(tmp_path):
+    """Some executors repeat the calls of dead workers, and do not know where a run may be tried, and how often."""
     for number in range(3):
         (tmp_path / f"{rundir.BEGUN}{number}").write_text(f"host-{number}, process 1")
     job = job_in(tmp_path)
-    assert perform(job).fault == "lost worker"
+    for known in range(3):
+        assert perform(replace(job, lost=known)).fault == "lost worker"
     assert lost_workers(tmp_path) == ["host-0, process 1", "host-1, process 1", "host-2, process 1"]
-    (tmp_path / f"{rundir.BEGUN}0").unlink()
+    assert lost_on(tmp_path) == {"host-0", "host-1", "host-2"}
     with pytest.raises(FileNotFoundError):  # it begins, and there is no notebook
-        perform(job)
-    assert len(lost_workers(tmp_path)) == 2
+        perform(replace(job, lost=3))
+    assert len(lost_workers(tmp_path)) == 3
+
+
+def test_a_run_is_tried_again_on_another_host(tmp_path, monkeypatch):
+    asked = []
+
+    class Choosing(InProcess):
+        def submit_apart(self, hosts, fn, *args):
+            asked.append(set(hosts))
+            return self.submit(fn, *args)
+
+    def lost(job):
+        host = f"host-{len(lost_workers(job.directory))}"
+        job.directory.mkdir(parents=True, exist_ok=True)
+        (job.directory / f"{rundir.BEGUN}{host}").write_text(f"{host}, process 1")
+        return Outcome(fault="lost worker", message="it died")
+
+    monkeypatch.setattr(executing, "perform", lost)
+    monkeypatch.setattr(executing, "BACKOFF", (0.0, 0.0))
+    only = spec(recipes={"baseline": []}, budgets=[1.0])
+    summary = run_sweep(plan(tmp_path, only), Settings(profile=False), executor=Choosing())
+    assert len(summary.failures) == 1, "three hosts are enough"
+    assert asked == [{"host-0"}, {"host-0", "host-1"}]
 
 
 def kills_its_worker(job):
