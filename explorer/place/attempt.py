@@ -12,7 +12,7 @@ from pathlib import Path
 from explorer import run_files, rundir
 from explorer.errors import PlaceError
 from explorer.place.leases import Claim
-from explorer.place.published_sweep import Files, Finding, Published, ResultAt, compared
+from explorer.place.published_sweep import Files, Finding, Published, ResultAt, RunAt, compared
 from explorer.run_files import ResultRecord
 
 CHECKPOINT = "step-*.json"
@@ -31,12 +31,12 @@ class Attempt:
         self._known: dict[str, str] = {}  # files that this attempt published, by digest
         self._needed: list[set[str]] = []  # digests in its newest two checkpoints
 
-    def begin(self) -> int:
+    def begin(self, planned: RunAt) -> int:
         """Write what the run needs into the directory; return the step of the checkpoint that it continues, 0 for none.
 
         A checkpoint that is damaged is skipped, and the one before it tried: the steps in between are made again.
         """
-        self._published.give(self._published.run(self._claim.run_id), self._directory)
+        self._published.give(planned, self._directory)
         for files in self._checkpoints():
             try:
                 self._published.download(files.run_id, files.epoch, files.files, self._directory)

@@ -92,9 +92,18 @@ def waits_until(claims: Sequence[Claim], now: float) -> float:
     return last.until + PAUSES[min(len(lost), len(PAUSES)) - 1]
 
 
-def take(objects: Objects, run_id: str, *, host: str, hardware: str, lease: float = LEASE) -> Claim | None:
-    """Claim a run; None: another worker holds it, or was faster, or the run has to wait."""
-    claims, now = claims_of(objects, run_id), time.time()
+def take(
+    objects: Objects,
+    run_id: str,
+    *,
+    host: str,
+    hardware: str,
+    lease: float = LEASE,
+    claims: Sequence[Claim] | None = None,
+) -> Claim | None:
+    """Claim a run; None: another worker holds it, or was faster, or the run has to wait. `claims` are those of the run,
+    if they are known already."""
+    claims, now = claims_of(objects, run_id) if claims is None else claims, time.time()
     if now < waits_until(claims, now):
         return None
     claim = Claim(

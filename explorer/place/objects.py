@@ -13,6 +13,7 @@ contents could be equal by chance put something unique in them.
 """
 
 import contextlib
+import functools
 import os
 import re
 import secrets
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from explorer import rundir
 from explorer.errors import PlaceError, unknown
@@ -201,7 +202,7 @@ class BucketObjects:
             raise PlaceError(f"{url}: a bucket needs the extra 'cloud': pip install 'explorer[cloud]'") from error
         self.url = url.rstrip("/")
         try:
-            self._store = self._obstore.store.from_url(self.url, retry_config={"max_retries": 0})
+            self._store = _client(self.url, frozenset(os.environ.items()))
         except (self._errors.BaseError, ValueError, TypeError) as error:
             raise PlaceError(f"{url}: {_first_line(error)}") from error
 
@@ -256,6 +257,13 @@ class BucketObjects:
                     raise PlaceError(f"{self.url}/{key}: {_first_line(error)}") from error
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
+
+
+@functools.lru_cache(maxsize=8)
+def _client(url: str, settings: frozenset[tuple[str, str]]) -> Any:
+    """Return the client of a bucket under these environment variables. It keeps its connections: to make a client takes
+    as long as several requests, and a worker opens its place for every run."""
+    return import_module("obstore").store.from_url(url, retry_config={"max_retries": 0})
 
 
 def _first_line(error: Exception) -> str:

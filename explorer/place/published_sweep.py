@@ -43,7 +43,8 @@ from explorer.schema import from_json, parse_json, record, to_json
 MAX_JSON = 16 * 2**20  # bytes of a record
 MAX_RUNS = 1_000_000
 MAX_MESSAGE = 10_000  # characters
-AT_ONCE = 16  # requests; most of their time is waiting
+AT_ONCE = 16  # requests for records; most of their time is waiting
+FILES_AT_ONCE = 4  # files of a run that are held in memory
 OWN = (rundir.LOCK, rundir.RUN, RUN_KEY, f"{rundir.PRIVATE}/{SALTS_FILE}")
 """Files of a run directory that no attempt publishes: every machine has its own, or gets them from the plan. The signed
 documents are among them, in `governance/`."""
@@ -219,35 +220,41 @@ class Published:
 
         `known` has the names of the files that this attempt has published, by digest; it is extended.
         """
-        digests: dict[str, str] = {}
-        for path in sorted(path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()):
-            name = path.relative_to(directory).as_posix()
-            if _is_own(name) or path.name.startswith("."):
-                continue
-            content = path.read_bytes()
+
+        def publish(path: Path) -> tuple[str, str]:
+            name, content = path.relative_to(directory).as_posix(), path.read_bytes()
             if name == rundir.SECRETS:
                 content = seal(content, (directory / DELEGATION).read_bytes(), what=name)
             digest = _sha256(content)
             if digest not in known:
                 self.objects.put(f"attempts/{run_id}/{epoch:08d}/{digest}", content)
                 known[digest] = name
-            digests[name] = digest
-        return digests
+            return name, digest
+
+        paths = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+        own = {path for path in paths if _is_published(path.relative_to(directory))}
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            return dict(pool.map(publish, sorted(own)))
 
     def download(self, run_id: str, epoch: int, files: Mapping[str, str], directory: Path) -> None:
         """Write published files into a run directory, each one checked against its digest, private ones for their owner
         only."""
-        for name, digest in sorted(files.items()):
-            content = self._checked(f"attempts/{run_id}/{epoch:08d}/{digest}", digest)
+
+        def write(name: str) -> None:
             path = inside(directory, name)
             if _is_own(name):
                 raise PlaceError(f"{name!r:.200} is not a file that comes from an attempt")
+            content = self._checked(f"attempts/{run_id}/{epoch:08d}/{files[name]}", files[name])
             if name == rundir.SECRETS:
                 content = open_sealed(content, directory, what=name)
             if name.startswith(f"{rundir.PRIVATE}/"):
                 replace_private(path, content)
             else:
                 rundir.write_bytes(path, content)
+
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            for _ in pool.map(write, sorted(files)):
+                pass
 
     def fail(self, claim: Claim, kind: FailureKind, message: str) -> None:
         """Publish why a run is not tried again, unless that is known already."""
@@ -309,6 +316,11 @@ class Published:
 
 def _is_own(name: str) -> bool:
     return name in OWN or name.startswith(f"{rundir.GOVERNANCE}/")
+
+
+def _is_published(path: Path) -> bool:
+    """Return whether an attempt publishes this file of a run directory; drafts are hidden files."""
+    return not _is_own(path.as_posix()) and not path.name.startswith(".")
 
 
 def encode(value: object) -> bytes:

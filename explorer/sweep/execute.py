@@ -489,8 +489,11 @@ class _Execution:
         ended, _ = wait(self.running, timeout=0.2, return_when=FIRST_COMPLETED)  # a stop signal is noticed in 0.2 s
         if self.pool.abandoned:
             ended = set(self.running)
-        finished = [(task := self.running.pop(future), self._fetched(task, _outcome(future, task))) for future in ended]
-        settled = [(task, outcome) for task, outcome in finished if self._settle(task, outcome)]
+        finished = [(task := self.running.pop(future), _outcome(future, task)) for future in ended]
+        if self.workers > 1 and self.published is not None:
+            self._submit()  # no worker waits until results are here
+        brought = [(task, self._fetched(task, outcome)) for task, outcome in finished]
+        settled = [(task, outcome) for task, outcome in brought if self._settle(task, outcome)]
         if self.workers > 1:
             self._submit()
         for task, outcome in settled:

@@ -22,7 +22,7 @@ from explorer.errors import ExplorerError, PlaceError
 from explorer.machine_class import why_not_here
 from explorer.place.attempt import Attempt
 from explorer.place.leases import LEASE, MOST_LOST, Claim, Ending, claims_of, end, held, losses, take
-from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt
+from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt, RunAt
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
@@ -202,19 +202,19 @@ def _run(worker: Worker, published: Published, plan: PlanAt, run_id: str) -> End
 
 
 def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, told: Callable[[], bool]) -> Ended:
-    if published.find(ResultAt, f"results/{run_id}.json") is not None:
-        return Ended(run_id=run_id, state="done")
-    if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
-        return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
-    record = published.run(run_id).run
-    if (reason := why_not_here(record, this_machine(), planned=plan.machine)) is not None:
+    # A run that no worker has claimed has neither a result nor a failure.
+    if claims := claims_of(published.objects, run_id):
+        if published.find(ResultAt, f"results/{run_id}.json") is not None:
+            return Ended(run_id=run_id, state="done")
+        if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
+            return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
+    planned = published.run(run_id)
+    if (reason := why_not_here(planned.run, this_machine(), planned=plan.machine)) is not None:
         return Ended(run_id=run_id, state="not here", message=reason)
-    claims = claims_of(published.objects, run_id)
-    if (poison := _poison(published, run_id, claims)) is not None:
+    if (poison := _poison(published, claims)) is not None:
         return Ended(run_id=run_id, state="set aside", message=poison)
-    claim = take(
-        published.objects, run_id, host=socket.gethostname(), hardware=record.hardware.name, lease=worker.lease
-    )
+    host, hardware = socket.gethostname(), planned.run.hardware.name
+    claim = take(published.objects, run_id, host=host, hardware=hardware, lease=worker.lease, claims=claims)
     if claim is None:
         hosts = {claim.host for claim in (*claims[-1:], *losses(claims, time.time()))}
         words = "another worker holds it, or it waits after a loss"
@@ -225,7 +225,7 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
     except OSError as error:
         raise PlaceError(f"cannot make a directory for the run: {error.strerror or error}") from error
     try:
-        return _work(worker, published, claim, scratch / plan.sweep / run_id, record, told)
+        return _work(worker, published, claim, scratch / plan.sweep / run_id, planned, told)
     except PlaceError as error:
         # Its lease runs out, and another call takes the run: what is wrong with a store may pass.
         return Ended(run_id=run_id, state="later", message=str(error))
@@ -233,7 +233,7 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _poison(published: Published, run_id: str, claims: Sequence[Claim]) -> str | None:
+def _poison(published: Published, claims: Sequence[Claim]) -> str | None:
     """Set a run aside that cost several workers; return why, or None if it may be tried."""
     now = time.time()
     lost = losses(claims, now)
@@ -250,19 +250,19 @@ def _work(
     published: Published,
     claim: Claim,
     directory: Path,
-    record: RunRecord,
+    planned: RunAt,
     told: Callable[[], bool],
 ) -> Ended:
     """Execute a claimed run and settle its claim."""
     attempt = Attempt(published, claim, directory)
     finding = None
     with held(published.objects, claim, lease=worker.lease, also=attempt.save):
-        attempt.begin()
+        attempt.begin(planned)
         job = Job(
             directory=directory,
             notebook=notebook_directory() / "run.ipynb",
             engine=worker.engine,
-            threads=record.hardware.threads,
+            threads=planned.run.hardware.threads,
             data=None if worker.data is None else worker.data.resolve(),
             contended=False,
             timeout=worker.timeout,
@@ -271,15 +271,17 @@ def _work(
         if told():
             outcome = Outcome(fault="interrupted", message=INTERRUPTED)
         else:
-            with _permitted(published, worker.permit, job.permit), training(record.sweep, stop=told):
+            with _permitted(published, worker.permit, job.permit), training(planned.run.sweep, stop=told):
                 outcome = perform(job)
-    if outcome.fault is None:
+    # While this process stops, any fault may be a consequence of the signal, so it does not count as one.
+    fault: Fault | None = "interrupted" if outcome.fault is not None and told() else outcome.fault
+    if fault is None:
         finding = attempt.finish()
-    elif outcome.fault in ("interrupted", "preempted"):
+    elif fault in ("interrupted", "preempted"):
         attempt.save()
-    ending, state = ENDINGS[outcome.fault]
+    ending, state = ENDINGS[fault]
     if state in FAILED:
-        published.fail(claim, "diverged" if outcome.fault == "diverged" else "exception", outcome.message)
+        published.fail(claim, "diverged" if fault == "diverged" else "exception", outcome.message)
     end(published.objects, claim, ending, outcome.message)
     if finding is not None:
         words = f"not reproducible: another result was first, and differs in {', '.join(finding.differs)}"

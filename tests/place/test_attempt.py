@@ -53,6 +53,10 @@ class Worker:
             )
         self.claim = claim
         self.attempt = Attempt(published, claim, directory)
+        self.planned = published.run(record.run_id)
+
+    def begin(self) -> int:
+        return self.attempt.begin(self.planned)
 
     def train(self, record: RunRecord, *, accuracy: float = 0.9, step_seconds: float = 0.01) -> None:
         """Leave what a finished run leaves."""
@@ -77,7 +81,7 @@ def files_below(directory: Path) -> dict[str, bytes]:
 
 def test_a_result_comes_back_as_it_was(published: Published, record: RunRecord, tmp_path: Path):
     worker = Worker(published, record, tmp_path / "one")
-    worker.attempt.begin()
+    worker.begin()
     worker.train(record)
     assert worker.attempt.finish() is None
     result = collect(published, record.run_id, tmp_path / "home" / record.run_id)
@@ -89,12 +93,12 @@ def test_a_result_comes_back_as_it_was(published: Published, record: RunRecord, 
 
 def test_the_next_attempt_continues_from_the_newest_checkpoint(published, record, tmp_path):
     first = Worker(published, record, tmp_path / "one")
-    first.attempt.begin()
+    first.begin()
     for step in (10, 20, 30):
         first.checkpoint(step)
         first.attempt.save()
     second = Worker(published, record, tmp_path / "two", epoch=2)
-    assert second.attempt.begin() == 30
+    assert second.begin() == 30
     assert (second.directory / rundir.CHECKPOINT / "step-00000030.safetensors").read_bytes() == b"tensors"
     assert (second.directory / rundir.METRICS).read_bytes() == b"line\n" * 30
     # An attempt of a worker that was behind does not take the run back.
@@ -102,7 +106,7 @@ def test_the_next_attempt_continues_from_the_newest_checkpoint(published, record
     second.attempt.save()
     first.checkpoint(35)
     first.attempt.save()
-    assert Worker(published, record, tmp_path / "three", epoch=3).attempt.begin() == 40
+    assert Worker(published, record, tmp_path / "three", epoch=3).begin() == 40
 
 
 def test_a_damaged_checkpoint_costs_only_time(published, record, tmp_path, caplog):
@@ -113,13 +117,13 @@ def test_a_damaged_checkpoint_costs_only_time(published, record, tmp_path, caplo
     digest = hashlib.sha256(b"tensors 20").hexdigest()
     published.objects.put(f"attempts/{record.run_id}/00000002/{digest}", b"tensors 2x")
     third = Worker(published, record, tmp_path / "three", epoch=3)
-    assert third.attempt.begin() == 10
+    assert third.begin() == 10
     assert "checkpoint of step 20" in caplog.text and "damaged" in caplog.text
 
 
 def test_old_checkpoints_are_removed_and_shared_files_kept(published, record, tmp_path):
     worker = Worker(published, record, tmp_path / "one")
-    worker.attempt.begin()
+    worker.begin()
     rundir.write_bytes(worker.directory / "ledger" / "tile", b"never changes")
     for step in range(10, 100, 10):
         worker.checkpoint(step, content=b"tensors %d" % step)
@@ -136,7 +140,7 @@ def test_old_checkpoints_are_removed_and_shared_files_kept(published, record, tm
 
 def test_nothing_but_the_result_is_left_of_a_finished_run(published, record, tmp_path):
     worker = Worker(published, record, tmp_path / "one")
-    worker.attempt.begin()
+    worker.begin()
     worker.checkpoint(10, content=b"tensors 10")
     worker.attempt.save()
     rundir_checkpoint = worker.directory / rundir.CHECKPOINT

@@ -25,6 +25,7 @@ from explorer.sweep.profiles import read_profiles
 from explorer.sweep.run_at import Worker, missing_at, run_any, run_of_index
 from explorer.sweep.spec import load_spec
 from explorer.sweep.status import sweep_status
+from explorer.sweep.work import Outcome
 from tests.pretended_machines import pretend
 from tests.sweep.sweeps import ROOT, SPEC, execute, outcomes, plan, spec
 
@@ -135,6 +136,21 @@ def test_an_exception_is_not_tried_again(tmp_path, monkeypatch):
     # A new start of the sweep tries it again, as at home.
     assert execute(tmp_path / "runs", place=str(tmp_path / "place")).complete
     assert at.names("failures") == set()
+
+
+@pytest.mark.parametrize(("told", "state"), [(True, "preempted"), (False, "failed")])
+def test_what_a_stop_breaks_is_no_fault_of_the_run(tmp_path, monkeypatch, told, state):
+    at = published(tmp_path)
+    run_id = at.plan().runs[0]
+
+    def perform(job):
+        if told:
+            signal.raise_signal(signal.SIGTERM)
+        return Outcome(fault="exception", message="CellExecutionError: the kernel was stopped while it began")
+
+    monkeypatch.setattr(run_at, "perform", perform)
+    assert run_at.run_at(worker(tmp_path), run_id).state == state
+    assert at.names("failures") == (set() if told else {run_id})
 
 
 @pytest.mark.parametrize(
