@@ -58,9 +58,14 @@ class Worker:
     def begin(self) -> int:
         return self.attempt.begin(self.planned)
 
-    def train(self, record: RunRecord, *, accuracy: float = 0.9, step_seconds: float = 0.01) -> None:
-        """Leave what a finished run leaves."""
+    def train(
+        self, record: RunRecord, *, accuracy: float = 0.9, step_seconds: float = 0.01, recording: float = 0.001
+    ) -> None:
+        """Leave what a finished run leaves; `step_seconds` and `recording` are times of a step."""
         made = write_run(self.directory / "made", record, metrics={"accuracy": accuracy}, step_seconds=step_seconds)
+        result = run_files.read(ResultRecord, made / rundir.RESULT)
+        metrics = result.metrics | {"ledger_seconds_per_step": recording}
+        run_files.write(made / rundir.RESULT, dataclasses.replace(result, metrics=metrics))
         for path in made.iterdir():
             path.replace(self.directory / path.name)
 
@@ -160,8 +165,8 @@ def test_nothing_but_the_result_is_left_of_a_finished_run(published, record, tmp
 
 def test_a_second_equal_result_is_silent(published, record, tmp_path):
     first, second = Worker(published, record, tmp_path / "one"), Worker(published, record, tmp_path / "two", epoch=2)
-    first.train(record, step_seconds=0.01)
-    second.train(record, step_seconds=0.02)  # times may differ
+    first.train(record, step_seconds=0.01, recording=0.001)
+    second.train(record, step_seconds=0.02, recording=0.002)  # times may differ
     assert second.attempt.finish() is None
     assert first.attempt.finish() is None
     result = published.find(ResultAt, f"results/{record.run_id}.json")
@@ -186,7 +191,7 @@ def test_a_second_different_result_is_a_finding_and_both_are_kept(published, rec
         assert content == (second.directory / name).read_bytes()
     home = tmp_path / "home" / record.run_id
     collect(published, record.run_id, home)
-    assert run_files.read(ResultRecord, home / rundir.RESULT).metrics == {"accuracy": 0.9}
+    assert run_files.read(ResultRecord, home / rundir.RESULT).metrics["accuracy"] == 0.9
 
 
 # --- what is read from a place may be hostile ---
