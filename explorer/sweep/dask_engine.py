@@ -13,20 +13,22 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from dask import config  # pyright: ignore[reportMissingImports]
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin  # pyright: ignore[reportMissingImports]
 from distributed import Future as Remote  # pyright: ignore[reportMissingImports]
+from distributed.client import ClosedClientError  # pyright: ignore[reportMissingImports]
 from distributed.security import Security  # pyright: ignore[reportMissingImports]
 
 from explorer.errors import SweepError
 from explorer.sweep.guardian import child_environment
 from explorer.sweep.work import preempt
-from explorer.sweep.workers import WorkerLost
+from explorer.sweep.workers import ExecutorLost, WorkerLost
 
 LOCAL = "local-dask"
 PATIENCE = 60.0  # seconds to wait for the scheduler, and for its first worker
@@ -72,7 +74,8 @@ class DaskWorkers(Executor):
         self._cluster: LocalCluster | None = None
         self._avoided: set[str] = set()  # hosts
         self._chosen: list[str] | None = None  # addresses of the workers on other hosts; None: all workers
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # a worker that died is an event of the sweep
+        for name in ("distributed", "distributed.client"):  # what died is an event of the sweep
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         if (local := re.fullmatch(rf"{LOCAL}:([1-9]\d{{0,3}})", on)) is not None:
             with config.set(SETTINGS):
                 self._cluster = LocalCluster(
@@ -89,9 +92,10 @@ class DaskWorkers(Executor):
         else:
             self._client = _connected(on)
         try:
-            self._client.register_plugin(Farewell(ours=self._cluster is not None))
-            self._client.wait_for_workers(1, timeout=PATIENCE)
-            self._check(on)
+            with _reached():
+                self._client.register_plugin(Farewell(ours=self._cluster is not None))
+                self._client.wait_for_workers(1, timeout=PATIENCE)
+                self._check(on)
         except TimeoutError as error:
             self.shutdown()
             raise SweepError(
@@ -104,7 +108,8 @@ class DaskWorkers(Executor):
     @property
     def workers(self) -> int:
         """The number of calls that the cluster can make at once now."""
-        return max(1, sum(self._threads().values()))
+        with _reached():
+            return max(1, sum(self._threads().values()))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._submit({"workers": self._chosen}, fn, *args, **kwargs)
@@ -119,9 +124,10 @@ class DaskWorkers(Executor):
     def _submit(self, where: dict[str, Any], fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         ours: Future[Any] = Future()
         # Not pure: a run that is tried again is a new call.
-        remote = self._client.submit(
-            fn, *args, **where, resources=self._resources or None, pure=False, retries=0, **kwargs
-        )
+        with _reached():
+            remote = self._client.submit(
+                fn, *args, **where, resources=self._resources or None, pure=False, retries=0, **kwargs
+            )
         ours.add_done_callback(lambda done: remote.cancel() if done.cancelled() else remote.release())
         remote.add_done_callback(lambda done: _settle(ours, done))
         return ours
@@ -134,7 +140,8 @@ class DaskWorkers(Executor):
 
     def _on_others(self, hosts: Collection[str]) -> list[str]:
         """Return the addresses of the workers on other hosts than these."""
-        names: Any = self._client.run(socket.gethostname, on_error="ignore")  # one may be on its way out
+        with _reached():
+            names: Any = self._client.run(socket.gethostname, on_error="ignore")  # one may be on its way out
         return [address for address, name in names.items() if name not in hosts]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -169,10 +176,26 @@ def _settle(ours: Future[Any], remote: Remote) -> None:
         value, error = remote.result(), None
     except KilledWorker as killed:
         value, error = None, WorkerLost(f"its worker {killed.last_worker.address} ended")
+    except CancelledError:  # not by us: then `ours` would be cancelled too
+        value, error = None, ExecutorLost(GONE)
     except BaseException as raised:
         value, error = None, raised
     if ours.set_running_or_notify_cancel():
         ours.set_exception(error) if error else ours.set_result(value)
+
+
+GONE = "the connection to the Dask scheduler was lost; once a scheduler is there, the same command continues"
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Raise `ExecutorLost` where the block does not reach the scheduler; a timeout of its own passes."""
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except (OSError, CancelledError, ClosedClientError) as error:
+        raise ExecutorLost(GONE) from error
 
 
 TLS = (

@@ -53,7 +53,7 @@ from explorer.sweep.work import (
     measure_apart,
     perform,
 )
-from explorer.sweep.workers import InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
+from explorer.sweep.workers import ExecutorLost, InProcess, LocalProcesses, WorkerLost, default_workers, make_executor
 from explorer.training.branching import Branch
 from explorer.training.run import on_stop_signals
 
@@ -729,10 +729,15 @@ def _is_done(directory: Path) -> bool:
 
 
 def _outcome(future: Future[Outcome], task: _Task) -> Outcome:
-    """Return the worker's answer. An exception that it should not have raised fails only that run."""
+    """Return the worker's answer. An exception that it should not have raised fails only that run.
+
+    Raises `ExecutorLost` where no worker is left.
+    """
     task.suspected = False
     try:
         return future.result(timeout=0)
+    except ExecutorLost:
+        raise
     except WorkerLost as error:
         return Outcome(fault="lost worker", message=str(error))
     except (KeyboardInterrupt, CancelledError, TimeoutError):  # the last: abandoned while it was in progress

@@ -40,6 +40,10 @@ class WorkerLost(SweepError):
     """End of a worker process before it answered its call."""
 
 
+class ExecutorLost(SweepError):
+    """Loss of an executor with all its workers, such as a scheduler that was killed. No run is to blame."""
+
+
 def gpus() -> tuple[str, ...]:
     """Return the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")

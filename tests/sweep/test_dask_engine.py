@@ -124,6 +124,42 @@ def test_ctrl_c_in_the_terminal_stops_runs_after_their_step(tmp_path):
     assert outcomes(tmp_path) == outcomes(tmp_path / "calm")
 
 
+def test_a_scheduler_that_is_killed_is_named_and_no_run_is_blamed(tmp_path):
+    long = spec(train={**SPEC["train"], "epochs": 14}, recipes={"baseline": []}, budgets=[1.0])
+    written = tmp_path / "tiny.yaml"
+    written.write_text(json.dumps(long))
+    (run,) = plan(tmp_path, long).runs
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    on, local = f"tcp://127.0.0.1:{port}", ("--host", "127.0.0.1", "--no-dashboard")
+
+    def start(*command, **more):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+        return subprocess.Popen([sys.executable, "-m", *command], env=environment, stderr=subprocess.PIPE, **more)
+
+    scheduler = start("dask", "scheduler", *local, "--port", port)
+    worker = start("dask", "worker", on, *local, "--nthreads", "1")
+    command = ("sweep", "run", str(written), "--runs", str(tmp_path), "--no-profile", "--on", on)
+    sweep = start("explorer", *command, text=True)
+    try:
+        deadline = time.monotonic() + 600
+        while not (run.directory / rundir.METRICS).exists() and time.monotonic() < deadline:
+            assert sweep.poll() is None
+            time.sleep(0.01)
+        scheduler.kill()
+        _, errors = sweep.communicate(timeout=600)
+    finally:
+        for process in (sweep, worker, scheduler):
+            process.kill()
+            process.communicate()
+    assert sweep.returncode == 1, errors
+    assert "the connection to the Dask scheduler was lost" in errors and "Traceback" not in errors
+    assert not (run.directory / rundir.FAILURE).exists()
+    assert execute(tmp_path, long).complete
+    assert execute(tmp_path / "calm", long).complete
+    assert outcomes(tmp_path) == outcomes(tmp_path / "calm")
+
+
 def test_two_clusters_of_one_machine_share_no_port():
     with DaskWorkers("local-dask:1", threads=1) as one, DaskWorkers("local-dask:1", threads=1) as other:
         assert one.submit(abs, -1).result() + other.submit(abs, -1).result() == 2
