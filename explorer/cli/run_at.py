@@ -33,6 +33,13 @@ def run_at_(
     profile: Annotated[
         bool, typer.Option("--profile", help="Measure the step times of all recipes, unless that is done.")
     ] = False,
+    commands: Annotated[
+        bool,
+        typer.Option(
+            "--commands",
+            help="Execute commands and notebooks that the place brings: who can write there runs programs here.",
+        ),
+    ] = False,
     data: options.Data = None,
     engine: options.Engine = "warm",
     lease: Annotated[
@@ -55,7 +62,9 @@ def run_at_(
     """
     if [run is not None, index is not None, claim, profile].count(True) != 1:
         raise PlaceError("expected one of --run ID, --index N, --claim and --profile")
-    worker = Worker(place=place, data=data, engine=check_engine(engine), lease=lease, scratch=scratch)
+    worker = Worker(
+        place=place, data=data, engine=check_engine(engine), commands=commands, lease=lease, scratch=scratch
+    )
     states: set[str] = set()
 
     def tell(ended: Ended) -> None:

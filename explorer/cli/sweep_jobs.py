@@ -52,6 +52,7 @@ def jobs(
         at_once=at_once,
         image=image,
         data=remote_data,
+        commands=planned.spec.command is not None,
     )
     content = job_file(to, wanted)  # before anything is published: it may be refused
     for path in {run.documents.trainer for run in planned.runs if run.documents is not None}:

@@ -23,10 +23,15 @@ log = logging.getLogger(__name__)
 class Attempt:
     """The work on one run under one claim."""
 
-    def __init__(self, published: Published, claim: Claim, directory: Path) -> None:
+    def __init__(
+        self, published: Published, claim: Claim, directory: Path, *, newest: Callable[[Path], int] | None = None
+    ) -> None:
+        """`newest` returns a number that grows with each checkpoint in a run directory; None: as Explorer's runs write
+        them, the step."""
         self._published = published
         self._claim = claim
         self._directory = directory
+        self._newest_in = newest or newest_step
         self._step = -1  # of the checkpoint that was published last
         self._known: dict[str, str] = {}  # files that this attempt published, by digest
         self._needed: list[set[str]] = []  # digests in its newest two checkpoints
@@ -76,8 +81,7 @@ class Attempt:
             del self._known[digest]
 
     def _newest(self) -> int:
-        names = [path.stem for path in (self._directory / rundir.CHECKPOINT).glob(CHECKPOINT)]
-        return max((int(name.removeprefix("step-")) for name in names), default=-1)
+        return self._newest_in(self._directory)
 
     def finish(self) -> Finding | None:
         """Publish the result, once. If another attempt was first with another result, return that finding.
@@ -117,6 +121,12 @@ class Attempt:
         self._published.objects.remove(f"checkpoints/{run}/{epoch}.json")
         for digest in set(self._known) - keep:
             self._published.objects.remove(f"attempts/{run}/{epoch}/{digest}")
+
+
+def newest_step(directory: Path) -> int:
+    """Return the step of the newest checkpoint in a run directory; -1: there is none."""
+    names = [path.stem for path in (directory / rundir.CHECKPOINT).glob(CHECKPOINT)]
+    return max((int(name.removeprefix("step-")) for name in names), default=-1)
 
 
 def collect(

@@ -2,7 +2,7 @@
 
     plan.json                          the runs in order, and the class of machines that they are for
     runs/<run>.json                    a run's record, and the digests of its documents
-    given/<sha256>                     a document of runs
+    given/<sha256>                     a document of runs, or a file of the command that trains them
     claims/<run>/<epoch>.json          which worker has the run (leases.py)
     attempts/<run>/<epoch>/<sha256>    a file that this attempt published
     checkpoints/<run>/<epoch>.json     the files of the attempt's newest checkpoint
@@ -43,6 +43,8 @@ from explorer.schema import from_json, parse_json, record, to_json
 MAX_JSON = 16 * 2**20  # bytes of a record
 MAX_RUNS = 1_000_000
 MAX_MESSAGE = 10_000  # characters
+MAX_TASK = 256 * 2**20  # bytes of the files of a command, all together
+MAX_TASK_FILES = 1000
 AT_ONCE = 16  # requests for records; most of their time is waiting
 FILES_AT_ONCE = 4  # files of a run that are held in memory
 OWN = (rundir.LOCK, rundir.RUN, RUN_KEY, f"{rundir.PRIVATE}/{SALTS_FILE}")
@@ -67,12 +69,25 @@ class PlanAt:
 
 
 @record
+class TaskAt:
+    """A command or notebook of the user's that trains runs, in words of its specification."""
+
+    directory: Annotated[str, Field(max_length=4096)]  # at home, for people
+    files: Annotated[dict[str, Digest], Field(max_length=MAX_TASK_FILES)]  # by their path in the directory
+    programs: tuple[str, ...]  # of the files, those that can be executed
+    named: tuple[str, ...]  # `files`
+    env: tuple[str, ...]
+    timeout: float | None
+
+
+@record
 class RunAt:
     """`runs/<run>.json`."""
 
     format: Literal[1] = 1
     run: RunRecord
     given: dict[str, Digest]  # documents, by their path in the run directory
+    task: TaskAt | None = None  # None: a recipe of Explorer's
 
 
 @record
@@ -153,11 +168,15 @@ class Published:
         runs: Sequence[RunRecord],
         *,
         given: Callable[[RunRecord], Mapping[str, bytes]] = lambda run: {},
+        task: TaskAt | None = None,
+        contents: Iterable[bytes] = (),
     ) -> None:
         """Publish a plan and its runs. Again with more runs: they are added, and those that are there stay.
 
-        `given` returns the files that a run needs, by path in its directory. It is called once for a run: the key of a
-        run that has begun cannot be exchanged.
+        given     returns the files that a run needs, by path in its directory. It is called once for a run: the key of
+                  a run that has begun cannot be exchanged.
+        task      of runs that a command trains
+        contents  of the task's files, which are asked for where there are new runs
 
         Raises `PlaceError` where the place holds another sweep.
         """
@@ -170,11 +189,14 @@ class Published:
         def add(run: RunRecord) -> None:
             digests = {}
             for name, content in given(run).items():
-                digests[name] = _sha256(content)
+                digests[name] = sha256(content)
                 self.objects.put(f"given/{digests[name]}", content)
-            self.write(f"runs/{run.run_id}.json", RunAt(run=run, given=digests))
+            self.write(f"runs/{run.run_id}.json", RunAt(run=run, given=digests, task=task))
 
-        self._all((run for run in runs if run.run_id not in old), add)
+        new = [run for run in runs if run.run_id not in old]
+        for content in contents if new else ():
+            self.objects.put(f"given/{sha256(content)}", content)
+        self._all(new, add)
         self.write("plan.json", plan)  # last: a run that it names is there
 
     def plan(self) -> PlanAt:
@@ -204,6 +226,18 @@ class Published:
             receive({name: self._checked(f"given/{digest}", digest) for name, digest in run.given.items()}, directory)
         run_files.write(directory / rundir.RUN, run.run)
 
+    def give_task(self, task: TaskAt, directory: Path) -> None:
+        """Write the files of a command into an empty directory. Raises `PlaceError` for damaged ones, for names that
+        lead elsewhere, and for more than `MAX_TASK` bytes."""
+        room = MAX_TASK
+        for name, digest in task.files.items():
+            path = inside(directory, name)
+            content = self._checked(f"given/{digest}", digest, max_bytes=room)
+            room -= len(content)
+            rundir.write_bytes(path, content)
+            if name in task.programs:
+                path.chmod(0o755)
+
     def give_key(self, run: RunAt, directory: Path) -> Path | None:
         """Write the key of a delegated run into its directory at home, where it opens what was sealed for it, and the
         delegation; return the key's path. None: the run has none."""
@@ -226,7 +260,7 @@ class Published:
             name, content = path.relative_to(directory).as_posix(), path.read_bytes()
             if name == rundir.SECRETS:
                 content = seal(content, (directory / DELEGATION).read_bytes(), what=name)
-            digest = _sha256(content)
+            digest = sha256(content)
             if digest not in known:
                 self.objects.put(f"attempts/{run_id}/{epoch:08d}/{digest}", content)
                 known[digest] = name
@@ -303,9 +337,9 @@ class Published:
         """Return the names of the runs with a record in `results/` or `failures/`."""
         return {PurePosixPath(listed.key).stem for listed in self.objects.list(f"{folder}/")}
 
-    def _checked(self, key: str, digest: str) -> bytes:
-        content = self.objects.read(key, max_bytes=MAX_OBJECT)
-        if (actual := _sha256(content)) != digest:
+    def _checked(self, key: str, digest: str, *, max_bytes: int = MAX_OBJECT) -> bytes:
+        content = self.objects.read(key, max_bytes=max_bytes)
+        if (actual := sha256(content)) != digest:
             raise PlaceError(f"{self.objects.url}/{key}: damaged: its digest is {actual}")
         return content
 
@@ -337,5 +371,6 @@ def inside(directory: Path, name: str) -> Path:
     return directory / path
 
 
-def _sha256(content: bytes) -> str:
+def sha256(content: bytes) -> str:
+    """Return the name of a content."""
     return hashlib.sha256(content).hexdigest()

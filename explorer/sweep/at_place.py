@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer import run_files, rundir
-from explorer.errors import ExplorerError, PlaceError, SpecError
+from explorer.errors import ExplorerError, PlaceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.place.attempt import collect
 from explorer.place.published_sweep import AT_ONCE, PlanAt, Published
@@ -19,6 +19,9 @@ from explorer.run_files import ProfileRecord, RunRecord, check_profile
 from explorer.runlog.countersign import countersign
 from explorer.runlog.delegating import delegate
 from explorer.runlog.documents import TRUST_FILE, keep, open_trainer
+from explorer.sweep.commands.carried import carried
+from explorer.sweep.commands.command_process import trained
+from explorer.sweep.commands.tracked import read_tracked
 from explorer.sweep.plan import Plan, PlannedRun
 from explorer.sweep.run_at import State, Worker, run_at
 from explorer.sweep.work import Fault, Outcome
@@ -39,12 +42,7 @@ FAULTS: dict[State, Fault | None] = {
 
 
 def at_place(plan: Plan) -> Plan:
-    """Return the plan without steps that runs share: a worker elsewhere makes all the steps of its run.
-
-    Raises `SpecError` for a command, which needs files of this machine.
-    """
-    if plan.spec.command is not None:
-        raise SpecError(f"{plan.spec.source}: a {plan.spec.command.kind} runs on this machine only: leave out --at")
+    """Return the plan without steps that runs share: a worker elsewhere makes all the steps of its run."""
     return replace(plan, runs=tuple(replace(run, place=None) for run in plan.runs))
 
 
@@ -54,19 +52,26 @@ def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
     A governed run gets a key of its own, which the trainer's key lets sign this one ledger for `DELEGATED` seconds; the
     trainer's key stays here.
 
-    Raises `PlaceError` where the place cannot be used, or holds another sweep, and `ProvenanceError` for a key that is
-    not a trainer's now.
+    The files of a command or notebook are published too, which `profile` does not change: its runs are timed while they
+    train.
+
+    Raises `PlaceError` where the place cannot be used, or holds another sweep, `ProvenanceError` for a key that is not
+    a trainer's now, and `SpecError` for a command whose files cannot travel.
     """
     published = Published.at(url)
     runs = tuple(run.record.run_id for run in plan.runs)
-    named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile)
+    command = plan.spec.command
+    named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile and command is None)
+    task, contents = None, list[bytes]()
+    if command is not None:  # its runs have the same files
+        task, contents = carried(command, plan.runs[0].record, where=plan.spec.source)
     documents = {run.record.run_id: run.documents for run in plan.runs}
 
     def given(record: RunRecord) -> dict[str, bytes]:
         own, now = documents[record.run_id], int(time.time())
         return {} if own is None else delegate(own, record, now + DELEGATED, now=now)
 
-    published.publish(named, [run.record for run in plan.runs], given=given)
+    published.publish(named, [run.record for run in plan.runs], given=given, task=task, contents=contents)
     return published
 
 
@@ -103,6 +108,8 @@ def bring_back(published: Published, run: PlannedRun) -> None:
     def check(directory: Path) -> None:
         if run_files.read(RunRecord, directory / rundir.RUN) != run.record:
             raise PlaceError(f"{published.objects.url}/runs/{run.record.run_id}.json: not the run that is planned here")
+        if run.setting is not None:  # the worker counted the steps
+            run_files.write(directory / rundir.RUN, trained(run.record, read_tracked(directory)))
         ledger, now = LedgerDirectory(directory / rundir.LEDGER), int(time.time())
         if documents is not None and ledger.path.exists():
             trust = parse_trust(documents.trust, where=str(documents.where / TRUST_FILE))

@@ -378,7 +378,7 @@ class _Execution:
                 self.published.forgive()
                 self._permit()
             self._take_published()
-            if self.settings.profile and self.settings.executor is not None:
+            if self.settings.profile and self.settings.executor is not None and self.plan.spec.command is None:
                 self._measure_there()
 
     def _permit(self) -> None:
@@ -411,6 +411,7 @@ class _Execution:
             data=self.plan.data,
             engine=self.settings.engine,
             timeout=self.settings.timeout,
+            commands=self.plan.spec.command is not None,
             permit=self.permit,
         )
 

@@ -35,6 +35,7 @@ class Jobs:
     at_once: int | None = None  # jobs; None: as many as the scheduler starts
     image: str | None = None  # of a container that has explorer installed
     data: str | None = None  # directory of datasets on the workers
+    commands: bool = False  # whether commands and notebooks of the user's train
 
     @property
     def name(self) -> str:
@@ -43,7 +44,8 @@ class Jobs:
 
     def command(self, *options: str) -> list[str]:
         """Return the unit of work as a command."""
-        return ["explorer", "run-at", self.place, *options, *(() if self.data is None else ("--data", self.data))]
+        own = ("--commands",) if self.commands else ()
+        return ["explorer", "run-at", self.place, *options, *own, *(() if self.data is None else ("--data", self.data))]
 
 
 def slurm(jobs: Jobs) -> str:

@@ -21,11 +21,25 @@ from explorer.bundled import notebook_directory
 from explorer.errors import ExplorerError, PlaceError
 from explorer.machine_class import why_not_here
 from explorer.place.attempt import Attempt
-from explorer.place.leases import LEASE, MOST_LOST, Claim, Ending, claims_of, end, held, losses, take
+from explorer.place.leases import (
+    LEASE,
+    MOST_LOST,
+    Claim,
+    Ending,
+    claims_of,
+    end,
+    held,
+    losses,
+    take,
+    waits_until,
+)
 from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt, RunAt
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
+from explorer.sweep.commands.carried import checkpoints, unpack
+from explorer.sweep.commands.command_record import lacking
+from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.measure import measure
 from explorer.sweep.notebooks import INTERRUPTED
 from explorer.sweep.presence import timing, training
@@ -34,6 +48,8 @@ from explorer.sweep.work import EngineName, Fault, Job, Outcome, measure_apart, 
 from explorer.training.run import documents_in, stop_signals
 
 PROFILE = "step-times"  # what is claimed to measure them, in place of a run
+TASK = ".task"  # files of a command, next to the run's sweep
+NOT_ALLOWED = "a command or notebook of its author's trains it, and was not allowed here: run-at --commands"
 
 State = Literal["done", "elsewhere", "preempted", "later", "full disk", "failed", "diverged", "set aside", "not here"]
 FAILED: tuple[State, ...] = ("failed", "diverged", "set aside")
@@ -48,6 +64,7 @@ class Worker:
     data: Path | None = None
     engine: EngineName = "warm"
     timeout: float | None = None  # seconds for a cell of a run's notebook
+    commands: bool = False  # whether commands and notebooks that the place brings may be executed
     lease: float = LEASE
     scratch: Path | None = None  # a directory on a local disk; None: the system's for temporary files
     permit: str | None = None  # an object of the place: runs stop after their step once it is gone; None: no need
@@ -209,23 +226,36 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
             return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
     planned = published.run(run_id)
-    if (reason := why_not_here(planned.run, this_machine(), planned=plan.machine)) is not None:
+    reason = why_not_here(planned.run, this_machine(), planned=plan.machine)
+    if reason is None and planned.task is not None and not worker.commands:
+        reason = NOT_ALLOWED
+    if reason is not None:
         return Ended(run_id=run_id, state="not here", message=reason)
     if (poison := _poison(published, claims)) is not None:
         return Ended(run_id=run_id, state="set aside", message=poison)
-    host, hardware = socket.gethostname(), planned.run.hardware.name
-    claim = take(published.objects, run_id, host=host, hardware=hardware, lease=worker.lease, claims=claims)
-    if claim is None:
-        hosts = {claim.host for claim in (*claims[-1:], *losses(claims, time.time()))}
-        words = "another worker holds it, or it waits after a loss"
-        return Ended(run_id=run_id, state="elsewhere", message=words, hosts=tuple(sorted(hosts)))
-    # The directory of a run is named like it, in that of its sweep.
+    now = time.time()
+    hosts = tuple(sorted({claim.host for claim in (*claims[-1:], *losses(claims, now))}))
+    elsewhere = Ended(
+        run_id=run_id, state="elsewhere", message="another worker holds it, or it waits after a loss", hosts=hosts
+    )
+    if now < waits_until(claims, now):
+        return elsewhere
     try:
         scratch = Path(tempfile.mkdtemp(prefix="explorer-run-", dir=worker.scratch))
     except OSError as error:
         raise PlaceError(f"cannot make a directory for the run: {error.strerror or error}") from error
     try:
-        return _work(worker, published, claim, scratch / plan.sweep / run_id, planned, told)
+        setting = None
+        if planned.task is not None:
+            setting = unpack(published, planned.task, planned.run, scratch / TASK)
+            if (reason := lacking(planned.run, setting)) is not None:
+                return Ended(run_id=run_id, state="not here", message=reason)
+        host, hardware = socket.gethostname(), planned.run.hardware.name
+        claim = take(published.objects, run_id, host=host, hardware=hardware, lease=worker.lease, claims=claims)
+        if claim is None:
+            return elsewhere
+        # The directory of a run is named like it, in that of its sweep.
+        return _work(worker, published, claim, scratch / plan.sweep / run_id, planned, setting, told)
     except PlaceError as error:
         # Its lease runs out, and another call takes the run: what is wrong with a store may pass.
         return Ended(run_id=run_id, state="later", message=str(error))
@@ -251,10 +281,11 @@ def _work(
     claim: Claim,
     directory: Path,
     planned: RunAt,
+    setting: CommandRecipe | None,
     told: Callable[[], bool],
 ) -> Ended:
     """Execute a claimed run and settle its claim."""
-    attempt = Attempt(published, claim, directory)
+    attempt = Attempt(published, claim, directory, newest=None if setting is None else checkpoints)
     finding = None
     with held(published.objects, claim, lease=worker.lease, also=attempt.save):
         attempt.begin(planned)
@@ -266,6 +297,7 @@ def _work(
             data=None if worker.data is None else worker.data.resolve(),
             contended=False,
             timeout=worker.timeout,
+            setting=setting,
             permit=None if worker.permit is None else directory / rundir.PERMIT,
         )
         if told():
@@ -279,6 +311,8 @@ def _work(
         finding = attempt.finish()
     elif fault in ("interrupted", "preempted"):
         attempt.save()
+    if setting is not None and fault == "timeout":  # it is its author's, and would come again
+        fault = "exception"
     ending, state = ENDINGS[fault]
     if state in FAILED:
         published.fail(claim, "diverged" if fault == "diverged" else "exception", outcome.message)

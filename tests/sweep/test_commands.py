@@ -195,6 +195,7 @@ def test_an_attempt_continues_from_the_last_checkpoint() -> None:
         reported=2.5,
         wall=7.0,
         attempts=2,
+        checkpoints=1,
         checkpoint="a",
         final={"accuracy": 0.5},
         done=True,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from explorer.errors import PlaceError, RunError, SpecError
+from explorer.errors import PlaceError, RunError
 from explorer.place.leases import claims_of
 from explorer.place.objects import DirectoryObjects
 from explorer.place.published_sweep import FailureAt, Published
 from explorer.recipes import machine
 from explorer.sweep import run_at
-from explorer.sweep.at_place import at_place, publish
+from explorer.sweep.at_place import publish
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.plan import make_plan
 from explorer.sweep.profiles import read_profiles
@@ -214,17 +214,6 @@ def refuse_results(create):
         return create(objects, key, content)
 
     return refusing
-
-
-def test_a_command_is_refused(tmp_path):
-    content = {
-        "name": "own",
-        "task": {"command": "true", "metrics": {"loss": {"unit": "1", "higher_is_better": False}}},
-        "baseline": "baseline",
-    }
-    content |= {"recipes": {"baseline": {}}, "budgets": [1.0], "seeds": [0]}
-    with pytest.raises(SpecError, match="a command runs on this machine only: leave out --at"):
-        at_place(plan(tmp_path / "planned", content))
 
 
 # --- workers that die, are stopped, or are told to go ---

@@ -158,17 +158,14 @@ def command_of(recipe: CommandRecipe, record: RunRecord, directory: Path, around
 
 
 def write_result(directory: Path, record: RunRecord, tracked: Tracked, *, contended: bool) -> ResultRecord:
-    """Write the files of a finished run, the result last.
-
-    A program that reports no steps counts as one of one step, so that its time is a time of training.
-    """
-    steps = max(1, tracked.step)
+    """Write the files of a finished run, the result last."""
+    steps = trained(record, tracked).steps
     seconds = tracked.wall if tracked.reported is None else tracked.reported
     # The final metrics are the last lines; one that was logged in the last step too is not measured twice.
     measured = [line for line in tracked.measured if not (line[0] == steps and line[1] in tracked.final)]
     measured += [(steps, name, value) for name, value in tracked.final.items()]
     rundir.write_bytes(directory / rundir.METRICS, lines_of(measured).encode())
-    run_files.write(directory / rundir.RUN, dataclasses.replace(record, steps=steps, phases={ALL_STEPS: steps}))
+    run_files.write(directory / rundir.RUN, trained(record, tracked))
     result = ResultRecord(
         run_id=record.run_id,
         metrics=dict(tracked.final),
@@ -192,6 +189,15 @@ def write_result(directory: Path, record: RunRecord, tracked: Tracked, *, conten
     for left in (directory / track.KEPT, (directory / track.KEPT).parent):
         _remove(left)
     return result
+
+
+def trained(record: RunRecord, tracked: Tracked) -> RunRecord:
+    """Return the record of a run with the steps that its program has made.
+
+    A program that reports no steps counts as one of one step, so that its time is a time of training.
+    """
+    steps = max(1, tracked.step)
+    return dataclasses.replace(record, steps=steps, phases={ALL_STEPS: steps})
 
 
 def _check_end(directory: Path, recipe: CommandRecipe, tracked: Tracked, *, code: int, late: bool, fault: str) -> None:
@@ -233,7 +239,7 @@ def write_environment(directory: Path, recipe: CommandRecipe, around: Surroundin
         "platform": platform.platform(),
         "packages": {name: version for name, version in around.versions.items() if name != "python"},
         "command": argv,
-        "directory": str(recipe.task.directory.resolve()),
+        "directory": str(recipe.task.home or recipe.task.directory.resolve()),
         "task": _task_of(recipe),
     }
     rundir.write_json(directory / rundir.ENVIRONMENT, content)

@@ -182,20 +182,42 @@ def recorded_recipe(run: Path, record: RunRecord) -> CommandRecipe:
 
 def check_unchanged(record: RunRecord, recipe: CommandRecipe, around: Surroundings) -> None:
     """Raise `RunError` unless code, data, variables and software are those that the run was planned for."""
+    for key, planned, actual in _differing(record, recipe, around):
+        named = ", ".join(_parts(planned, actual)[:3])
+        changed = f"{key} has changed{f' ({named})' if named else ''}"
+        raise RunError(f"run {record.run_id}: {changed} since it was planned: plan it again")
+
+
+def lacking(record: RunRecord, recipe: CommandRecipe) -> str | None:
+    """Return a sentence that says why this machine cannot run what was planned on another one; None: it can."""
+    try:
+        around = surroundings_of(recipe.task, where="planned with what this machine lacks")
+    except SpecError as error:
+        return str(error)
+    for key, planned, actual in _differing(record, recipe, around):
+        if key == "versions" and isinstance(planned, Mapping):
+            named = _parts(planned, actual)[:3]
+            wanted, has = (", ".join(f"{name} {of.get(name, 'none')}" for name in named) for of in (planned, actual))
+            return f"planned for {wanted:.300}, and this machine has {has:.300}"
+        named = ", ".join(_parts(planned, actual)[:3])
+        return f"planned with other values of {key}{f' ({named})' if named else ''} than this machine has"
+    return None
+
+
+def _differing(record: RunRecord, recipe: CommandRecipe, around: Surroundings) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the parts of the identity that are not as they were planned: name, planned and actual value."""
     here = {"recipe": recipe.to_mapping(), "data": around.files, "versions": around.versions}
     here |= {"environment": around.variables} if around.variables else {}
     for key, actual in here.items():
-        planned = record.identity.get(key)
-        if actual != planned:
-            raise RunError(f"run {record.run_id}: {_change(key, planned, actual)} since it was planned: plan it again")
+        if actual != (planned := record.identity.get(key)):
+            yield key, planned, actual
 
 
-def _change(key: str, planned: Any, actual: Any) -> str:
-    """Name the first part that differs."""
+def _parts(planned: Any, actual: Mapping[str, Any]) -> list[str]:
+    """Return the names whose values differ."""
     if not isinstance(planned, Mapping):
-        return f"{key} has changed"
-    parts = [name for name in {**planned, **actual} if planned.get(name) != actual.get(name)]
-    return f"{key} has changed ({', '.join(parts[:3])})"
+        return []
+    return [name for name in {**planned, **actual} if planned.get(name) != actual.get(name)]
 
 
 # --- the program and its packages ---
@@ -296,10 +318,11 @@ def _imports(path: Path, *, where: str) -> set[str]:
     return names
 
 
-def _source(path: Path, *, where: str) -> str:
+def _source(path: Path, *, where: str, content: bytes | None = None) -> str:
     """Return the code of a notebook without its outputs, which change with every look at it."""
     try:
-        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        content = path.read_bytes() if content is None else content
+        notebook = nbformat.reads(content.decode(), as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
         raise SpecError(f"{where}: task.notebook: cannot read {path}: {error}") from error
     return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
@@ -321,6 +344,13 @@ def _digests(task: CommandTask, names: Iterable[str], *, where: str) -> Iterator
             if not file.resolve().is_relative_to(root):
                 raise SpecError(f"{where}: task.files: {file} leads out of {task.directory}; expected a copy of it")
             yield os.path.relpath(file, task.directory), _digest(file, where=where)
+
+
+def digest_of(path: Path, content: bytes, *, where: str) -> str:
+    """Return the digest by which an identity has a file with this content. Raises `SpecError` for a notebook that is
+    none."""
+    text = _source(path, where=where, content=content).encode() if path.suffix == ".ipynb" else content
+    return hashlib.sha256(text).hexdigest()
 
 
 def _digest(file: Path, *, where: str) -> str:

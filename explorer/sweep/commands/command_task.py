@@ -79,6 +79,7 @@ class CommandTask:
     model: str
     timeout: float | None  # seconds
     directory: Path  # in which the command runs
+    home: Path | None = None  # the directory on the machine of its author, where that is another one
     own: Literal["", "script", "notebook"] = ""  # what began its run itself, by `explorer.begin`; empty: a sweep did
 
     def to_mapping(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Tracked:
     wall: float = 0.0  # seconds from the start of each attempt to the last record that counts
     attempts: int = 0
     checkpoint: str | None = None  # the name of the last one
+    checkpoints: int = 0  # how many led to it
     final: Mapping[str, float] = field(default_factory=dict)
     done: bool = False
 
@@ -79,7 +80,7 @@ def fold(records: list[dict[str, Any]]) -> Tracked:
             wall=before + max(0.0, record["at"] - begun),
         )
         if kind == "checkpoint":
-            now = kept = replace(now, checkpoint=record["path"])
+            now = kept = replace(now, checkpoint=record["path"], checkpoints=now.checkpoints + 1)
             count = len(measured)
         elif kind == "done":
             now = replace(now, final=dict(numbers_of(record)), done=True)
