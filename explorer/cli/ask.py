@@ -17,13 +17,14 @@ from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
 from explorer.cli.results import tell_left_out, tell_upkeep
+from explorer.cli.verbs import part
 from explorer.errors import StoreError, unknown
 from explorer.page import amounts
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.store import frames, queries
 from explorer.store.frames import with_confirming
-from explorer.store.published import database
+from explorer.store.published import database, is_copy
 from explorer.views.explorer.tabs import ask_words
 
 Sweep = Annotated[
@@ -92,6 +93,7 @@ def ask(
         ),
     ] = None,
     runs: options.Runs = options.RUNS,
+    at: options.ReadAt = None,
 ) -> Answer:
     """Find the best recipe under limits on quality, time, cost, memory, inference and deletability, with evidence.
 
@@ -100,6 +102,7 @@ def ask(
     """
     # Limits are parsed first: a misspelt one is refused before the database is brought up to date.
     limits = _limits(quality, max_time, max_cost, max_inference, deletable or [], max_deletion, max_memory)
+    runs = runs if at is None else part("read --at")(at)
     tell_upkeep(runs)
     where = database(runs)
     chosen = sweep or _only_sweep(where)
@@ -180,7 +183,7 @@ def _page(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> Iterator[Bl
     yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = ask_words.confirming_command(best, None if runs == options.RUNS else runs)
+        command = ask_words.confirming_command(best, None if runs == options.RUNS or is_copy(runs) else runs)
         yield f"To confirm it on fresh seeds: {command}"
     if ahead is not None:
         yield ""
@@ -206,7 +209,9 @@ def _record(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> dict[str,
         "call": verdict and verdict.call,
         "claims": verdict and verdict.claims,
         "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,
-        "confirm": best and verdict and (ask_words.confirming_command(best, runs) if verdict.asks else None),
+        "confirm": best
+        and verdict
+        and (ask_words.confirming_command(best, None if is_copy(runs) else runs) if verdict.asks else None),
         # It came after version 0.1.0, whose answers are the same unless a forecast is asked for.
         **({} if ahead is None else {"forecast": _forecast_record(ahead)}),
     }

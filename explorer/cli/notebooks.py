@@ -52,6 +52,7 @@ def open_notebook(
         str | None, typer.Option("--recipes", metavar="A,B", help="For explore: the recipes to show.")
     ] = None,
     runs: options.Runs = options.RUNS,
+    at: options.ReadAt = None,
     data: options.Data = None,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open a browser, or only print the address.")
@@ -65,6 +66,10 @@ def open_notebook(
     The notebook is copied into the working directory and executed first, so that the browser shows the live view.
     """
     notebook, arguments = _split(words or [])
+    if at is not None:
+        if notebook is not Notebook.EXPLORE:
+            raise ExplorerError(f"--at: found with the notebook {notebook}, which needs runs; expected with explore")
+        runs = part("read --at")(at)
     fields = {"metric": metric, "x": pay, "target": target, "recipes": recipes}
     if asked := _view(view, sweep, {name: text for name, text in fields.items() if text is not None}, notebook, runs):
         os.environ["EXPLORER_VIEW"] = asked

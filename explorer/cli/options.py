@@ -72,6 +72,15 @@ At = Annotated[
         " together with any `explorer run-at PLACE --claim` elsewhere.",
     ),
 ]
+ReadAt = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="PLACE",
+        help="Read what a sweep has published at this place (a directory, s3://, gs:// or az:// and a path), and not"
+        " the runs of this machine.",
+    ),
+]
 OwnLoop = Annotated[
     str | None,
     typer.Option(

@@ -65,12 +65,15 @@ def results(
     rows: Annotated[bool, typer.Option("--rows", help="Show one row per finished run of the sweep.")] = False,
     old_rows: Annotated[bool, typer.Option("--each", hidden=True)] = False,
     runs: options.Runs = options.RUNS,
+    at: options.ReadAt = None,
 ) -> Answer | None:
     """Show the verdict on every recipe of a sweep. Finished runs that are not in the database yet are added first.
 
     With --rows, without a sweep, and in the other formats it shows the table behind the plots: one row per finished run
     of the present specifications. With --composition it shows how the methods of a sweep compose.
     """
+    if at is not None:
+        runs = part("read --at")(at)
     if composition:
         if out is not None or format is not TableFormat.TABLE:
             raise ExplorerError("--composition is printed as tables, or as JSON with --json")

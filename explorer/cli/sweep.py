@@ -164,15 +164,19 @@ def execute(
     chosen = check_engine(engine)
     # A passphrase is asked for before the first run, not hours later.
     _provide_passphrases(planned, away=at is not None)
-    where = database(runs)
+    where, published = database(runs), -math.inf
 
     with JsonLines(tunes=planned.spec.tunes) if json else ProgressBar(planned.spec.name) as progress:
 
         def bring_in(directory: Path) -> None:
+            nonlocal published
             with _said_once():
                 ingest(runs)
                 if answers:
                     progress.answer(lambda: so_far(sweep_verdicts(frames.results(where, sweep=planned.spec.name))))
+            if at is not None and time.monotonic() - published > PUBLISHING:
+                part("sweep run --at")(runs, planned.spec.name, at)
+                published = time.monotonic()
 
         settings = Settings(
             engine=chosen,
@@ -186,6 +190,11 @@ def execute(
         summary = run_sweep(planned, settings) if act is None else act(settings)
     with _said_once():
         ingest(runs)  # profiles may have changed after the last run
+    if at is not None:
+        try:
+            part("sweep run --at")(runs, planned.spec.name, at)
+        except ExplorerError as error:  # the results are here, and what came of them must be shown
+            print(visible(f"warning: readers of {at} do not see the last results: {error}"), file=sys.stderr)
     return summary
 
 
@@ -203,6 +212,7 @@ def _cluster(on: str, planned: Plan, *, engine: str) -> Callable[[], Executor]:
     return partial(workers, on, threads=planned.spec.threads, resources=resources)
 
 
+PUBLISHING = 60.0  # seconds between two snapshots for readers of a place
 _SAID: set[str] = set()  # faults of the database that this command has told; a process is one command
 
 

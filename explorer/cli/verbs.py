@@ -298,6 +298,8 @@ PARTS = {  # options and arguments that need more imports than their verb
     "results SWEEP": "explorer.cli.verdicts:verdict_blocks",
     "results SWEEP, controls": "explorer.cli.verdicts:control_blocks",
     "results, of new runs": "explorer.store.upkeep:bring_up",
+    "read --at": "explorer.store.place_copy:copy_of",
+    "sweep run --at": "explorer.store.place_copy:publish_results",
     "export --to html": "explorer.report.sweep_report:offline_html",
     "results --out": "explorer.store.export:export",
     "results --against": "explorer.cli.verdicts:show_across",

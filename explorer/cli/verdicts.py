@@ -32,7 +32,7 @@ from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.store import frames
 from explorer.store.frames import with_confirming
-from explorer.store.published import database
+from explorer.store.published import database, is_copy
 from explorer.store.queries import Table
 from explorer.sweep.workers import default_workers
 from explorer.views.explorer.choices import hardware_labels
@@ -85,7 +85,8 @@ def next_lines(
     yield f"\nnext: {step.sentence}"
     if step.after_looking:
         yield f"      {AFTER_LOOKING}"
-    if command := step.command(*(() if runs == options.RUNS else ("--runs", str(runs)))):
+    # What follows from a copy of results is done where their runs are.
+    if command := step.command(*(() if runs == options.RUNS or is_copy(runs) else ("--runs", str(runs)))):
         yield f"      {shlex.join(('explorer', *command))}"
 
 

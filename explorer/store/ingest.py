@@ -35,7 +35,7 @@ from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target, read_origin
 from explorer.store.connect import connect_in_memory
 from explorer.store.examine import Examined, State, examine, read_metrics, version
-from explorer.store.published import VERSION, database
+from explorer.store.published import VERSION, database, is_copy
 from explorer.store.run_sources import PROFILE_FILES, candidates, file_digest, known_prices, sweeps
 from explorer.store.snapshot_tables import STORAGE_VERSION, LiveMetric, insert, publish, put_in_place, quoted, remove
 from explorer.store.snapshot_tables import WORKING as SCHEMA
@@ -45,6 +45,8 @@ DIRECTORY = "_store"
 WORKING = "store.duckdb"
 FRESH = "fresh.duckdb"  # the working database, while it is made
 SNAPSHOT = "snapshot.duckdb"  # the next snapshot, while it is made
+EXTRACTS = "extracts"  # directory of snapshots of one sweep each
+PART = "part.duckdb"  # the rows of one sweep, while its snapshot is made
 ROOM = 16 * 2**20  # free bytes; with less, an error of the database is reported as a full disk
 BATCH = 100  # sources in a transaction: a killed ingest loses no more work than that
 PATIENCE = 60.0  # seconds to wait for another ingest, which takes much less
@@ -117,6 +119,8 @@ def ingest(
     Raises `StoreError` if the database is damaged or the disk refuses, `RunError` if another process ingests for
     longer than `patience` seconds, and `PriceError` if the user's `prices.csv` cannot be used.
     """
+    if is_copy(runs):
+        raise StoreError(f"{runs}: a copy of what a place has published, which is not written to")
     prices = known_prices(runs)
     # Prices are read before the lock is taken: a mistake in them must not be found after the work.
     with _working(runs, patience=patience) as work:
@@ -163,6 +167,32 @@ def rebuild(runs: Path, *, live: bool = False, patience: float = PATIENCE) -> In
         with rundir.locked(_directory(runs), what="the database", patience=patience):
             remove(_directory(runs) / WORKING)
     return ingest(runs, live=live, patience=patience, force=True)
+
+
+def extract(runs: Path, sweep: str) -> Path:
+    """Make a snapshot of one sweep as the database has it, with shipped prices, and return its path.
+
+    It holds no row, and no price, that is not of this sweep or in the package. Raises what `ingest` raises.
+    """
+    directory, part = _directory(runs) / EXTRACTS / sweep, _directory(runs) / PART
+    with _working(runs, patience=PATIENCE) as connection:
+        rundir.make_directory(directory)
+        remove(part)
+        connection.execute(f"ATTACH '{quoted(part)}' AS part (STORAGE_VERSION '{STORAGE_VERSION}')")
+        connection.execute("USE part")
+        connection.execute(f"BEGIN; {SCHEMA}")
+        connection.execute("INSERT INTO part.sources SELECT * FROM work.sources WHERE sweep = ?", [sweep])
+        for table in TABLES:
+            sql = f"INSERT INTO part.{table} SELECT * FROM work.{table} WHERE starts_with(path, ?)"
+            connection.execute(sql, [f"{sweep}/"])
+        connection.execute("COMMIT; USE memory; DETACH part; DETACH work")
+        connection.execute(f"ATTACH '{quoted(part)}' AS work (READ_ONLY)")
+        prices = known_prices(directory)  # those of the user are the user's own
+        fresh = directory / SNAPSHOT
+        publish(connection, runs=directory, fresh=fresh, prices=prices, live=None, force=False)
+        connection.execute("DETACH work")
+        remove(part)
+    return database(directory)
 
 
 @contextmanager

@@ -13,12 +13,18 @@ from explorer.errors import StoreError
 from explorer.store.connect import reading
 
 DATABASE = "explorer.duckdb"
+COPY = "copy_of.json"  # next to a snapshot that is a copy of one at a place; `place_copy` says what is in it
 VERSION = 14  # of the schema; a snapshot of another version is rebuilt, never migrated
 
 
 def database(runs: Path) -> Path:
     """Return the path of the published snapshot of a directory of runs."""
     return runs / DATABASE
+
+
+def is_copy(runs: Path) -> bool:
+    """Return whether a directory of runs has no runs, but only a copy of the snapshot at a place."""
+    return (runs / COPY).exists()
 
 
 @contextmanager
@@ -32,10 +38,14 @@ def opened(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with reading(database) as connection:
             if connection.execute("SELECT version FROM schema_version").fetchall() != [(VERSION,)]:
-                raise StoreError(f"{database}: of another version of explorer; `explorer store rebuild` makes it again")
+                raise StoreError(f"{database}: of another version of explorer; {_again(database)}")
             yield connection
     except duckdb.Error as error:
         first, *_ = str(error).splitlines()
-        raise StoreError(
-            f"{database}: cannot be read ({first:.200}); `explorer store rebuild` makes it again"
-        ) from error
+        raise StoreError(f"{database}: cannot be read ({first:.200}); {_again(database)}") from error
+
+
+def _again(database: Path) -> str:
+    if is_copy(database.parent):
+        return "`explorer sweep run SPEC --at PLACE` publishes it again, where the runs are"
+    return "`explorer store rebuild` makes it again"

@@ -15,7 +15,7 @@ from explorer import rundir
 from explorer.canonical import digest
 from explorer.costing import Price, load_prices, own_prices
 from explorer.errors import PriceError, RunError
-from explorer.store.published import database, opened
+from explorer.store.published import database, is_copy, opened
 
 PROFILE_FILES = "[!.]*.json"
 
@@ -40,7 +40,7 @@ def is_current(runs: Path) -> bool:
 
     Raises `StoreError` if the snapshot cannot be read.
     """
-    return database(runs).exists() and gap_of(runs).is_empty
+    return not is_copy(runs) and database(runs).exists() and gap_of(runs).is_empty
 
 
 def gap_of(runs: Path) -> Gap:

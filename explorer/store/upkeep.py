@@ -13,7 +13,8 @@ from explorer import rundir
 from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.store import queries
 from explorer.store.ingest import ingest
-from explorer.store.published import database
+from explorer.store.place_copy import refresh
+from explorer.store.published import database, is_copy
 from explorer.store.queries import Question
 from explorer.store.run_sources import gap_of
 
@@ -26,6 +27,8 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
     Raises `StoreError` if there is no directory of runs or the snapshot cannot be read, and what `ingest` raises where
     there is no snapshot to fall back on.
     """
+    if is_copy(runs):
+        return refresh(runs)
     if not database(runs).exists():
         try:
             ingest(runs, patience=patience)

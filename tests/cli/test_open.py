@@ -11,6 +11,7 @@ import pytest
 from explorer.bundled import notebook_directory
 from explorer.cli import notebooks
 from explorer.store.ingest import ingest
+from explorer.store.place_copy import copy_of, publish_results
 from explorer.store.published import database
 from tests.builders import run_record, write_failure, write_sweep
 from tests.cli.command import explorer
@@ -35,6 +36,19 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         monkeypatch.setenv(name, "")  # restored afterwards
         monkeypatch.delenv(name)
     return given
+
+
+def test_the_results_of_a_place_are_opened_from_a_copy(
+    tmp_path: Path, served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
+    write_sweep(tmp_path / "runs", {"baseline": {1.0: (0.9, 0.91)}})
+    ingest(tmp_path / "runs")
+    publish_results(tmp_path / "runs", "digits", str(tmp_path / "place"))
+    opened = explorer("open", "--at", tmp_path / "place", "--view", "digits?target=0.9", cwd=tmp_path)
+    assert opened.returncode == 0, opened.stderr
+    assert served["notebook"] == tmp_path / "explore.ipynb"
+    assert Path(os.environ["EXPLORER_RUNS"]) == copy_of(str(tmp_path / "place"))
 
 
 def test_the_notebook_is_copied_and_the_shipped_one_is_left(tmp_path: Path, served: dict[str, Any]) -> None:

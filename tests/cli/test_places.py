@@ -1,5 +1,6 @@
 """The state of a sweep at a place, and what the verbs of places refuse."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from explorer.place.leases import end, take
 from explorer.sweep.at_place import publish
 from tests.cli.command import explorer, refused
-from tests.sweep.sweeps import plan
+from tests.sweep.sweeps import plan, spec
 
 
 def test_the_state_of_a_place_is_shown(tmp_path):
@@ -25,6 +26,21 @@ def test_the_state_of_a_place_is_shown(tmp_path):
     assert "0 of 4 runs done" in out and "1 in progress on 1 host, 2 to be claimed" in out
     assert "node-7" in out and "dead kernel on node-8: waits for a worker" in out
     assert "exception: RunError: no such file" in out and f"{runs[3]}: not reproducible" in out
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_a_sweep_at_a_place_publishes_its_results_for_readers(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "tiny.yaml").write_text(json.dumps(spec(recipes={"baseline": []})))
+    command = ("sweep", "run", tmp_path / "tiny.yaml", "--runs", tmp_path / "runs", "--at", tmp_path / "place")
+    done = explorer(*command, "--engine", "inline", "--no-profile")
+    assert done.returncode == 0, done.stderr
+    there, here = (
+        explorer("results", "tiny", "--rows", "--format", "csv", *where)
+        for where in (("--at", tmp_path / "place"), ("--runs", tmp_path / "runs"))
+    )
+    assert there.stdout == here.stdout and there.stdout.count("baseline") >= 2
 
 
 @pytest.mark.parametrize(
