@@ -7,6 +7,7 @@ torch and the training code stay out of it, and are known from the plan.
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from explorer import rundir, schema
+from explorer.canonical import digest
 from explorer.errors import RunError
 from explorer.run_files import Hardware, RunRecord
 from explorer.schema import record
@@ -35,6 +37,16 @@ class Machine:
     training_code: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None  # digest of the code that trains
     cores: Count | None = None
     devices: Count | None = None  # of CUDA
+
+    @property
+    def label(self) -> str:
+        """Return the name of the hardware as schedulers and files take it: a label of RFC 1123, at most 30 characters.
+
+        A sweep has no two classes of one label.
+        """
+        name = self.hardware.name
+        label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        return label if 0 < len(label) <= 30 else f"{label[:21] or 'machine'}-{digest(name)[:8]}"
 
     def hardware_of(self, threads: int) -> Hardware:
         """Return the hardware of a run with so many torch threads."""

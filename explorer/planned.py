@@ -5,8 +5,8 @@ of the sweep is one of these:
 
 planned      the plan has its run id. A run whose recipe was renamed is the same run: its recipe digest, budget and seed
              are those of the plan
-elsewhere    trained on another machine. A plan is for one machine, but the run has an effective recipe, a budget and a
-             seed of the plan, and as many threads. The budgets of rescaled baselines differ between machines
+elsewhere    trained on a machine of no class of the plan, but the run has an effective recipe, a budget and a seed of
+             the plan, and as many threads. The budgets of rescaled baselines differ between machines
 apart        not from a specification: `explorer.train` or a deletion made it
 superseded   from an earlier specification, version of the code or data, or measurement of step times
 
@@ -187,8 +187,9 @@ def check_plan(plan: Any) -> None:
     if not isinstance(plan.get("searched", False), bool):
         raise ValueError("searched must be a truth value")
     machine = plan.get("hardware", {"device": "", "name": "", "threads": 1})
-    if not isinstance(machine["device"], str) or not isinstance(machine["name"], str):
-        raise ValueError("the machine must have a device and a name")
+    for hardware in (machine, *(other["hardware"] for other in plan.get("machines", ()))):
+        if not isinstance(hardware["device"], str) or not isinstance(hardware["name"], str):
+            raise ValueError("every machine must have a device and a name")
     if type(machine["threads"]) is not int or type(plan.get("waiting", 0)) is not int:
         raise ValueError("threads and waiting must be whole numbers")
     until = plan.get("until", {"at_most": 0, "of": (), "first": (), "added": None})
@@ -206,9 +207,10 @@ def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _machines(plan: Mapping[str, Any], planned: Iterable[Described]) -> set[tuple[str, str]]:
-    """Return the machine of the plan; a plan of an older version has only the machines of its runs."""
+    """Return the machines of the plan; a plan of an older version has only those of its runs."""
     if "hardware" in plan:
-        return {(plan["hardware"]["device"], plan["hardware"]["name"])}
+        named = (plan["hardware"], *(machine["hardware"] for machine in plan.get("machines", ())))
+        return {(hardware["device"], hardware["name"]) for hardware in named}
     return {(run.device, run.hardware) for run in planned}
 
 

@@ -191,6 +191,11 @@ class Hardware:
     threads: int  # torch threads of one run
     world_size: int = 1  # processes that train one run together
 
+    @property
+    def devices(self) -> int:
+        """Return how many accelerators of one node a run needs, which is what engines and schedulers are asked for."""
+        return self.world_size if self.device == "cuda" else 0
+
 
 @record
 class RunRecord:

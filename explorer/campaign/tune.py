@@ -96,8 +96,8 @@ def _executed(planned: Plan, execute: Callable[[Plan], Summary]) -> Plan | None:
     """Run what is missing of a plan and return it with the new states; None if a run has not ended."""
     if any(run.state not in ENDED for run in planned.runs):
         execute(planned)
-        runs, data, target = planned.directory.parent, planned.data, planned.target
-        planned = make_plan(planned.spec, runs=runs, data=data, rehearsed=True, target=target)
+        runs, data, targets = planned.directory.parent, planned.data, planned.targets
+        planned = make_plan(planned.spec, runs=runs, data=data, rehearsed=True, targets=targets)
     return planned if all(run.state in ENDED for run in planned.runs) else None
 
 

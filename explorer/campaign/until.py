@@ -40,7 +40,7 @@ def run_until(plan: Plan, execute: Callable[[Plan], Summary], *, runs: Path, tel
     for words in decision_words(decision):
         tell(words)
     return _joined(
-        summary, execute(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, target=plan.target))
+        summary, execute(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, targets=plan.targets))
     )
 
 

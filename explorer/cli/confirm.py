@@ -21,6 +21,7 @@ from explorer.cli.verdicts import verdict_blocks
 from explorer.errors import SweepError
 from explorer.page import amounts
 from explorer.page.terminal import Answer, show, visible
+from explorer.recipes.machine import this_machine
 from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.store.published import database
@@ -84,8 +85,9 @@ def _winner(runs: Path, sweep: str) -> str:
     tell_upkeep(runs)
     where = database(runs)
     rows = frames.results(where, where=Filter(sweep=sweep))  # a sweep without results is no unknown name
-    # Fresh seeds run on the machine of the sweep, so predictions for a faster one choose nothing.
-    here = rows["hardware"] == recorded.get("hardware", {}).get("name")
+    # Fresh seeds run on the machine of the sweep, of several on this one, so predictions for others choose nothing.
+    own = this_machine().hardware.name if "machines" in recorded else recorded.get("hardware", {}).get("name")
+    here = rows["hardware"] == own
     rows = rows[here] if here.any() else rows
     if rows.empty:
         raise SweepError(f"{sweep}: no run has finished, so there is no winner yet; name the recipe to confirm")

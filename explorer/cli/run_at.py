@@ -12,7 +12,7 @@ from explorer.cli import options
 from explorer.errors import PlaceError
 from explorer.page.terminal import visible
 from explorer.place.leases import LEASE
-from explorer.sweep.run_at import FAILED, Ended, Worker, missing_at, profile_at, run_any, run_at, run_of_index
+from explorer.sweep.run_at import FAILED, Ended, Worker, profile_at, run_any, run_at, run_of_index
 from explorer.sweep.work import check_engine, close_engines
 
 REFUSED = (*FAILED, "not here")
@@ -26,6 +26,14 @@ def run_at_(
     index: Annotated[
         int | None,
         typer.Option("--index", min=0, metavar="N", help="Execute the run at this place of the plan, from 0."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--class",
+            metavar="NAME",
+            help="Count --index in the runs for this hardware, and --profile it. Default: the only class of the sweep.",
+        ),
     ] = None,
     claim: Annotated[
         bool, typer.Option("--claim", help="Execute the runs that are missing, one after another, until none is free.")
@@ -62,6 +70,8 @@ def run_at_(
     """
     if [run is not None, index is not None, claim, profile].count(True) != 1:
         raise PlaceError("expected one of --run ID, --index N, --claim and --profile")
+    if name is not None and index is None and not profile:
+        raise PlaceError("--class: found without --index or --profile; a worker claims runs of its own class only")
     worker = Worker(
         place=place, data=data, engine=check_engine(engine), commands=commands, lease=lease, scratch=scratch
     )
@@ -77,13 +87,13 @@ def run_at_(
 
     try:
         if claim:
-            run_any(worker, on_end=tell)
+            missing = run_any(worker, on_end=tell)
             # A run that was held elsewhere may be done now.
-            states = (states - {"elsewhere"}) | ({"later"} if missing_at(place) else set())
+            states = (states - {"elsewhere"}) | ({"later"} if missing else set())
         elif profile:
-            if (measured := profile_at(worker)) is not None:
+            if (measured := profile_at(worker, name=name)) is not None:
                 tell(measured)
-        elif (run_id := run if run is not None else run_of_index(place, index or 0)) is not None:
+        elif (run_id := run if run is not None else run_of_index(place, index or 0, name=name)) is not None:
             tell(run_at(worker, run_id))
     finally:
         close_engines()

@@ -208,8 +208,8 @@ def _cluster(on: str, planned: Plan, *, engine: str) -> Callable[[], Executor]:
         workers = part("sweep run --on")
     except ImportError as error:
         raise SweepError(f"--on needs {error.name}, which is not installed: pip install 'explorer[cluster]'") from error
-    resources = {"GPU": 1.0} if planned.runs[0].record.hardware.device == "cuda" else {}
-    return partial(workers, on, threads=planned.spec.threads, resources=resources)
+    classes = [(own.runs[0].record, own.target.machine) for own in planned.classes]
+    return partial(workers, on, threads=planned.spec.threads, classes=classes)
 
 
 PUBLISHING = 60.0  # seconds between two snapshots for readers of a place
@@ -340,6 +340,8 @@ class ProgressBar:
     def _tell(self, event: Event, runs: str, left: str) -> None:
         if event.kind == "busy":
             self._bar.tell(f"{BUSY}: {event.message}")
+        elif event.kind == "left":
+            self._bar.tell(event.message)
         elif event.kind in ("failed", "retry", "warning"):
             name = f"{event.run.record.run_id}: " if event.run else ""
             self._bar.tell(f"{event.kind}: {name}{event.message}")

@@ -1,4 +1,4 @@
-"""`explorer sweep jobs`: publish a sweep, and write the file by which a scheduler executes it without a driver."""
+"""`explorer sweep jobs`: publish a sweep, and write files by which a scheduler executes it without a driver."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from explorer.errors import SweepError
 from explorer.page.progress import tell_rehearsal
 from explorer.sweep.at_place import at_place, publish
 from explorer.sweep.chosen import is_tuned
-from explorer.sweep.job_files import Jobs, job_file
+from explorer.sweep.job_files import Jobs, job_files
 from explorer.sweep.plan import make_plan
 from explorer.sweep.spec import load_spec
 
@@ -38,31 +38,40 @@ def jobs(
     """Publish a sweep at a place, and write a file that lets a scheduler execute it without any process here.
 
     The file is an array of `explorer run-at PLACE --index N`: read it, edit it, submit it. At any time, `explorer sweep
-    run SPEC --at PLACE` follows, and brings results back.
+    run SPEC --at PLACE` follows, and brings results back. A sweep for several classes of machines has an array for
+    each: for Slurm in a file of its own, with the class in its name, for Kubernetes in one file.
     """
     asked = load_spec(spec)
     if not is_tuned(asked, runs / asked.name):
         raise SweepError(f"{asked.source}: it is not tuned yet; first: explorer tune {spec}")
     planned = at_place(make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal))
-    wanted = Jobs(
-        sweep=planned.spec.name,
-        place=at if "://" in at else str(Path(at).resolve()),
-        runs=len(planned.runs),
-        hardware=planned.runs[0].record.hardware,
-        at_once=at_once,
-        image=image,
-        data=remote_data,
-        commands=planned.spec.command is not None,
-    )
-    content = job_file(to, wanted)  # before anything is published: it may be refused
+    wanted = [
+        Jobs(
+            sweep=own.spec.name,
+            place=at if "://" in at else str(Path(at).resolve()),
+            runs=len(own.runs),
+            hardware=own.runs[0].record.hardware,
+            label=own.target.machine.label if planned.others else None,
+            at_once=at_once,
+            image=image,
+            data=remote_data,
+            commands=own.spec.command is not None,
+        )
+        for own in planned.classes
+    ]
+    files = job_files(to, wanted)  # before anything is published: they may be refused
+    if out is None and len(files) > 1:
+        raise SweepError(f"--out: missing: {len(files)} classes of machines have a file each; expected a name for them")
     for path in {run.documents.trainer for run in planned.runs if run.documents is not None}:
         provide_passphrase(path)
-    publish(planned, at, profile=True)
-    if planned.waiting:
-        waiting = f"{len(planned.waiting)} controls wait for step times: `explorer sweep run --at` adds them"
-        print(waiting, file=sys.stderr)
-    if out is None:
-        print(content, end="")
-    else:
-        rundir.write_bytes(out, content.encode())
-        print(f"{out}: {len(planned.runs)} runs at {at}")
+    publish(planned, at, profile=planned.classes)
+    if waiting := sum(len(own.waiting) for own in planned.classes):
+        print(f"{waiting} controls wait for step times: `explorer sweep run --at` adds them", file=sys.stderr)
+    for label, content in files.items():
+        if out is None:
+            print(content, end="")
+            continue
+        path = out if label is None else out.with_name(f"{out.stem}.{label}{out.suffix}")
+        rundir.write_bytes(path, content.encode())
+        runs_in = sum(jobs.runs for jobs in wanted if label in (None, jobs.label))
+        print(f"{path}: {runs_in} runs at {at}")

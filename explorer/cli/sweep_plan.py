@@ -40,26 +40,34 @@ def plan(
     else:
         planned, before = part("sweep plan, untuned")(asked, runs=runs, data=data, workers=workers)
     estimate, at_once = estimated(planned, runs=runs, workers=workers)
+    others = [(own, *estimated(own, runs=runs, workers=workers)) for own in planned.others]
+    every = [(planned, estimate, at_once), *others]
+    usd = [own.usd for _, own, _ in every if own.usd is not None]
     more = _more(planned, estimate, runs=runs)
     return Answer(
         page=lambda: [
             *before.blocks,
-            *plan_blocks(planned, estimate, at_once),
+            *plan_blocks(planned, estimate, at_once, others),
             *_more_words(planned, more),
             *_next(planned, spec, runs, data),
         ],
         record=lambda: (
             planned.to_json()
             | {
-                "missing": [run.record.run_id for run in planned.missing],
-                "other_code": [run.record.run_id for run in planned.runs if run.other_code],
+                "missing": [run.record.run_id for own in planned.classes for run in own.missing],
+                "other_code": [run.record.run_id for own in planned.classes for run in own.runs if run.other_code],
                 "superseded": [path.name for path in planned.left_out],
-                "train_seconds": estimate.train_seconds,
-                "separate_seconds": estimate.separate_seconds,
-                "shared": {run.record.run_id: run.place.start for run in planned.missing if run.place is not None},
-                "wall_seconds": estimate.wall_seconds,
-                "unknown": estimate.unknown,
-                "usd": estimate.usd,
+                "train_seconds": sum(own.train_seconds for _, own, _ in every),
+                "separate_seconds": sum(own.separate_seconds for _, own, _ in every),
+                "shared": {
+                    run.record.run_id: run.place.start
+                    for own in planned.classes
+                    for run in own.missing
+                    if run.place is not None
+                },
+                "wall_seconds": max(own.wall_seconds for _, own, _ in every),  # classes work side by side
+                "unknown": sum(own.unknown for _, own, _ in every),
+                "usd": sum(usd) if len(usd) == len(every) else None,
                 "workers": at_once,
                 "warnings": planned.warnings,
                 "known_from": planned.target.known,
@@ -67,6 +75,7 @@ def plan(
                 "busy_profile": list(_busy(planned)),
             }
             | before.record
+            | ({"classes": [_class_record(*own) for own in every]} if others else {})
             | ({} if more is None else {"then": asdict(more)})
         ),
     )
@@ -88,6 +97,21 @@ def listed(spec: SweepSpec) -> SweepSpec:
     return spec
 
 
+def _class_record(own: Plan, estimate: Estimate, at_once: int) -> dict[str, Any]:
+    return {
+        "machine": own.target.machine.words,
+        "known_from": own.target.known,
+        "why_not_here": own.why_not_here,
+        "runs": [run.record.run_id for run in own.runs],
+        "missing": [run.record.run_id for run in own.missing],
+        "train_seconds": estimate.train_seconds,
+        "wall_seconds": estimate.wall_seconds,
+        "unknown": estimate.unknown,
+        "usd": estimate.usd,
+        "workers": at_once,
+    }
+
+
 FEW = 4  # names of recipes in a line
 SHARED = (
     "warning: with several workers the runs share the machine, so their times are no measure of cost and stay out of"
@@ -105,8 +129,11 @@ def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estima
     return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once
 
 
-def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Block | str]:
-    """Yield a plan: its question, its recipes, the runs that are done, and what the rest takes."""
+def plan_blocks(
+    planned: Plan, estimate: Estimate, at_once: int, elsewhere: Sequence[tuple[Plan, Estimate, int]] = ()
+) -> Iterator[Block | str]:
+    """Yield a plan: its question, its recipes, the runs that are done, and what the rest takes; then those for other
+    classes of machines, which are `elsewhere`."""
     yield _question(planned)
     yield from _machine_words(planned)
     yield _recipes(planned, estimate)
@@ -137,6 +164,14 @@ def plan_blocks(planned: Plan, estimate: Estimate, at_once: int) -> Iterator[Blo
         yield from _shared(planned)
         yield from _forecast(estimate, at_once, hardware=hardware, of_command=of_command)
         yield _disk(planned)
+    for own, estimate_of_own, at_once_there in elsewhere:
+        yield ""
+        yield from _machine_words(own)
+        yield _recipes(own, estimate_of_own)
+        yield _counted(own, estimate_of_own)
+        if estimate_of_own.runs:
+            hardware = own.runs[0].record.hardware.name
+            yield from _forecast(estimate_of_own, at_once_there, hardware=hardware, of_command=False)
 
 
 def _question(planned: Plan) -> str:
@@ -154,11 +189,12 @@ def _question(planned: Plan) -> str:
 
 def _machine_words(planned: Plan) -> Iterator[str]:
     """Yield the machine that the sweep is for and why this one does not execute it, if the specification names one."""
-    if planned.spec.on is None:
+    if not planned.spec.on:
         return
     yield f"planned for {planned.target.machine.words}, as known from {planned.target.known}"
     if (reason := planned.why_not_here) is not None:
-        yield f"this machine does not execute it: {reason}"
+        which = "these runs" if len(planned.spec.on) > 1 else "it"
+        yield f"this machine does not execute {which}: {reason}"
         if planned.spec.command is None and planned.missing:
             yield f"its recipes were tried out on this machine ({this_machine().words}), not there"
 

@@ -15,7 +15,7 @@ class PlaceStatus:
     """The state of a sweep at a place, at one moment. Runs are in the plan's order."""
 
     sweep: str
-    machine: str  # the class that it is for, in words
+    machine: str  # the classes that it is for, in words
     runs: int
     done: int
     active: tuple[Claim, ...]  # of runs that a worker holds
@@ -23,7 +23,7 @@ class PlaceStatus:
     waiting: int  # runs that no worker has held yet
     failures: tuple[FailureAt, ...]
     findings: tuple[str, ...]  # runs with a second result that differs from the first
-    measured: bool | None  # whether step times are there; None: workers do not measure them
+    measured: bool | None  # whether the step times of all classes are there; None: workers do not measure them
 
 
 def place_status(published: Published, *, now: float) -> PlaceStatus:
@@ -39,9 +39,10 @@ def place_status(published: Published, *, now: float) -> PlaceStatus:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         claims = list(pool.map(lambda key: read_claim(published.objects, key), keys))
     failures = [published.find(FailureAt, f"failures/{run_id}.json") for run_id in plan.runs if run_id in failed]
+    wanted = [own.profiles for own in plan.classes if own.profile]
     return PlaceStatus(
         sweep=plan.sweep,
-        machine=plan.machine.words,
+        machine=" and ".join(own.machine.words for own in plan.classes),
         runs=len(plan.runs),
         done=sum(run_id in done for run_id in plan.runs),
         active=tuple(claim for claim in claims if claim.open(now)),
@@ -49,5 +50,5 @@ def place_status(published: Published, *, now: float) -> PlaceStatus:
         waiting=len(unsettled) - len(claims),
         failures=tuple(failure for failure in failures if failure is not None),
         findings=tuple(sorted({listed.key.split("/")[1] for listed in published.objects.list("findings/")})),
-        measured=any(published.objects.list("profiles/")) if plan.profile else None,
+        measured=all(any(published.objects.list(folder)) for folder in wanted) if wanted else None,
     )

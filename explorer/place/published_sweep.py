@@ -1,6 +1,6 @@
 """A sweep at a place: its plan, what every run needs, and what came of it.
 
-    plan.json                          the runs in order, and the class of machines that they are for
+    plan.json                          the classes of machines, and the runs of each in order
     runs/<run>.json                    a run's record, and the digests of its documents
     given/<sha256>                     a document of runs, or a file of the command that trains them
     claims/<run>/<epoch>.json          which worker has the run (leases.py)
@@ -9,7 +9,7 @@
     results/<run>.json                 created once: the files of the finished run
     failures/<run>.json                why the run is not tried again
     findings/<run>/<epoch>.json        a second result that differs from the first
-    profiles/<key>.json                step times of a recipe
+    profiles/<class>/<key>.json        step times of a recipe
     permits/<driver>                   calls that a start of the sweep made elsewhere stop once it is gone
 
 A place holds one sweep. Execution is at least once: workers may die, or be cut off and go on. Publication is exactly
@@ -42,6 +42,7 @@ from explorer.schema import from_json, parse_json, record, to_json
 
 MAX_JSON = 16 * 2**20  # bytes of a record
 MAX_RUNS = 1_000_000
+MAX_CLASSES = 1000
 MAX_MESSAGE = 10_000  # characters
 MAX_TASK = 256 * 2**20  # bytes of the files of a command, all together
 MAX_TASK_FILES = 1000
@@ -58,14 +59,36 @@ Item = TypeVar("Item")
 
 
 @record
+class ClassAt:
+    """A class of machines in `plan.json`, with its runs."""
+
+    machine: Machine
+    runs: Annotated[tuple[str, ...], Field(max_length=MAX_RUNS)]  # in the order in which they are executed
+    profile: bool  # whether step times are to be measured there, before the first run
+
+    @property
+    def measuring(self) -> str:
+        """The name that a worker claims to measure them, in place of a run's."""
+        return f"step-times-{self.machine.label}"
+
+    @property
+    def profiles(self) -> str:
+        """The folder of the step times."""
+        return f"profiles/{self.machine.label}/"
+
+
+@record
 class PlanAt:
     """`plan.json`."""
 
     format: Literal[1] = 1
     sweep: Annotated[str, Field(min_length=1, max_length=200)]
-    machine: Machine  # the class of machines that it is for
-    runs: Annotated[tuple[str, ...], Field(max_length=MAX_RUNS)]  # in the order in which they are executed
-    profile: bool  # whether step times are to be measured there, before the first run
+    classes: Annotated[tuple[ClassAt, ...], Field(min_length=1, max_length=MAX_CLASSES)]
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs of all classes."""
+        return tuple(run_id for own in self.classes for run_id in own.runs)
 
 
 @record
@@ -184,7 +207,9 @@ class Published:
         if known is not None and known.sweep != plan.sweep:
             where = self.objects.url
             raise PlaceError(f"{where}: holds sweep {known.sweep!r}; expected an empty place, or {plan.sweep!r}")
-        old = set(known.runs) if known is not None and known.machine == plan.machine else set()
+        machines = [own.machine for own in plan.classes]
+        same = () if known is None else (own for own in known.classes if own.machine in machines)
+        old = {run_id for own in same for run_id in own.runs}
 
         def add(run: RunRecord) -> None:
             digests = {}

@@ -5,6 +5,7 @@ like any other.
 """
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from explorer import run_files, rundir
 from explorer.errors import ExplorerError, PlaceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.place.attempt import collect
-from explorer.place.published_sweep import AT_ONCE, PlanAt, Published
+from explorer.place.published_sweep import AT_ONCE, ClassAt, PlanAt, Published
 from explorer.provenance.trust import parse_trust
 from explorer.run_files import ProfileRecord, RunRecord, check_profile
 from explorer.runlog.countersign import countersign
@@ -43,11 +44,12 @@ FAULTS: dict[State, Fault | None] = {
 
 def at_place(plan: Plan) -> Plan:
     """Return the plan without steps that runs share: a worker elsewhere makes all the steps of its run."""
-    return replace(plan, runs=tuple(replace(run, place=None) for run in plan.runs))
+    runs = tuple(replace(run, place=None) for run in plan.runs)
+    return replace(plan, runs=runs, others=tuple(map(at_place, plan.others)))
 
 
-def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
-    """Publish the runs of a plan. `profile`: a worker measures step times before the first run.
+def publish(plan: Plan, url: str, *, profile: Sequence[Plan] = ()) -> Published:
+    """Publish the runs of a plan. `profile` are the classes in which a worker measures step times before its first run.
 
     A governed run gets a key of its own, which the trainer's key lets sign this one ledger for `DELEGATED` seconds; the
     trainer's key stays here.
@@ -59,19 +61,27 @@ def publish(plan: Plan, url: str, *, profile: bool = False) -> Published:
     a trainer's now, and `SpecError` for a command whose files cannot travel.
     """
     published = Published.at(url)
-    runs = tuple(run.record.run_id for run in plan.runs)
     command = plan.spec.command
-    named = PlanAt(sweep=plan.spec.name, machine=plan.target.machine, runs=runs, profile=profile and command is None)
+    classes = tuple(
+        ClassAt(
+            machine=own.target.machine,
+            runs=tuple(run.record.run_id for run in own.runs),
+            profile=own in profile and command is None,
+        )
+        for own in plan.classes
+    )
     task, contents = None, list[bytes]()
     if command is not None:  # its runs have the same files
         task, contents = carried(command, plan.runs[0].record, where=plan.spec.source)
-    documents = {run.record.run_id: run.documents for run in plan.runs}
+    runs = [run for own in plan.classes for run in own.runs]
+    documents = {run.record.run_id: run.documents for run in runs}
 
     def given(record: RunRecord) -> dict[str, bytes]:
         own, now = documents[record.run_id], int(time.time())
         return {} if own is None else delegate(own, record, now + DELEGATED, now=now)
 
-    published.publish(named, [run.record for run in plan.runs], given=given, task=task, contents=contents)
+    named = PlanAt(sweep=plan.spec.name, classes=classes)
+    published.publish(named, [run.record for run in runs], given=given, task=task, contents=contents)
     return published
 
 
@@ -79,7 +89,8 @@ def fetch_results(published: Published, plan: Plan) -> dict[str, Outcome]:
     """Bring the published results of missing runs back, and return what came of it by run id. The cost is that of one
     listing, and of what is new."""
     done = published.names("results")
-    new = [run for run in plan.missing if run.record.run_id in done and not (run.directory / rundir.RESULT).exists()]
+    missing = [run for own in plan.classes for run in own.missing]
+    new = [run for run in missing if run.record.run_id in done and not (run.directory / rundir.RESULT).exists()]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = pool.map(lambda run: fetched(published, run), new)
         return {run.record.run_id: outcome for run, outcome in zip(new, outcomes, strict=True)}

@@ -84,9 +84,10 @@ def confirmation(runs: Path, sweep: str, recipe: str, *, seeds: int = SEEDS) -> 
         place = _seen_from(runs, recorded["source"], written.get("directory", "."))
         labels = {"dataset": spec.command.dataset, "model": spec.command.model}
         content["task"] = {**written, **labels, "directory": place}
-    if spec.on is not None:
-        probe = None if spec.on.probe is None else _seen_from(runs, recorded["source"], str(spec.on.probe))
-        content["on"] = [{"name": spec.on.name} if probe is None else {"probe": probe}]
+    if len(spec.on) == 1:  # of several classes it is for this machine's
+        (on,) = spec.on
+        probe = None if on.probe is None else _seen_from(runs, recorded["source"], str(on.probe))
+        content["on"] = [{"name": on.name} if probe is None else {"probe": probe}]
     if spec.governance is not None:
         content["governance"] = _seen_from(runs, recorded["source"], recorded["spec"]["governance"])
     return content
@@ -122,9 +123,10 @@ def check_same(planned: Plan, recorded: Mapping[str, Any]) -> None:
     Raises `SweepError`, which names what differs.
     """
     then = {run["recipe"]: run for run in recorded["runs"]}
+    same = {(run["recipe"], run["recipe_digest"]) for run in recorded["runs"]}  # of one class or several
     for record in (run.record for run in planned.runs):
         earlier = then.get(record.recipe)
-        if earlier is None or earlier["recipe_digest"] != record.recipe_digest:
+        if (record.recipe, record.recipe_digest) not in same:
             directory = planned.directory.parent / recorded["name"] / (earlier["run_id"] if earlier else "")
             raise SweepError(
                 f"recipe {record.recipe!r} is not what it was in {recorded['name']}, so running it would confirm"

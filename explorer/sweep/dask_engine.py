@@ -4,6 +4,9 @@ Dask decides where a call is made, and makes it again when its worker is gone. W
 often it may take a worker with it is decided by `explorer.sweep.work`, which every worker imports from its own
 installation. Results travel through the run directory; Dask carries only the status.
 
+Every worker declares, as a resource of Dask's, the class of machines that it is of, and a run asks for its own: so none
+is given to a worker of another class, also to one that joins later.
+
 A worker that has to end (at the SIGTERM that `dask worker` handles, or where the scheduler scales down) leaves
 checkpoints first: `Farewell` asks its runs to.
 """
@@ -13,10 +16,10 @@ import logging
 import re
 import signal
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dask import config  # pyright: ignore[reportMissingImports]
@@ -25,12 +28,17 @@ from distributed import Future as Remote  # pyright: ignore[reportMissingImports
 from distributed.client import ClosedClientError  # pyright: ignore[reportMissingImports]
 from distributed.security import Security  # pyright: ignore[reportMissingImports]
 
+from explorer.canonical import digest
 from explorer.errors import SweepError
+from explorer.machine_class import Machine, why_not_here
+from explorer.recipes.machine import this_machine
+from explorer.run_files import Hardware, RunRecord
 from explorer.sweep.guardian import child_environment
 from explorer.sweep.work import preempt
 from explorer.sweep.workers import ExecutorLost, WorkerLost
 
 LOCAL = "local-dask"
+GPU = "GPU"  # the resource of workers with a GPU
 PATIENCE = 60.0  # seconds to wait for the scheduler, and for its first worker
 # Runs take long, and each is a process of its own. Without these, Dask takes queued runs from one worker to the next,
 # gives out more than a worker can do, forbids the processes of kernels, and blames a run for deaths that it only saw.
@@ -58,19 +66,63 @@ class Farewell(WorkerPlugin):
         preempt()
 
 
+class Belonging(NamedTuple):
+    """One of the runs of a class and the machine that it is planned for, by which a worker knows whether it is one."""
+
+    record: RunRecord
+    machine: Machine
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """What a run asks of its worker: the class, which the worker has declared, and devices of one node."""
+        devices = self.record.hardware.devices
+        return {self.resource: 1, **({GPU: devices} if devices else {})}
+
+    @property
+    def resource(self) -> str:
+        """The name that workers of the class declare. Sweeps of other software have other names for the same hardware."""
+        software = [self.machine.versions, self.machine.torch_build, self.machine.training_code]
+        return f"hw:{self.machine.hardware.name} ({digest(software)[:8]})"
+
+    def why_not(self) -> str | None:
+        """Return why the machine of this process is not of the class; None: it is."""
+        return why_not_here(self.record, this_machine(), planned=self.machine)
+
+
+class Declaration(WorkerPlugin):
+    """Plugin of a worker that declares the classes that it is of: how many of their runs it makes at once."""
+
+    name = "explorer-declaration"
+
+    def __init__(self, classes: Sequence[Belonging]) -> None:
+        self._classes = classes
+
+    async def setup(self, worker: Any) -> None:
+        for own in self._classes:
+            if own.why_not() is None:  # a run has the GPUs that its worker sees to itself
+                most = 1 if own.record.hardware.devices else worker.state.nthreads
+                await worker.set_resources(**{own.resource: most})
+
+
+def _reasons(classes: Sequence[Belonging]) -> list[str | None]:
+    """Return, for each class, why the machine of this process is not of it."""
+    return [own.why_not() for own in classes]
+
+
 class DaskWorkers(Executor):
     """Executor whose calls are made by the workers of a Dask cluster."""
 
-    def __init__(self, on: str, *, threads: int, resources: Mapping[str, float] | None = None) -> None:
+    def __init__(self, on: str, *, threads: int, classes: Sequence[tuple[RunRecord, Machine]] = ()) -> None:
         """Start a cluster of this machine, or reach the scheduler of one.
 
-        on         `local-dask:N`, `tls://HOST:PORT`, or `tcp://` and an address of this machine
-        threads    of a run
-        resources  what a call takes of those that the workers declare
+        on       `local-dask:N`, `tls://HOST:PORT`, or `tcp://` and an address of this machine
+        threads  of a run
+        classes  those that runs are submitted for, by a run and its machine; none: every worker makes every call
 
-        Raises `SweepError` for an address that is not one of these, and if nothing answers there.
+        Raises `SweepError` for an address that is not one of these, if nothing answers there, and if no worker is of
+        any of the classes.
         """
-        self._resources = dict(resources or {})
+        self._classes = {record.hardware: Belonging(record, machine) for record, machine in classes}
         self._cluster: LocalCluster | None = None
         self._avoided: set[str] = set()  # hosts
         self._chosen: list[str] | None = None  # addresses of the workers on other hosts; None: all workers
@@ -86,7 +138,7 @@ class DaskWorkers(Executor):
                     dashboard_address="127.0.0.1:0",  # with None all clusters of a machine want the same port
                     silence_logs=logging.CRITICAL,
                     env=child_environment(threads=threads),
-                    resources=self._resources,
+                    resources={GPU: 1} if any(hardware.devices for hardware in self._classes) else {},
                 )
             self._client = Client(self._cluster)
         else:
@@ -95,6 +147,8 @@ class DaskWorkers(Executor):
             with _reached():
                 self._client.register_plugin(Farewell(ours=self._cluster is not None))
                 self._client.wait_for_workers(1, timeout=PATIENCE)
+                if self._classes:
+                    self._client.register_plugin(Declaration(tuple(self._classes.values())))
                 self._check(on)
         except TimeoutError as error:
             self.shutdown()
@@ -111,32 +165,45 @@ class DaskWorkers(Executor):
         with _reached():
             return max(1, sum(self._threads().values()))
 
+    def room(self, hardware: Hardware) -> int | None:
+        """Return how many runs for this hardware the cluster can make at once now; None: it was given no classes."""
+        if not self._classes:
+            return None
+        known = self._client.scheduler_info(n_workers=-1)["workers"]
+        declared = [known[one]["resources"] for one in known if self._chosen is None or one in self._chosen]
+        asked = self._classes[hardware].asked
+        return sum(min(int(has.get(name, 0) // amount) for name, amount in asked.items()) for has in declared)
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._submit({"workers": self._chosen}, fn, *args, **kwargs)
 
-    def submit_apart(self, hosts: Collection[str], fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit a call that workers of these hosts make only if there are no others."""
-        if not (others := self._on_others({*hosts, *self._avoided})):
-            return self.submit(fn, *args, **kwargs)
-        # Where those have gone when the call is made, any worker may make it, unless its disk is full.
-        return self._submit({"workers": others, "allow_other_workers": self._chosen is None}, fn, *args, **kwargs)
+    def submit_to(
+        self, hardware: Hardware, apart: Collection[str], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        """Submit a call for workers with this hardware, and for those on hosts in `apart` if there are no others."""
+        asked = {"resources": self._classes[hardware].asked} if self._classes else {}
+        # Where the others have gone when the call is made, Dask gives it to any worker, whatever the call asks for: so
+        # hosts are not chosen where that may be one of another class.
+        if apart and len(self._classes) < 2 and (others := self._on_others({*apart, *self._avoided})):
+            where = {"workers": others, "allow_other_workers": self._chosen is None}
+            return self._submit({**asked, **where}, fn, *args, **kwargs)
+        return self._submit({**asked, "workers": self._chosen}, fn, *args, **kwargs)
 
     def _submit(self, where: dict[str, Any], fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         ours: Future[Any] = Future()
         # Not pure: a run that is tried again is a new call.
         with _reached():
-            remote = self._client.submit(
-                fn, *args, **where, resources=self._resources or None, pure=False, retries=0, **kwargs
-            )
+            remote = self._client.submit(fn, *args, **where, pure=False, retries=0, **kwargs)
         ours.add_done_callback(lambda done: remote.cancel() if done.cancelled() else remote.release())
         remote.add_done_callback(lambda done: _settle(ours, done))
         return ours
 
     def avoid(self, host: str) -> bool:
-        """Give the workers of a host no more calls; return whether there are others."""
+        """Give the workers of a host no more calls; return whether there are others, in each class that has workers."""
+        served = [hardware for hardware in self._classes if self.room(hardware)]
         self._avoided.add(host)
         self._chosen = self._on_others(self._avoided)
-        return bool(self._chosen)
+        return bool(self._chosen) and all(map(self.room, served))
 
     def _on_others(self, hosts: Collection[str]) -> list[str]:
         """Return the addresses of the workers on other hosts than these."""
@@ -161,13 +228,15 @@ class DaskWorkers(Executor):
             raise SweepError(
                 f"--on {on}: its worker {open_to_all[0]} is on another machine and takes calls of anyone: {TLS}"
             )
-        known = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        for name, amount in self._resources.items():
-            if not any(worker["resources"].get(name, 0) >= amount for worker in known):
-                raise SweepError(
-                    f"--on {on}: no worker declares the resource {name}: start them with"
-                    f" `dask worker --resources {name}={amount:g}`"
-                )
+        if self._classes and not any(map(self.room, self._classes)):
+            raise SweepError(f"--on {on}: none of its workers executes the sweep: {self._why_none()}")
+
+    def _why_none(self) -> str:
+        answers: Any = self._client.run(_reasons, tuple(self._classes.values()))
+        address, reasons = next(iter(answers.items()))
+        if None in reasons:
+            return f"start them with `dask worker --resources {GPU}=1`, one for each GPU"
+        return f"{address}: {'; '.join(reasons)}"
 
 
 def _settle(ours: Future[Any], remote: Remote) -> None:

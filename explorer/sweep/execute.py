@@ -17,8 +17,8 @@ import hashlib
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,7 +65,18 @@ RETRIED = ("dead kernel", "timeout", "lost worker")  # faults of the machine; a 
 Timed = TypeVar("Timed")
 
 Happening = Literal[
-    "start", "done", "failed", "retry", "interrupted", "stopping", "waiting", "profile", "busy", "warning", "end"
+    "start",
+    "done",
+    "failed",
+    "retry",
+    "interrupted",
+    "stopping",
+    "waiting",
+    "left",
+    "profile",
+    "busy",
+    "warning",
+    "end",
 ]
 
 
@@ -174,8 +185,9 @@ def profile_sweep(plan: Plan, settings: Settings | None = None) -> Summary:
 
 
 def _check_here(plan: Plan) -> None:
-    if (reason := plan.why_not_here) is not None:
-        raise SweepError(f"{plan.spec.source}: this machine does not execute the sweep: {reason}")
+    reasons = [own.why_not_here for own in plan.classes]
+    if None not in reasons:
+        raise SweepError(f"{plan.spec.source}: this machine does not execute the sweep: {'; '.join(map(str, reasons))}")
 
 
 @dataclass(slots=True)
@@ -198,11 +210,14 @@ class _Execution:
         self.source = source
         self.published: Published | None = None  # the sweep at its place
         self.permit: str | None = None  # an object there, for calls of an executor that cannot be interrupted
-        self.waiting = deque(_Task(run) for run in plan.missing if source is None)
+        self.waiting: deque[_Task] = deque()
+        self.others: deque[_Task] = deque()  # of classes that only workers of the place serve
+        self.served: set[str] = set()  # labels of the classes that this process has workers for
+        self.rooms: dict[str, int | None] = {}  # by label: how many runs its workers make at once; None: not known
         self.pool: Pool = Pool(InProcess(), plan.directory)
         self.workers = 1
         self.running: dict[Future[Outcome], _Task] = {}
-        self.failures = _damaged(plan.runs)
+        self.failures = _damaged(run for own in plan.classes for run in own.runs)
         self.executed = 0
         self.warnings: list[str] = []
         self.stopping = threading.Event()
@@ -221,6 +236,7 @@ class _Execution:
             usual = 1  # its time is measured in the run, which has to be the only one
         if made is not None:
             self.workers = self.settings.workers or self.pool.workers or usual
+            self.rooms = {own.target.machine.label: self._room(own) for own in self._own}
             return
         wanted = self.settings.workers or usual
         self.workers = wanted if self.source is not None else min(wanted, max(1, len(self.waiting)))
@@ -229,14 +245,19 @@ class _Execution:
     def run(self) -> Summary:
         # A fault of the engine or the notebook would fail every run: it is reported before anything is written. So is
         # one of the executor.
-        if self.plan.spec.command is None and (self.plan.missing or self.plan.waiting or self.source is not None):
+        missing = any(own.missing or own.waiting for own in self.plan.classes)
+        if self.plan.spec.command is None and (missing or self.source is not None):
             make_engine(self.settings.engine, threads=1, timeout=self.settings.timeout)
             check_notebook(self.settings.notebook, self._job(self.plan.runs[0]).parameters())
         try:
             with self._engaged(), on_stop_signals(self._stop):
                 _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
+                if self.source is None:
+                    self._share_out(run for own in self.plan.classes for run in own.missing)
                 self._tell("start")
-                self._profile(unprofiled(self.plan.directory, self._records()))
+                self._tell_left()
+                for own in self._own:
+                    self._profile(unprofiled(self.plan.directory, _records(own)))
                 self._add_controls()
                 self._publish()
                 self._execute_all()
@@ -260,15 +281,19 @@ class _Execution:
             )
         with self._engaged(), on_stop_signals(self._stop):
             self._tell("start")
-            self._profile(self._records())
+            self._profile(_records(self.plan))
         self._tell("end")
         return self._summary()
 
     def _execute_all(self) -> None:
-        if self.stopping.is_set() or not (self.waiting or self._refill()):
-            return
-        if self._only_others:
+        if self.waiting or self._refill():
+            self._execute_own()
+        if self.others:
             self._await_others()
+
+    def _execute_own(self) -> None:
+        """Execute the runs of the classes that this process has workers for."""
+        if self.stopping.is_set():
             return
         self._make_workers()
         try:
@@ -291,6 +316,7 @@ class _Execution:
         """Use the executor of the settings within the block, if there is one."""
         if self.settings.executor is not None:
             self.pool = Pool(self.settings.executor, self.plan.directory)
+        self.served = {own.target.machine.label for own in self.plan.classes if self._serves(own)}
         try:
             yield
         finally:
@@ -310,10 +336,44 @@ class _Execution:
             yield
 
     @property
-    def _only_others(self) -> bool:
-        """True if all work is for workers of a place that this process does not know."""
-        no_other = self.settings.executor is None
-        return self.settings.place is not None and no_other and self.plan.why_not_here is not None
+    def _own(self) -> list[Plan]:
+        """The classes that this process has workers for."""
+        return [own for own in self.plan.classes if own.target.machine.label in self.served]
+
+    @property
+    def _followed(self) -> Sequence[Plan]:
+        """The classes whose runs this start executes, or waits for at a place."""
+        return self._own if self.settings.place is None else self.plan.classes
+
+    def _class_of(self, run: PlannedRun) -> Plan:
+        hardware = run.record.hardware
+        return next(own for own in self.plan.classes if own.runs[0].record.hardware == hardware)
+
+    def _label_of(self, run: PlannedRun) -> str:
+        return self._class_of(run).target.machine.label
+
+    def _room(self, own: Plan) -> int | None:
+        return self.pool.room(own.runs[0].record.hardware)
+
+    def _serves(self, own: Plan) -> bool:
+        if self.settings.executor is not None:
+            room = self._room(own)
+            return own is self.plan if room is None else room > 0
+        return own is self.plan and (self.settings.place is None or own.why_not_here is None)
+
+    def _share_out(self, runs: Iterable[PlannedRun]) -> None:
+        """Share missing runs out: what workers of this process execute, and what it waits for at the place."""
+        for run in runs:
+            if self._label_of(run) in self.served:
+                self.waiting.append(_Task(run))
+            elif self.settings.place is not None:
+                self.others.append(_Task(run))
+
+    def _tell_left(self) -> None:
+        for own in [] if self.settings.place is not None else self.plan.classes:
+            if own.missing and own.target.machine.label not in self.served:
+                words = f"{len(own.missing)} runs are left to machines of their class, {own.target.machine.words}"
+                self._tell("left", message=f"{words}; `explorer sweep run SPEC --at PLACE` publishes them for those")
 
     @property
     def _retried(self) -> tuple[str, ...]:
@@ -365,15 +425,17 @@ class _Execution:
     def _begin(self, task: _Task) -> Future[Outcome]:
         """Give a run to a worker: here, or at the place where the sweep is published."""
         if self.settings.place is None:
-            return self.pool.submit(perform, self._job(task.run), apart=task.hosts)
-        return self.pool.submit(perform_at, self._worker(), task.run.record.run_id, apart=task.hosts)
+            return self.pool.submit(perform, self._job(task.run), to=task.run.record.hardware, apart=task.hosts)
+        run = task.run.record
+        return self.pool.submit(perform_at, self._worker(), run.run_id, to=run.hardware, apart=task.hosts)
 
     def _publish(self) -> None:
         """Publish the runs at their place, and take what is there already."""
         if self.settings.place is not None and not self.stopping.is_set():
-            elsewhere = self.settings.executor is not None or self.plan.why_not_here is not None
             first = self.published is None
-            self.published = publish(self.plan, self.settings.place, profile=self.settings.profile and elsewhere)
+            here = self.settings.executor is None and self.plan.why_not_here is None  # then they are measured here
+            measured = [own for own in self.plan.classes if self.settings.profile and not (here and own is self.plan)]
+            self.published = publish(self.plan, self.settings.place, profile=measured)
             if first:  # as at home, every start tries again what failed
                 self.published.forgive()
                 self._permit()
@@ -395,14 +457,16 @@ class _Execution:
             self._guarded(lambda: self.published and self.published.objects.remove(self.permit or ""))
 
     def _measure_there(self) -> None:
-        """Let a worker of the executor measure at the place, before the first run."""
+        """Let a worker of the executor measure at the place, for each class before its first run."""
         self._tell("profile")
-        future = self.pool.submit(profile_at, self._worker())
-        while not wait([future], timeout=0.2).done and not self.pool.abandoned:
+        hardware = [own.runs[0].record.hardware for own in self._own]
+        futures = [self.pool.submit(profile_at, self._worker(), name=one.name, to=one) for one in hardware]
+        while wait(futures, timeout=0.2).not_done and not self.pool.abandoned:
             self._announce_stop()
-        if future.done():
-            self._guarded(future.result)
-            self._take_published()
+        for future in futures:
+            if future.done():
+                self._guarded(future.result)
+        self._take_published()
 
     def _worker(self) -> Worker:
         assert self.settings.place is not None
@@ -422,17 +486,18 @@ class _Execution:
         for run_id in self.published.names("failures") - ended.keys():
             if (failure := self.published.find(FailureAt, f"failures/{run_id}.json")) is not None:
                 ended[run_id] = Outcome(fault=FAULTS[state_of(failure)], message=failure.message)
-        for task in [task for task in self.waiting if task.run.record.run_id in ended]:
-            outcome = ended[task.run.record.run_id]
-            self.waiting.remove(task)
-            self._settle(task, outcome)
-            self._report(task.run, outcome)
+        for tasks in (self.waiting, self.others):
+            for task in [task for task in tasks if task.run.record.run_id in ended]:
+                outcome = ended[task.run.record.run_id]
+                tasks.remove(task)
+                self._settle(task, outcome)
+                self._report(task.run, outcome)
         self._guarded(lambda: self.published and fetch_profiles(self.published, self.plan))
 
     def _await_others(self) -> None:
-        """Take what workers of the plan's machines publish, which this one is not, until every run is settled."""
+        """Take what workers of classes publish that this process does not serve, until every run is settled."""
         self._tell("waiting", message=f"workers take part by: explorer run-at {self.settings.place} --claim")
-        while self.waiting and not self.stopping.wait(ELSEWHERE):
+        while self.others and not self.stopping.wait(ELSEWHERE):
             self._take_published()
         self._announce_stop()
 
@@ -445,14 +510,17 @@ class _Execution:
         return fetched(self.published, task.run)
 
     def _next(self) -> _Task | None:
-        """Take the first task whose pause is over, and that waits for no steps of a shorter run."""
+        """Take the first task whose pause is over, that waits for no steps of a shorter run, and whose class has a free
+        worker."""
         now = time.monotonic()
+        busy = Counter(self._label_of(task.run) for task in self.running.values())
         unsettled = {task.run.record.run_id for task in (*self.waiting, *self.running.values())}
 
         def ready(task: _Task) -> bool:
             place = task.run.place
             waits = place is not None and place.after in unsettled and not place.awaited.exists()
-            return task.not_before <= now and not waits
+            room = self.rooms.get(label := self._label_of(task.run))
+            return task.not_before <= now and not waits and (room is None or busy[label] < room)
 
         first = next((task for task in self.waiting if ready(task)), None)
         if first is not None:
@@ -470,15 +538,17 @@ class _Execution:
     def _remove_used(self, run: PlannedRun) -> None:
         """Remove the states that no run needs any more, once this one has its result."""
         # Runs that failed may be tried again, and controls may still come: both can begin with them.
-        if run.place is None or self.plan.waiting:
+        if run.place is None or (own := self._class_of(run)).waiting:
             return
-        others = [other for other in self.plan.missing if other.place and other.place.trunk == run.place.trunk]
+        others = [other for other in own.missing if other.place and other.place.trunk == run.place.trunk]
         needed = [other.place.step for other in others if other.place and not _is_done(other.directory)]
         self._guarded(lambda: tidy(run.place.trunk, needed) if run.place else None)
 
     def _remove_unused(self) -> None:
         """Remove what is left of trunks whose runs are all done."""
-        left = [run.record for run in self.plan.runs if not _is_done(run.directory)] + list(self.plan.waiting)
+        runs = [run for own in self.plan.classes for run in own.runs]
+        left = [run.record for run in runs if not _is_done(run.directory)]
+        left += [record for own in self.plan.classes for record in own.waiting]
         for trunk in unused(self.plan.directory, ((record.recipe_digest, record.seed) for record in left)):
             self._guarded(lambda trunk=trunk: tidy(trunk, ()))
 
@@ -556,11 +626,15 @@ class _Execution:
 
     def _profile_late(self) -> None:
         """Measure what could not be measured first, and again what was measured on a busy or drifting machine."""
+        for own in self._own:
+            self._profile_again(_records(own))
+
+    def _profile_again(self, records: Sequence[RunRecord]) -> None:
         failed = {failure.run_id for failure in self.failures}
-        if lacking := unprofiled(self.plan.directory, self._records(), failed=failed):
+        if lacking := unprofiled(self.plan.directory, records, failed=failed):
             self._profile(lacking, why="of recipes that have no step times yet")
         elif self.executed:
-            everything = to_profile(self._records(), failed=failed)
+            everything = to_profile(records, failed=failed)
             digests = {record.recipe_digest for record in everything}
             if busy_reasons(read_profiles(self.plan.directory), digests):
                 self._profile(everything, why="again, because the machine was busy")
@@ -586,7 +660,7 @@ class _Execution:
         """
         if not run_files or not self.settings.profile or self.stopping.is_set() or self.plan.spec.command is not None:
             return None
-        if self.settings.place is not None and (self._only_others or self.settings.executor is not None):
+        if self.settings.place is not None and self.settings.executor is not None:
             return None  # workers of the place measure
         with contextlib.ExitStack() as stack:
             # Wait for other sweeps. Without the lock (a full disk) the measurement still takes place.
@@ -597,7 +671,7 @@ class _Execution:
                 return None
             self._tell("profile", message=why)
             threads = self.plan.spec.threads
-            documents = {run.record.recipe_digest: run.documents for run in self.plan.runs}
+            documents = {run.record.recipe_digest: run.documents for own in self.plan.classes for run in own.runs}
             given = {"data": self.plan.data, "documents": documents, "reasons": reasons}
             # Thread counts must be set before torch is imported, so measuring needs a process of its own. A stop signal
             # interrupts whatever `self.pool` is.
@@ -606,7 +680,8 @@ class _Execution:
                 future = self.pool.submit(act, self.plan.directory, run_files, **given)
             else:
                 apart = partial(measure_apart, act, threads=threads, permit=self.pool.permit)
-                future = self.pool.submit(apart, self.plan.directory.resolve(), run_files, **given)
+                where, hardware = self.plan.directory.resolve(), run_files[0].hardware
+                future = self.pool.submit(apart, where, run_files, to=hardware, **given)
             answer: list[Timed] = []
             try:
                 while not wait([future], timeout=0.2).done and not self.pool.abandoned:
@@ -619,28 +694,26 @@ class _Execution:
                     self.pool.shutdown()
             return answer[0] if answer else None
 
-    def _records(self) -> list[RunRecord]:
-        return [run.record for run in self.plan.runs]
-
     def _wait(self, message: str) -> None:
         self._tell("waiting", message=message)
 
     def _add_controls(self) -> None:
         """Add the controls whose budgets follow from the profiles that there are now."""
-        if not self.plan.waiting or self.stopping.is_set() or not self.settings.profile:
+        waiting = any(own.waiting for own in self._followed)
+        if not waiting or self.stopping.is_set() or not self.settings.profile:
             return
         plans: list[Plan] = []
         plan, runs = self.plan, self.plan.directory.parent
         self._guarded(
-            lambda: plans.append(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, target=plan.target))
+            lambda: plans.append(make_plan(plan.spec, runs=runs, data=plan.data, rehearsed=True, targets=plan.targets))
         )
         # Only new runs are added: those already queued or done keep their place.
         for again in plans:
-            known = {run.record.run_id for run in self.plan.runs}
-            added = tuple(run for run in again.runs if run.record.run_id not in known)
-            self.plan = replace(self.plan, runs=self.plan.runs + added, waiting=again.waiting, not_run=again.not_run)
+            known = {run.record.run_id for own in plan.classes for run in own.runs}
+            self.plan = plan.extended(again if self.settings.place is None else at_place(again))
+            added = [run for own in self.plan.classes for run in own.runs if run.record.run_id not in known]
             self.failures += _damaged(added)
-            self.waiting.extend(_Task(run) for run in added if run.missing)
+            self._share_out(run for run in added if run.missing)
             _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
 
     # --- events ---
@@ -677,9 +750,11 @@ class _Execution:
 
     def _tell(self, kind: Happening, *, run: PlannedRun | None = None, message: str = "") -> None:
         # A control takes as long as the recipe that it waits for, so about as many steps are counted for it.
-        waiting = float(sum(record.steps for record in self.plan.waiting))
-        todo = sum(_work(run) for run in self.plan.missing) + waiting
-        whole = sum(_work(run) for run in self.plan.runs) + waiting
+        runs = [run for own in self._followed for run in own.runs]
+        controls = [record for own in self._followed for record in own.waiting]
+        waiting = float(sum(record.steps for record in controls))
+        todo = sum(_work(run) for run in runs if run.missing) + waiting
+        whole = sum(map(_work, runs)) + waiting
         elapsed = time.monotonic() - self.begun
         fraction = 1.0 - (todo - self.work_done) / whole
         share = self.work_done / todo if todo else 0.0  # of what this start has to do
@@ -693,28 +768,28 @@ class _Execution:
                 message=message,
                 done=self._done(),
                 failed=len(self.failures),
-                total=len(self.plan.runs) + len(self.plan.waiting),
+                total=len(runs) + len(controls),
                 fraction=fraction,
                 seconds_left=elapsed * (1.0 / share - 1.0) if share > 0 else None,
             )
         )
 
     def _done(self) -> int:
-        return sum(run.state == "done" for run in self.plan.runs) + self.executed
+        return sum(run.state == "done" for own in self._followed for run in own.runs) + self.executed
 
     def _summary(self) -> Summary:
         return Summary(
             done=self._done(),
             executed=self.executed,
             failures=tuple(self.failures),
-            waiting=len(self.plan.waiting),
+            waiting=sum(len(own.waiting) for own in self._followed),
             interrupted=self.stopping.is_set(),
             warnings=tuple(self.warnings),
             seconds=time.monotonic() - self.begun,
         )
 
 
-def _damaged(runs: Sequence[PlannedRun]) -> list[Failure]:
+def _damaged(runs: Iterable[PlannedRun]) -> list[Failure]:
     """List the results that cannot be read. They are not repeated: their owner decides what they are worth."""
     return [Failure(run_id=run.record.run_id, message=run.message) for run in runs if run.state == "damaged"]
 
@@ -723,6 +798,10 @@ def _work(run: PlannedRun) -> float:
     """Return a run's part of the sweep's work: the steps that it makes, or its budget where a command decides on
     them."""
     return float(run.record.steps) * run.share or run.record.ssr
+
+
+def _records(plan: Plan) -> list[RunRecord]:
+    return [run.record for run in plan.runs]
 
 
 def _is_done(directory: Path) -> bool:

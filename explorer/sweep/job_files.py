@@ -1,16 +1,18 @@
-"""Job files: one readable file for a scheduler, by which a published sweep needs no process of ours to drive it.
+"""Job files: readable files for a scheduler, by which a published sweep needs no process of ours to drive it.
 
-Both kinds are arrays of `explorer run-at PLACE --index N`. Every job measures the step times first, unless that is
-done: the first one to start does it, and the others are put back until it has. What a scheduler has to know of a run is
-its exit status: 0 is done, 75 is to be called again, anything else is not tried again.
+Both kinds are arrays of `explorer run-at PLACE --index N`, one for each class of machines. Every job measures the step
+times of its class first, unless that is done: the first one to start does it, and the others are put back until it has.
+What a scheduler has to know of a run is its exit status: 0 is done, 75 is to be called again, anything else is not
+tried again.
 
-    slurm       submitted by `sbatch FILE`; a preempted job gets USR1 two minutes before, and is queued again
-    kubernetes  submitted by `kubectl apply -f FILE`: an indexed Job (batch/v1), whose pods are replaced
+    slurm       a script for each class, submitted by `sbatch FILE`; a preempted job gets USR1 two minutes before, and
+                is queued again
+    kubernetes  submitted by `kubectl apply -f FILE`: an indexed Job (batch/v1) for each class, whose pods are replaced
 """
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +28,13 @@ PAUSE = 30  # seconds before a run that another worker holds is queued again
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Jobs:
-    """A published sweep, for a scheduler."""
+    """The runs of a published sweep for one class of machines, for a scheduler."""
 
     sweep: str
     place: str
     runs: int
     hardware: Hardware
+    label: str | None = None  # of the class, where the sweep has several
     at_once: int | None = None  # jobs; None: as many as the scheduler starts
     image: str | None = None  # of a container that has explorer installed
     data: str | None = None  # directory of datasets on the workers
@@ -39,23 +42,29 @@ class Jobs:
 
     @property
     def name(self) -> str:
-        """The sweep's name as schedulers accept it: a label of RFC 1123."""
-        return re.sub(r"[^a-z0-9]+", "-", self.sweep.lower()).strip("-")[:50] or "sweep"
+        """The names of sweep and class as schedulers accept them: a label of RFC 1123."""
+        longest = 50 if self.label is None else 49 - len(self.label)
+        name = re.sub(r"[^a-z0-9]+", "-", self.sweep.lower())[:longest].strip("-") or "sweep"
+        return name if self.label is None else f"{name}-{self.label}"
 
     def command(self, *options: str) -> list[str]:
         """Return the unit of work as a command."""
-        own = ("--commands",) if self.commands else ()
-        return ["explorer", "run-at", self.place, *options, *own, *(() if self.data is None else ("--data", self.data))]
+        own = () if self.label is None else ("--class", self.hardware.name)
+        options = (*own, *options, *(("--commands",) if self.commands else ()))
+        return ["explorer", "run-at", self.place, *options, *(() if self.data is None else ("--data", self.data))]
 
 
 def slurm(jobs: Jobs) -> str:
     """Return a script for `sbatch`."""
     at_once = "" if jobs.at_once is None else f"%{jobs.at_once}"
-    gpu = "#SBATCH --gpus-per-task=1\n" if jobs.hardware.device == "cuda" else ""
+    devices = jobs.hardware.devices
+    gpu = f"#SBATCH --gpus-per-task={devices}\n" if devices else ""
     index = ' --index "$SLURM_ARRAY_TASK_ID"'
     return f"""#!/bin/bash
 # {jobs.runs} runs of the sweep {jobs.name!r}, published at {jobs.place!r}; for {jobs.hardware.name!r}.
 # Submit it with sbatch; then follow it with: explorer sweep run SPEC --at PLACE
+# Nodes with that hardware only: name them as your site does, by a constraint or a partition, and take away one #.
+##SBATCH --constraint=...
 #SBATCH --job-name={jobs.name}
 #SBATCH --array=0-{jobs.runs - 1}{at_once}
 #SBATCH --ntasks=1
@@ -86,7 +95,8 @@ def kubernetes(jobs: Jobs) -> str:
     threads = str(jobs.hardware.threads)
 
     def resources() -> dict[str, str]:  # a new one for every use, or YAML would refer to the first
-        return {"cpu": threads, **({"nvidia.com/gpu": "1"} if jobs.hardware.device == "cuda" else {})}
+        devices = jobs.hardware.devices
+        return {"cpu": threads, **({"nvidia.com/gpu": str(devices)} if devices else {})}
 
     def container(name: str, command: list[str]) -> dict[str, Any]:
         return {
@@ -123,7 +133,10 @@ def kubernetes(jobs: Jobs) -> str:
             },
         },
     }
-    head = f"# {jobs.runs} runs of the sweep {jobs.name}, published at {jobs.place!r}; for {jobs.hardware.name!r}.\n"
+    head = (
+        f"# {jobs.runs} runs of the sweep {jobs.sweep!r}, published at {jobs.place!r}; for {jobs.hardware.name!r}.\n"
+        "# Nodes with that hardware only: add a nodeSelector, as your cluster labels them, to spec.template.spec.\n"
+    )
     return head + yaml.safe_dump(job, sort_keys=False)
 
 
@@ -134,6 +147,15 @@ def job_file(kind: str, jobs: Jobs) -> str:
     """Return the file for a kind of scheduler. Raises `SweepError` for an unknown one, and what that one refuses."""
     if kind not in KINDS:
         raise SweepError(unknown("scheduler", kind, KINDS))
-    if any(character in jobs.place + jobs.hardware.name for character in "\n\r\0"):
+    if any(character in jobs.place + jobs.sweep + jobs.hardware.name for character in "\n\r\0"):
         raise SweepError(f"{jobs.place!r:.200}: a place's name is one line")
     return KINDS[kind](jobs)
+
+
+def job_files(kind: str, classes: Sequence[Jobs]) -> dict[str | None, str]:
+    """Return the files for all classes by label: one for each, of Kubernetes a single one, with None for its label.
+
+    Raises `SweepError` as `job_file` does.
+    """
+    files = {jobs.label: job_file(kind, jobs) for jobs in classes}
+    return {None: "---\n".join(files.values())} if kind == "kubernetes" else files

@@ -1,13 +1,14 @@
-"""The key `on` of a sweep: the class of machines that its runs are planned for, if not the machine that plans them.
+"""The key `on` of a sweep: the classes of machines that its runs are planned for, if not the machine that plans them.
 
     on: [{name: "NVIDIA H200"}]        # hardware that a probe, a finished run or a profile in the directory of runs has
     on: [{probe: hosts/h200.json}]     # what `explorer probe --json` printed there; relative to this file
 
-Runs are compared within a class, so a sweep is planned for one. Probes in `runs/_probes` are known by the name of their
-hardware. Nothing else about a plan differs: runs have the ids that a machine of the class would give them.
+With several classes every run is planned once for each. Runs are compared within a class, which readers know by its
+hardware, so no two classes have the same. Probes in `runs/_probes` are known by the name of their hardware. Nothing
+else about a plan differs: runs have the ids that a machine of the class would give them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +23,10 @@ from explorer.run_files import ProfileRecord, RunRecord
 from explorer.yaml_document import Document
 
 KEYS = ("name", "probe")
-EXPECTED = 'expected a list of one class, such as [{name: "NVIDIA H200"}] or [{probe: hosts/h200.json}]'
+EXPECTED = 'expected a list of classes, such as [{name: "NVIDIA H200"}, {probe: hosts/cpu.json}]'
 HERE = "this machine"
 MAX_NAME = 200
+MAX_CLASSES = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,44 +44,70 @@ class Target(NamedTuple):
     known: str
 
 
-def read_on(document: Document, content: Mapping[str, Any]) -> On | None:
-    """Return the class that a specification names. Raises `SpecError`."""
+def read_on(document: Document, content: Mapping[str, Any]) -> tuple[On, ...]:
+    """Return the classes that a specification names; none where it leaves the key out. Raises `SpecError`."""
     if "on" not in content:
-        return None
+        return ()
     listed = content["on"]
     if not isinstance(listed, list) or not listed:
         raise document.error(("on",), f"found {listed!r:.80}, {EXPECTED}")
-    if len(listed) > 1:
-        raise document.error(
-            ("on",),
-            f"found {len(listed)} classes: runs are compared within one, so a sweep is planned for one; write a"
-            " specification with a name of its own for each",
-        )
-    (one,) = listed
+    if len(listed) > MAX_CLASSES:
+        raise document.error(("on",), f"found {len(listed)} classes, expected at most {MAX_CLASSES}")
+    # Each of these is decided by results, and there would be other results in each class.
+    if len(listed) > 1 and (key := next((key for key in ONE_CLASS if key in content), None)) is not None:
+        raise document.error((key,), f"{ONE_CLASS[key]}: name one class under 'on', or leave {key!r} out")
+    return tuple(_read_class(document, at, one) for at, one in enumerate(listed))
+
+
+ONE_CLASS = {
+    "search": "a search chooses runs by the results of one class",
+    "tune": "a tuning chooses values by the results of one class",
+    "until": "the number of seeds is decided by the results of one class",
+}
+
+
+def _read_class(document: Document, at: int, one: object) -> On:
     if not isinstance(one, dict) or len(one) != 1:
-        raise document.error(("on", 0), f"found {one!r:.80}, expected {{name: HARDWARE}} or {{probe: FILE}}")
+        raise document.error(("on", at), f"found {one!r:.80}, expected {{name: HARDWARE}} or {{probe: FILE}}")
     ((key, value),) = one.items()
     if key not in KEYS:
-        raise document.error(("on", 0, key), unknown("key", str(key), KEYS))
+        raise document.error(("on", at, key), unknown("key", str(key), KEYS))
     if not isinstance(value, str) or not value or not value.isprintable() or len(value) > MAX_NAME:
         what = "the name of some hardware" if key == "name" else "a file"
-        raise document.error(("on", 0, key), f"found {value!r:.80}, expected {what}, of at most {MAX_NAME} characters")
+        raise document.error(("on", at, key), f"found {value!r:.80}, expected {what}, of at most {MAX_NAME} characters")
     if key == "name":
         return On(name=value)
     return On(probe=(Path() if document.text is None else Path(document.where).parent) / value)
 
 
-def target_of(on: On | None, *, runs: Path, where: str) -> Target:
-    """Return the machine that a sweep in `runs` is planned for. Raises `SpecError` that starts with `where`."""
+def targets_of(classes: Sequence[On], *, runs: Path, where: str) -> tuple[Target, ...]:
+    """Return the machines that a sweep in `runs` is planned for, in the order of its specification.
+
+    Raises `SpecError` that starts with `where`, also for two classes of the same hardware.
+    """
     here = this_machine()
-    if on is None or on.name == here.hardware.name:
+    if not classes:
+        return (Target(here, HERE),)
+    targets = tuple(_target_of(on, here, at=at, runs=runs, where=where) for at, on in enumerate(classes))
+    first: dict[str, int] = {}
+    for at, (machine, _) in enumerate(targets):
+        if (same := first.setdefault(machine.label, at)) != at:
+            raise SpecError(
+                f"{where}: on[{at}]: found {machine.hardware.name!r}, which on[{same}] names too; runs are compared by"
+                " hardware: name it once, or write a specification with a name of its own for each"
+            )
+    return targets
+
+
+def _target_of(on: On, here: Machine, *, at: int, runs: Path, where: str) -> Target:
+    if on.name == here.hardware.name:
         return Target(here, HERE)
     try:
         if on.probe is not None:
             return Target(read_machine(on.probe), str(on.probe))
         return _named(str(on.name), here, runs=runs, where=where)
     except RunError as error:
-        raise SpecError(f"{where}: on[0].{'name' if on.probe is None else 'probe'}: {error}") from error
+        raise SpecError(f"{where}: on[{at}].{'name' if on.probe is None else 'probe'}: {error}") from error
 
 
 def _named(name: str, here: Machine, *, runs: Path, where: str) -> Target:

@@ -29,7 +29,7 @@ from explorer.sweep.chosen import with_tuned
 from explorer.sweep.commands.command_record import check_notebook_task, command_record, surroundings_of
 from explorer.sweep.commands.command_task import CommandRecipe
 from explorer.sweep.control_runs import CONTROLS, NotRun, Rescaled, budgets_of, rescaled
-from explorer.sweep.on_key import HERE, Target, target_of
+from explorer.sweep.on_key import HERE, Target, targets_of
 from explorer.sweep.profiles import profiles_for, read_profiles
 from explorer.sweep.spec import SweepSpec
 from explorer.sweep.status import State, state_of
@@ -83,7 +83,10 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A specification for a machine, by default this one, in its directory."""
+    """A specification for a class of machines, by default that of this one, in its directory.
+
+    One for several classes is that of this machine's class, if it has one, with the plans of the `others`.
+    """
 
     spec: SweepSpec
     directory: Path  # runs/<sweep>
@@ -95,6 +98,18 @@ class Plan:
     warnings: tuple[str, ...] = ()  # of methods, with the names of their recipes
     decided: DecisionRecord | None = None  # on the number of seeds, if the specification leaves it open
     unshared: Mapping[str, str] = field(default_factory=dict)  # why runs share no steps between budgets, by recipe
+    others: tuple["Plan", ...] = ()  # for the other classes of the specification, in its order
+    at: int = 0  # how many of them come before this one
+
+    @property
+    def classes(self) -> tuple["Plan", ...]:
+        """The plans for all classes, in the order of the specification."""
+        return (*self.others[: self.at], self, *self.others[self.at :])
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The machines of all classes."""
+        return tuple(plan.target for plan in self.classes)
 
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
@@ -109,6 +124,17 @@ class Plan:
     @cached_property
     def missing(self) -> tuple[PlannedRun, ...]:
         return tuple(run for run in self.runs if run.missing)
+
+    def extended(self, again: "Plan") -> "Plan":
+        """Return this plan with the runs that a later one has beyond it. Those that are here keep their place."""
+        known = {run.record.run_id for run in self.runs}
+        return replace(
+            self,
+            runs=(*self.runs, *(run for run in again.runs if run.record.run_id not in known)),
+            waiting=again.waiting,
+            not_run=again.not_run,
+            others=tuple(mine.extended(new) for mine, new in zip(self.others, again.others, strict=True)),
+        )
 
     def estimate(self, *, workers: int, prices: Sequence[Price]) -> Estimate:
         """Estimate time and money for the missing runs, with `workers` runs side by side."""
@@ -128,7 +154,8 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of `sweep.json`."""
+        """Return the content of `sweep.json`, with the runs of all classes."""
+        first = self.classes[0]  # the same on every machine
         tuned, tunes = self.spec.tuned, self.spec.tunes
         return {
             "format": 1,
@@ -140,11 +167,12 @@ class Plan:
             "spec_digest": self.spec.digest,
             **({} if tuned is None else {"tuned": to_json(tuned)}),
             **({} if tunes is None else {"tunes": tunes}),
-            "hardware": asdict(self.runs[0].record.hardware),
-            "machine": to_json(self.target.machine),
-            "runs": [_entry(run.record) for run in self.runs],
-            "waiting": len(self.waiting),
-            "not_run": [asdict(control) for control in self.not_run],
+            "hardware": asdict(first.runs[0].record.hardware),
+            "machine": to_json(first.target.machine),
+            **({"machines": [to_json(target.machine) for target in self.targets]} if self.others else {}),
+            "runs": [_entry(run.record) for plan in self.classes for run in plan.runs],
+            "waiting": sum(len(plan.waiting) for plan in self.classes),
+            "not_run": [asdict(control) for control in dict.fromkeys(one for p in self.classes for one in p.not_run)],
             "unshared": dict(self.unshared),
             **({} if self.spec.until is None else {"until": self._until(self.spec.until)}),
             **({} if self.spec.search is None else {"searched": True}),
@@ -162,7 +190,7 @@ def make_plan(
     data: Path | None = None,
     rehearsed: bool = False,
     on_rehearse: Callable[[Sequence[str]], None] = lambda names: None,
-    target: Target | None = None,
+    targets: Sequence[Target] | None = None,
 ) -> Plan:
     """Plan the sweep in `runs/<sweep>` without writing anything.
 
@@ -173,19 +201,17 @@ def make_plan(
     data         the directory of datasets, for recipes that need one
     rehearsed    True if all recipes were rehearsed a moment ago, so that none is rehearsed again
     on_rehearse  called with the names of the recipes before the rehearsal, which can take a while
-    target       the machine that its runs are for; None: as the specification says, which is this one without `on`
+    targets      the machines that its runs are for; None: as the specification says, which is this one without `on`
 
     Raises `SpecError` for a sweep that is not tuned yet, for a budget that leaves no step and for a method that finds
     nothing to change in the model, and `DataError` when the dataset is missing.
     """
     directory, now = runs / spec.name, int(time.time())
-    target = target or target_of(spec.on, runs=runs, where=spec.source)
+    targets = targets or targets_of(spec.on, runs=runs, where=spec.source)
     if spec.command is not None:
-        return _plan_commands(spec, directory, data, target)
+        return _plan_commands(spec, directory, data, targets[0])
     spec = with_tuned(spec, directory)
     documents: dict[str, Documents | None] = {}
-    on = target.machine
-    warned: list[str] = []
     # Documents come first: they are part of a governed run's identity.
     for recipe in spec.recipes:
         try:
@@ -193,10 +219,27 @@ def make_plan(
         except RecipeError as error:
             raise SpecError(f"{spec.source}: recipes.{recipe.name}: {error}") from error
     try:
-        all_records = [_record(spec, recipe, ssr, seed, data, documents, on) for ssr, seed, recipe in _order(spec)]
+        plans = [_plan_class(spec, directory, data, documents, target) for target in targets]
     except SpecError:
         _rehearse(spec, spec.recipes, data, documents, on_rehearse)  # its message is more precise, if it fails too
         raise
+    warned: list[str] = []
+    # Only recipes with missing runs are rehearsed, so that a complete sweep is planned at once.
+    if not rehearsed:
+        left = {run.record.recipe for plan in plans for run in plan.missing}
+        left |= {record.baseline for plan in plans for record in plan.waiting}
+        trying = [recipe for recipe in spec.recipes if recipe.name in left]
+        warned = _rehearse(spec, trying, data, documents, on_rehearse)
+    at = next((at for at, plan in enumerate(plans) if plan.why_not_here is None), 0)
+    return replace(plans[at], warnings=tuple(warned), others=(*plans[:at], *plans[at + 1 :]), at=at)
+
+
+def _plan_class(
+    spec: SweepSpec, directory: Path, data: Path | None, documents: Mapping[str, Documents | None], target: Target
+) -> Plan:
+    """Plan the runs for one class of machines."""
+    on = target.machine
+    all_records = [_record(spec, recipe, ssr, seed, data, documents, on) for ssr, seed, recipe in _order(spec)]
     # Controls follow from the profiles, and come after all other runs.
     profiles = read_profiles(directory) if target.known == HERE else profiles_for(directory, all_records)
     wanted = _wanted(spec, directory, all_records, profiles)
@@ -208,12 +251,6 @@ def make_plan(
     all_records += controls
     all_records = _renamed(directory, all_records)
     states = {record.run_id: state_of(directory / record.run_id) for record in all_records}
-    # Only recipes with missing runs are rehearsed, so that a complete sweep is planned at once.
-    if not rehearsed:
-        left = {record.recipe for record in all_records if states[record.run_id][0] not in SETTLED}
-        left |= {record.baseline for record in wanted.waiting}
-        trying = [recipe for recipe in spec.recipes if recipe.name in left]
-        warned = _rehearse(spec, trying, data, documents, on_rehearse)
     # Estimates use profiles, and where there are none, finished runs.
     step_times = _step_times(directory, [record for record in all_records if states[record.run_id][0] == "done"])
     policies = {recipe.name: routing_policy(recipe, documents[recipe.name], data) for recipe in spec.recipes}
@@ -245,7 +282,6 @@ def make_plan(
         waiting=wanted.waiting,
         not_run=(*spec.not_run, *not_run),
         target=target,
-        warnings=tuple(warned),
         decided=decided,
         unshared=_unshared(spec, all_records, policies, step_of),
     )

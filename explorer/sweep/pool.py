@@ -13,6 +13,7 @@ from typing import Any
 
 from explorer import rundir
 from explorer.errors import SweepError
+from explorer.run_files import Hardware
 
 Workers = Executor | Callable[[], Executor]  # a function makes one for the sweep, which shuts it down
 
@@ -36,13 +37,27 @@ class Pool:
         """The number of its workers now; None: it does not tell."""
         return getattr(self._executor, "workers", None)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, apart: Collection[str] = (), **kwargs: Any) -> Future[Any]:
-        """Submit a call, to another host than those in `apart` if the executor has others and can choose.
+    def room(self, hardware: Hardware) -> int | None:
+        """Return how many runs for this hardware its workers make at once; None: they are not told apart."""
+        room = getattr(self._executor, "room", None)
+        return None if room is None else room(hardware)
+
+    def submit(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        to: Hardware | None = None,
+        apart: Collection[str] = (),
+        **kwargs: Any,
+    ) -> Future[Any]:
+        """Submit a call. An executor that can choose gives it `to` a worker with this hardware, and to one on another host
+        than those in `apart` if there are others.
 
         An executor that the death of a worker has ended is replaced first.
         """
-        if apart and (elsewhere := getattr(self._executor, "submit_apart", None)) is not None:
-            return elsewhere(apart, fn, *args, **kwargs)
+        if to is not None and (submit_to := getattr(self._executor, "submit_to", None)) is not None:
+            return submit_to(to, apart, fn, *args, **kwargs)
         try:
             return self._executor.submit(fn, *args, **kwargs)
         except BrokenExecutor as error:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from explorer import rundir
 from explorer.bundled import notebook_directory
-from explorer.errors import ExplorerError, PlaceError
+from explorer.errors import ExplorerError, PlaceError, unknown
 from explorer.machine_class import why_not_here
 from explorer.place.attempt import Attempt
 from explorer.place.leases import (
@@ -33,7 +33,7 @@ from explorer.place.leases import (
     take,
     waits_until,
 )
-from explorer.place.published_sweep import FailureAt, PlanAt, Published, ResultAt, RunAt
+from explorer.place.published_sweep import ClassAt, FailureAt, PlanAt, Published, ResultAt, RunAt
 from explorer.recipes.machine import this_machine
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
@@ -47,11 +47,12 @@ from explorer.sweep.profiles import read_profiles
 from explorer.sweep.work import EngineName, Fault, Job, Outcome, measure_apart, perform
 from explorer.training.run import documents_in, stop_signals
 
-PROFILE = "step-times"  # what is claimed to measure them, in place of a run
 TASK = ".task"  # files of a command, next to the run's sweep
 NOT_ALLOWED = "a command or notebook of its author's trains it, and was not allowed here: run-at --commands"
 
-State = Literal["done", "elsewhere", "preempted", "later", "full disk", "failed", "diverged", "set aside", "not here"]
+State = Literal[
+    "done", "elsewhere", "preempted", "later", "full disk", "failed", "diverged", "set aside", "not here", "left"
+]
 FAILED: tuple[State, ...] = ("failed", "diverged", "set aside")
 LOOK_EVERY = 2.0  # seconds between two looks at the permit, a request each
 
@@ -83,6 +84,7 @@ class Ended:
     diverged   its loss, a metric or a weight was not finite; not tried again
     set aside  it cost several workers; not tried again
     not here   this machine is not the one that the run is planned for
+    left       the same, of runs that this call was not asked for: they are left to machines of their class
     """
 
     run_id: str
@@ -98,42 +100,77 @@ def run_at(worker: Worker, run_id: str) -> Ended:
     return _run(worker, published, published.plan(), run_id)
 
 
-def profile_at(worker: Worker) -> Ended | None:
-    """Measure the step times of all recipes of a place, if they are wanted and no other worker does; publish them.
+def profile_at(worker: Worker, *, name: str | None = None) -> Ended | None:
+    """Measure the step times of a class, if they are wanted and no other worker does; publish them. `name` is that of
+    its hardware; None: the class of this machine.
 
     Nothing else should run on this machine meanwhile: its other sweeps are waited for, as at home. None: there is
     nothing to measure. Raises `PlaceError` for a place that cannot be used.
     """
     published = Published.at(worker.place)
-    return _profile(worker, published, published.plan())
+    plan = published.plan()
+    if name is not None:
+        return _profile(worker, published, class_named(plan, name, where=published.objects.url))
+    own = next((own for own in plan.classes if _why_not(published, own) is None), plan.classes[0])
+    return _profile(worker, published, own)
 
 
-def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> None:
-    """Execute the runs that are missing and free, in the plan's order, until there is none or this process has to
-    stop. What every run came to goes to `on_end`.
+def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> list[str]:
+    """Execute the runs of this machine's class that are missing and free, in the plan's order, until there is none or
+    this process has to stop. What every run came to goes to `on_end`. Return the runs of the class that are missing.
 
-    Raises `PlaceError` for a place that cannot be used.
+    Of another class, `on_end` gets why its runs are left. Raises `PlaceError` for a place that cannot be used.
     """
     published = Published.at(worker.place)
-    again = True
+    again, told = True, False
+    mine: list[ClassAt] = []
     while again:
         again = False
         plan = published.plan()
-        if (measured := _profile(worker, published, plan)) is not None:
-            on_end(measured)
-        for run_id in missing_in(published, plan):
-            ended = _run(worker, published, plan, run_id)
-            on_end(ended)
-            if ended.state in ("preempted", "full disk"):
-                return
-            # A run that took a while may have let others become free, earlier ones first.
-            again = again or ended.state == "done"
+        reasons = [_why_not(published, own) for own in plan.classes]
+        mine = [own for own, reason in zip(plan.classes, reasons, strict=True) if reason is None]
+        for own, reason in zip(plan.classes, reasons, strict=True):
+            if reason is not None and not told and (left := missing_in(published, own)):
+                words = f"{len(left)} runs are left to machines of their class: {reason}"
+                state = "left" if mine else "not here"
+                on_end(Ended(run_id=own.machine.hardware.name, state=state, message=words))
+        told = True
+        for own in mine:
+            if (measured := _profile(worker, published, own)) is not None:
+                on_end(measured)
+            for run_id in missing_in(published, own):
+                ended = _run(worker, published, plan, run_id)
+                on_end(ended)
+                if ended.state in ("preempted", "full disk"):
+                    return [run_id]
+                # A run that took a while may have let others become free, earlier ones first.
+                again = again or ended.state == "done"
+    return [run_id for own in mine for run_id in missing_in(published, own)]
 
 
-def run_of_index(place: str, index: int) -> str | None:
-    """Return the run at this place of the plan, from 0; None past its end, for arrays of jobs that are too long."""
-    runs = Published.at(place).plan().runs
-    return runs[index] if index < len(runs) else None
+def run_of_index(place: str, index: int, *, name: str | None = None) -> str | None:
+    """Return the run at this place of the plan, from 0, in the class with hardware of this name; None past its end, for
+    arrays of jobs that are too long.
+
+    Raises `PlaceError` for a class that is not there, and where there are several and none is named.
+    """
+    published = Published.at(place)
+    plan = published.plan()
+    names = [own.machine.hardware.name for own in plan.classes]
+    if name is None and len(names) > 1:
+        raise PlaceError(
+            f"--index: the sweep is for {len(names)} classes: add --class, one of {', '.join(map(repr, names))}"
+        )
+    own = class_named(plan, name or names[0], where=published.objects.url)
+    return own.runs[index] if index < len(own.runs) else None
+
+
+def class_named(plan: PlanAt, name: str, *, where: str) -> ClassAt:
+    """Return the class of a plan with hardware of this name. Raises `PlaceError` that starts with `where`."""
+    classes = {own.machine.hardware.name: own for own in plan.classes}
+    if name not in classes:
+        raise PlaceError(f"{where}: {unknown('class', name, classes)}")
+    return classes[name]
 
 
 def state_of(failure: FailureAt) -> State:
@@ -147,42 +184,50 @@ def missing_at(place: str) -> list[str]:
     return missing_in(published, published.plan())
 
 
-def missing_in(published: Published, plan: PlanAt) -> list[str]:
-    """Return the runs of a plan that have neither a result nor a failure, in its order."""
+def missing_in(published: Published, plan: PlanAt | ClassAt) -> list[str]:
+    """Return the runs of a plan, or of one class, that have neither a result nor a failure, in their order."""
     settled = published.names("results") | published.names("failures")
     return [run_id for run_id in plan.runs if run_id not in settled]
 
 
-def _profile(worker: Worker, published: Published, plan: PlanAt) -> Ended | None:
-    if not plan.profile or any(published.objects.list("profiles/")):
+def _why_not(published: Published, own: ClassAt) -> str | None:
+    """Return why this machine is not of the class, by its first run; None: it is, or there is no run."""
+    if not own.runs:
         return None
-    if published.find(FailureAt, f"failures/{PROFILE}.json") is not None:
+    return why_not_here(published.run(own.runs[0]).run, this_machine(), planned=own.machine)
+
+
+def _profile(worker: Worker, published: Published, own: ClassAt) -> Ended | None:
+    name = own.measuring
+    if not own.profile or not own.runs or any(published.objects.list(own.profiles)):
         return None
-    records = [published.run(run_id).run for run_id in plan.runs]
-    if (reason := why_not_here(records[0], this_machine(), planned=plan.machine)) is not None:
-        return Ended(run_id=PROFILE, state="not here", message=reason)
+    if published.find(FailureAt, f"failures/{name}.json") is not None:
+        return None
+    if (reason := _why_not(published, own)) is not None:
+        return Ended(run_id=name, state="not here", message=reason)
+    records = [published.run(run_id).run for run_id in own.runs]
     hardware = records[0].hardware
-    claim = take(published.objects, PROFILE, host=socket.gethostname(), hardware=hardware.name, lease=worker.lease)
+    claim = take(published.objects, name, host=socket.gethostname(), hardware=hardware.name, lease=worker.lease)
     if claim is None:
-        return Ended(run_id=PROFILE, state="elsewhere", message="another worker measures")
+        return Ended(run_id=name, state="elsewhere", message="another worker measures")
     try:
         with held(published.objects, claim, lease=worker.lease):
-            measured = _measure(worker, published, records)
+            measured = _measure(worker, published, records, own.profiles)
     except ExplorerError as error:
         # As at home, this costs the time axis and no run.
         published.fail(claim, "exception", str(error))
         end(published.objects, claim, "failed", str(error))
-        return Ended(run_id=PROFILE, state="done", message=f"there are no step times: {error}")
+        return Ended(run_id=name, state="done", message=f"there are no step times: {error}")
     if not measured:
         end(published.objects, claim, "preempted", INTERRUPTED)
-        return Ended(run_id=PROFILE, state="preempted", message=INTERRUPTED)
+        return Ended(run_id=name, state="preempted", message=INTERRUPTED)
     end(published.objects, claim, "done")
-    return Ended(run_id=PROFILE, state="done", message="step times")
+    return Ended(run_id=name, state="done", message="step times")
 
 
-def _measure(worker: Worker, published: Published, records: Sequence[RunRecord]) -> bool:
-    """Measure the recipes of these runs in a process of its own, and publish their profiles. False: the permit was
-    taken back."""
+def _measure(worker: Worker, published: Published, records: Sequence[RunRecord], folder: str) -> bool:
+    """Measure the recipes of these runs in a process of its own, and publish their profiles in a folder. False: the
+    permit was taken back."""
     with (
         tempfile.TemporaryDirectory(prefix="explorer-profile-", dir=worker.scratch) as directory,
         timing() as reasons,
@@ -199,7 +244,7 @@ def _measure(worker: Worker, published: Published, records: Sequence[RunRecord])
             if measure_apart(measure, scratch, records, threads=threads, permit=permit, **given) is None:
                 return False
         for profile in read_profiles(scratch).values():
-            published.write(f"profiles/{profile.key}.json", profile)
+            published.write(f"{folder}{profile.key}.json", profile)
     return True
 
 
@@ -226,7 +271,8 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
             return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
     planned = published.run(run_id)
-    reason = why_not_here(planned.run, this_machine(), planned=plan.machine)
+    own = class_named(plan, planned.run.hardware.name, where=f"{published.objects.url}: {run_id}")
+    reason = why_not_here(planned.run, this_machine(), planned=own.machine)
     if reason is None and planned.task is not None and not worker.commands:
         reason = NOT_ALLOWED
     if reason is not None:

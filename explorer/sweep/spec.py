@@ -15,7 +15,7 @@
     seeds: [0, 1, 2]
     until: {interval: 10%, of: [fast], at_most: 12}      # more seeds, see `explorer.sweep.until_key`; may be left out
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
-    on: [{name: "NVIDIA H200"}]                          # another class of machines, see `explorer.sweep.on_key`
+    on: [{name: "NVIDIA H200"}]                          # other classes of machines, see `explorer.sweep.on_key`
     governance: ../governed                              # signed documents for all runs, relative to this file
     tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
 
@@ -77,7 +77,7 @@ class SweepSpec:
     budgets: tuple[float, ...]  # ascending
     seeds: tuple[int, ...]
     threads: int
-    on: On | None  # the class of machines that its runs are for; None: of the machine that plans them
+    on: tuple[On, ...]  # the classes of machines that its runs are for; none: that of the machine that plans them
     governance: Path | None  # the directory of the documents that govern every run
     source: str  # the file, for messages
     content: Mapping[str, Any]  # as written
@@ -118,14 +118,16 @@ def read_spec(document: Document) -> SweepSpec:
     if name in TAKEN:
         raise document.error(("name",), f"{name!r} is the directory of {TAKEN[name]}; choose another name")
     seeds = _distinct(document, "seeds", content, _seed)
+    on = read_on(document, content)
     controls = _controls(document, content)
     # The number of runs is checked before compositions are built, and again with them and their controls.
     written = _recipes(document, content)
     search = read_search(document, content["search"], recipes=written) if searched else None
     budgets = list(search.ladder) if search is not None else _distinct(document, "budgets", content, _budget)
-    _bound(document, len(written), budgets, seeds)
+    classes = max(1, len(on))  # every run is planned for each
+    _bound(document, classes * len(written), budgets, seeds)
     baseline = _baseline(document, content["baseline"], written)
-    room = MAX_RUNS // (len(budgets) * len(seeds)) - len(written)
+    room = MAX_RUNS // (classes * len(budgets) * len(seeds)) - len(written)
     recipes, not_run = _compositions(document, content, written, baseline=baseline, most=room)
     tune = _tune(document, content, recipes, seeds=seeds)
     twins, rescaled = Twins(), 0
@@ -137,7 +139,7 @@ def read_spec(document: Document) -> SweepSpec:
             recipes, not_run = [*recipes, *made], [*not_run, *impossible]
     names = [recipe.name for recipe in recipes if recipe.name not in twins]
     until = read_until(document, content, recipes=names, baseline=baseline, seeds=seeds)
-    _bound(document, len(recipes) + rescaled, budgets, seeds, until)
+    _bound(document, classes * (len(recipes) + rescaled), budgets, seeds, until)
     return SweepSpec(
         name=name,
         recipes=tuple(recipes),
@@ -149,7 +151,7 @@ def read_spec(document: Document) -> SweepSpec:
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
         threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
-        on=read_on(document, content),
+        on=on,
         governance=_directory(document, content.get("governance")),
         source=document.where,
         content=content,
@@ -171,6 +173,8 @@ def _of_command(document: Document) -> SweepSpec:
     budgets = _distinct(document, "budgets", content, _budget)
     seeds = _distinct(document, "seeds", content, _seed)
     task = read_task(document, content)
+    if len(on := read_on(document, content)) > 1:
+        raise document.error(("on",), f"the runs of a {task.kind} are for one class: name one")
     settings = []
     for recipe, written in _mapping(document, ("recipes",), content["recipes"]).items():
         check_name(document, ("recipes", recipe), recipe)
@@ -193,7 +197,7 @@ def _of_command(document: Document) -> SweepSpec:
         budgets=tuple(sorted(budgets)),
         seeds=tuple(seeds),
         threads=_whole(document, ("threads",), content.get("threads", 1), low=1, high=MAX_THREADS),
-        on=read_on(document, content),
+        on=on,
         governance=None,
         source=document.where,
         content=content,

@@ -14,7 +14,7 @@ from explorer.machine_class import Machine
 from explorer.place.attempt import Attempt, collect
 from explorer.place.leases import Claim, take
 from explorer.place.objects import DirectoryObjects, Objects
-from explorer.place.published_sweep import Finding, PlanAt, Published, ResultAt
+from explorer.place.published_sweep import ClassAt, Finding, PlanAt, Published, ResultAt
 from explorer.run_files import ResultRecord, RunRecord
 from tests.builders import CPU, run_record, write_run
 
@@ -29,7 +29,9 @@ def record() -> RunRecord:
 @pytest.fixture
 def published(objects: Objects, record: RunRecord) -> Published:
     published = Published(objects)
-    published.publish(PlanAt(sweep="digits", machine=HERE, runs=(record.run_id,), profile=False), [record])
+    published.publish(
+        PlanAt(sweep="digits", classes=(ClassAt(machine=HERE, runs=(record.run_id,), profile=False),)), [record]
+    )
     return published
 
 
@@ -252,7 +254,7 @@ def test_a_result_of_another_run_is_refused(published, record, tmp_path):
 
 def test_a_place_holds_one_sweep(published, record):
     with pytest.raises(PlaceError, match="holds sweep 'digits'; expected an empty place, or 'other'"):
-        published.publish(PlanAt(sweep="other", machine=HERE, runs=(), profile=False), [])
+        published.publish(PlanAt(sweep="other", classes=(ClassAt(machine=HERE, runs=(), profile=False),)), [])
 
 
 def test_an_empty_place_is_named(tmp_path):

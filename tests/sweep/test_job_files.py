@@ -111,7 +111,8 @@ def test_what_makes_no_job_file_is_named(kind, jobs, words):
 def test_a_scheduler_that_requeues_completes_the_sweep(tmp_path: Path):
     content = spec(budgets=[0.5])
     assert execute(tmp_path / "calm", content).complete
-    at = publish(plan(tmp_path / "planned", content), str(tmp_path / "place"), profile=True)
+    planned = plan(tmp_path / "planned", content)
+    at = publish(planned, str(tmp_path / "place"), profile=planned.classes)
     first = at.plan().runs[0]
     # A worker elsewhere has the first run for a while, and is then preempted.
     claim = take(at.objects, first, host="elsewhere", hardware="CPU", lease=3600)

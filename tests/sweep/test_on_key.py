@@ -98,10 +98,11 @@ def test_an_unknown_machine_is_an_error_that_says_how_to_make_it_known(tmp_path:
 @pytest.mark.parametrize(
     ("on", "fault"),
     [
-        (None, r"on: found None, expected a list of one class"),
-        ([], r"on: found \[\], expected a list of one class"),
-        ("NVIDIA H200", r"on: found 'NVIDIA H200', expected a list of one class"),
-        ([{"name": "A"}, {"name": "B"}], r"on: found 2 classes: runs are compared within one"),
+        (None, r"on: found None, expected a list of classes"),
+        ([], r"on: found \[\], expected a list of classes"),
+        ("NVIDIA H200", r"on: found 'NVIDIA H200', expected a list of classes"),
+        ([{"name": "A"}] * 21, r"on: found 21 classes, expected at most 20"),
+        ([{"name": "A"}, "B"], r"on\[1\]: found 'B', expected \{name: HARDWARE\}"),
         (["NVIDIA H200"], r"on\[0\]: found 'NVIDIA H200', expected \{name: HARDWARE\}"),
         ([{"name": "A", "probe": "b"}], r"on\[0\]: found "),
         ([{"host": "A"}], r"on\[0\]\.host: unknown key 'host'; known: name, probe"),

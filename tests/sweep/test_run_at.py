@@ -102,7 +102,9 @@ def test_another_machine_does_not_claim(tmp_path, monkeypatch):
     assert ended.state == "not here" and "Another CPU" in ended.message
     monkeypatch.undo()
     plan_there = at.plan()
-    at.write("plan.json", replace(plan_there, machine=replace(plan_there.machine, training_code="0" * 64)))
+    (own,) = plan_there.classes
+    changed = replace(own, machine=replace(own.machine, training_code="0" * 64))
+    at.write("plan.json", replace(plan_there, classes=(changed,)))
     ended = run_at.run_at(worker(tmp_path), run_id)
     assert ended.state == "not here" and "training code" in ended.message
     assert claims_of(at.objects, run_id) == []
@@ -183,7 +185,7 @@ def test_one_damaged_result_is_a_fault_of_its_run(tmp_path):
 
 def test_step_times_that_cannot_be_measured_cost_no_run(tmp_path, monkeypatch):
     planned = plan(tmp_path / "planned")
-    at = publish(planned, str(tmp_path / "place"), profile=True)
+    at = publish(planned, str(tmp_path / "place"), profile=planned.classes)
 
     def fail(*_):
         raise RunError("no memory")
@@ -319,7 +321,7 @@ def test_workers_of_the_planned_machine_measure_and_train_for_one_that_is_none(
     planned = plan(tmp_path / "runs")
     with monkeypatch.context() as patch:
         pretend(patch, name="A laptop")  # it plans for this machine, and executes nothing
-        planned = make_plan(load_spec(SPEC), runs=tmp_path / "runs", target=planned.target, rehearsed=True)
+        planned = make_plan(load_spec(SPEC), runs=tmp_path / "runs", targets=planned.targets, rehearsed=True)
         assert planned.why_not_here is not None
         worker = []
 
