@@ -337,9 +337,10 @@ def _size(content: float) -> str:
 
 def _next(planned: Plan, spec: Path, runs: Path, data: Path | None) -> Iterator[str]:
     option = () if runs == options.RUNS else ("--runs", str(runs))
-    if planned.missing or planned.waiting or (planned.spec.until is not None and planned.decided is None):
+    here = planned.missing or planned.waiting or (planned.spec.until is not None and planned.decided is None)
+    if here or any(own.missing or own.waiting for own in planned.others):
         place = () if data is None else ("--data", str(from_here(data)))
-        where = "" if planned.why_not_here is None else ", on a machine of that class"
+        where = "" if here and planned.why_not_here is None else ", on a machine of that class"
         yield f"\nnext{where}: {shlex.join(('explorer', 'sweep', 'run', str(from_here(spec)), *option, *place))}"
     else:
         yield f"\nnext: {shlex.join(('explorer', 'results', planned.spec.name, *option))}"

@@ -38,7 +38,7 @@ class Numbers:
     precision: Precision = "fp32"
 
 
-TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule")
+TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule", "ranks")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,11 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
     `code` of other packages may be imported. Raises `RecipeError` that starts with `where`.
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
-    plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule")}
+    if type(ranks := train.get("ranks", 1)) is not int or ranks != 1:
+        raise RecipeError(
+            f"{where}: train.ranks: found {ranks!r:.40}, expected 1: a run of several is not possible yet"
+        )
+    plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule", "ranks")}
     numbers = check(Numbers, plain, where=f"{where}: train")
     if not isinstance(methods, Sequence) or isinstance(methods, str):
         raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")

@@ -61,7 +61,7 @@ def slurm(jobs: Jobs) -> str:
     gpu = f"#SBATCH --gpus-per-task={devices}\n" if devices else ""
     index = ' --index "$SLURM_ARRAY_TASK_ID"'
     return f"""#!/bin/bash
-# {jobs.runs} runs of the sweep {jobs.name!r}, published at {jobs.place!r}; for {jobs.hardware.name!r}.
+# {jobs.runs} runs of the sweep {jobs.sweep!r}, published at {jobs.place!r}; for {jobs.hardware.name!r}.
 # Submit it with sbatch; then follow it with: explorer sweep run SPEC --at PLACE
 # Nodes with that hardware only: name them as your site does, by a constraint or a partition, and take away one #.
 ##SBATCH --constraint=...

@@ -24,7 +24,7 @@ def recipe(settings: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
 
 
 METHODS = ", ".join(sorted(settings.METHODS))
-TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, schedule"
+TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, ranks, schedule"
 SCHEDULES = "constant, cosine, exponential, linear, multistep, polynomial, restarts, step, wsd"
 MODELS = ", ".join(sorted(table.MODELS))
 DATASETS = ", ".join(sorted(sources.DATASETS))
@@ -58,6 +58,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "misspelt key": (
         lambda: recipe(epoch=3),
         f": train: unknown key 'epoch'; did you mean 'epochs'? known: {TRAIN_KEYS}",
+    ),
+    "ranks": (
+        lambda: recipe(ranks=4),
+        ": train.ranks: found 4, expected 1: a run of several is not possible yet",
+    ),
+    "truth for ranks": (
+        lambda: recipe(ranks=True),
+        ": train.ranks: found True, expected 1: a run of several is not possible yet",
     ),
     "key of the task": (
         lambda: recipe(task={**TASK, "net": 1}),
