@@ -66,9 +66,7 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
     if type(ranks := train.get("ranks", 1)) is not int or ranks != 1:
-        raise RecipeError(
-            f"{where}: train.ranks: found {ranks!r:.40}, expected 1: a run of several is not possible yet"
-        )
+        raise RecipeError(f"{where}: train.ranks: found {ranks!r:.40}, expected 1: a run has no more of them yet")
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule", "ranks")}
     numbers = check(Numbers, plain, where=f"{where}: train")
     if not isinstance(methods, Sequence) or isinstance(methods, str):

@@ -61,11 +61,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "ranks": (
         lambda: recipe(ranks=4),
-        ": train.ranks: found 4, expected 1: a run of several is not possible yet",
+        ": train.ranks: found 4, expected 1: a run has no more of them yet",
     ),
     "truth for ranks": (
         lambda: recipe(ranks=True),
-        ": train.ranks: found True, expected 1: a run of several is not possible yet",
+        ": train.ranks: found True, expected 1: a run has no more of them yet",
     ),
     "key of the task": (
         lambda: recipe(task={**TASK, "net": 1}),
