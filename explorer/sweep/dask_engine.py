@@ -80,7 +80,7 @@ class Belonging(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """The name that workers of the class declare. Sweeps of other software have other names for the same hardware."""
+        """The name that workers of the class declare: sweeps of other software have another one for its hardware."""
         software = [self.machine.versions, self.machine.torch_build, self.machine.training_code]
         return f"hw:{self.machine.hardware.name} ({digest(software)[:8]})"
 

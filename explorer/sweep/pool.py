@@ -51,8 +51,8 @@ class Pool:
         apart: Collection[str] = (),
         **kwargs: Any,
     ) -> Future[Any]:
-        """Submit a call. An executor that can choose gives it `to` a worker with this hardware, and to one on another host
-        than those in `apart` if there are others.
+        """Submit a call. An executor that can choose gives it `to` a worker with this hardware, and to one on another
+        host than those in `apart` if there are others.
 
         An executor that the death of a worker has ended is replaced first.
         """

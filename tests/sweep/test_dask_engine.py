@@ -15,6 +15,7 @@ from explorer import rundir
 from explorer.errors import SweepError
 from explorer.sweep.execute import Settings, run_sweep
 from tests.cli.command import explorer, refused
+from tests.pretended_machines import H200, pretend
 from tests.sweep.sweeps import ROOT, SPEC, execute, outcomes, plan, results, spec
 
 distributed = pytest.importorskip("distributed", reason="needs the extra `cluster`")
@@ -55,7 +56,12 @@ def test_a_scheduler_with_tls_is_reached_with_its_keys_only(tmp_path):
         with dask_engine.config.set(keys):
             with DaskWorkers(on, threads=1) as workers:
                 assert workers.submit(abs, -3).result() == 3
-            assert "no worker declares the resource GPU" in refusal(on, resources={"GPU": 1.0})
+            with pytest.MonkeyPatch.context() as patch:
+                pretend(patch, **H200)
+                planned = plan(tmp_path)
+            refused_for = refusal(on, classes=[(planned.runs[0].record, planned.target.machine)])
+            assert "none of its workers executes the sweep: tls://" in refused_for
+            assert "planned for NVIDIA H200 (cuda), and this machine is" in refused_for
         assert "found no keys" in refusal(on)
 
 
