@@ -74,7 +74,7 @@ class Belonging(NamedTuple):
 
     @property
     def asked(self) -> dict[str, int]:
-        """What a run asks of its worker: the class, which the worker has declared, and devices of one node."""
+        """The resources that a run asks for: a worker that has declared the class, and devices of one node."""
         devices = self.record.hardware.devices
         return {self.resource: 1, **({GPU: devices} if devices else {})}
 

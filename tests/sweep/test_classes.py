@@ -1,6 +1,9 @@
 """A sweep for several classes of machines: planned once for each, and executed by machines of each."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,23 +11,26 @@ from typing import Any
 import pytest
 import yaml
 
-from explorer import rundir, schema
+from explorer import run_files, rundir, schema
 from explorer.errors import PlaceError, SpecError, SweepError
+from explorer.machine_class import Machine
 from explorer.place.leases import claims_of, end, take
 from explorer.place.published_sweep import Published
 from explorer.planned import superseded
 from explorer.recipes.machine import this_machine
-from explorer.run_files import ProfileRecord
+from explorer.run_files import ProfileRecord, RunRecord
+from explorer.store.ingest import ingest
 from explorer.sweep import run_at
 from explorer.sweep.at_place import publish
 from explorer.sweep.confirm import check_same, confirmation
 from explorer.sweep.job_files import Jobs, job_files
 from explorer.sweep.plan import Plan
+from explorer.sweep.profiles import read_profiles
 from explorer.sweep.run_at import Ended, Worker, profile_at, run_any, run_of_index
 from explorer.sweep.spec import load_spec
 from tests.cli.command import explorer, refused
-from tests.pretended_machines import H200, pretend
-from tests.sweep.sweeps import execute, plan, results, spec
+from tests.pretended_machines import H200, pretend, pretending
+from tests.sweep.sweeps import ROOT, execute, plan, results, spec
 from tests.sweep.test_commands import SPEC as COMMAND
 from tests.sweep.test_plan import profile_of
 
@@ -268,10 +274,11 @@ def test_no_class_waits_for_the_step_times_of_another(tmp_path: Path, two, monke
     assert claim is not None
     measured = []
 
-    def measure(worker, published: Published, records, folder: str) -> None:
+    def measure(worker, published: Published, records, folder: str) -> bool:
         measured.append(folder)
         profile: ProfileRecord = profile_of(records[0], 0.001)
         published.write(f"{folder}{profile.key}.json", profile)
+        return True
 
     monkeypatch.setattr(run_at, "_measure", measure)
     waits = profile_at(worker(tmp_path))
@@ -335,3 +342,107 @@ def test_names_of_jobs_fit_a_label_of_kubernetes():
     ]
     names = [job["metadata"]["name"] for job in yaml.safe_load_all(job_files("kubernetes", jobs)[None])]
     assert len(set(names)) == 2 and max(map(len, names)) <= 50
+
+
+# --- two machines: processes whose kernels and measurements take themselves for another machine, too ---
+
+
+def start_worker(tmp_path: Path, name: str | None) -> subprocess.Popen[str]:
+    """A worker of its own at the place; with a name, on hardware of that name."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)} if name is None else pretending(tmp_path / "other", name)
+    return subprocess.Popen(
+        [sys.executable, "-m", "explorer", "run-at", str(tmp_path / "place"), "--claim", "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_two_workers_of_two_classes_complete_a_sweep_that_is_followed_from_a_third_machine(tmp_path: Path, two):
+    """Scale's S7, end to end: each worker measures and trains for its class only, and results are shown apart."""
+    content = two | {"budgets": [0.5]}
+    planned = plan(tmp_path / "planned", content)
+    at = publish(planned, str(tmp_path / "place"), profile=planned.classes)
+    workers = [start_worker(tmp_path, None), start_worker(tmp_path, OTHER)]
+    said = [process.communicate(timeout=500) for process in workers]
+    assert [process.returncode for process in workers] == [0, 0], said
+    for (out, _), own, other in zip(said, planned.classes, reversed(planned.classes), strict=True):
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert {line["run_id"] for line in lines if line["state"] == "done"} >= set(ids(own))
+        assert not {line["run_id"] for line in lines} & set(ids(other))
+        assert [line["message"] for line in lines].count("step times") == 1, "its own class has them"
+    for own in planned.classes:
+        claims = [claims_of(at.objects, run_id) for run_id in ids(own)]
+        assert [len(of_run) for of_run in claims] == [1, 1]
+        assert {of_run[0].hardware for of_run in claims} == {own.target.machine.hardware.name}
+    runs = tmp_path / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch, name="A laptop")
+        third = plan(runs, content)
+        assert execute(runs, content, place=str(tmp_path / "place"), profile=True).complete
+    assert third.why_not_here is not None
+    assert set(read_profiles(runs / "tiny")) == {
+        run.record.recipe_digest for own in planned.classes for run in own.runs
+    }
+    ingest(runs)
+    shown = explorer("results", "tiny", "--runs", runs).stdout
+    tables = shown.split("recipe  ")[1:]
+    assert len(tables) == 2 and f"{OTHER}, 1 thread" in shown and f"{this_machine().hardware.name}, 1 thread" in shown
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A scheduler with two Dask workers, one of which is on hardware of another name."""
+    distributed = pytest.importorskip("distributed", reason="needs the extra `cluster`")
+    started = []
+    with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
+        environments = [{**os.environ, "PYTHONPATH": str(ROOT)}, pretending(tmp_path / "other", OTHER)]
+        for environment in environments:
+            options = ("--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1")
+            command = [sys.executable, "-m", "dask", "worker", cluster.scheduler_address, *options]
+            settings = {"DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
+            started.append(subprocess.Popen(command, env=environment | settings, stderr=subprocess.DEVNULL))
+        cluster.wait_for_workers(2, timeout=240)
+        yield cluster.scheduler_address
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+def asked_for(planned: Plan) -> list[tuple[RunRecord, Machine]]:
+    return [(own.runs[0].record, own.target.machine) for own in planned.classes]
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_no_call_lands_on_a_worker_of_another_class(tmp_path: Path, two, cluster: str):
+    from explorer.sweep.dask_engine import DaskWorkers
+
+    content = two | BASELINE | {"seeds": [0, 1]}
+    planned = plan(tmp_path / "runs", content)
+    with DaskWorkers(cluster, threads=1, classes=asked_for(planned)) as workers:
+        for own in planned.classes:
+            hardware = own.runs[0].record.hardware
+            assert workers.room(hardware) == 1
+            calls = [workers.submit_to(hardware, (), hardware_name) for _ in range(6)]
+            assert {call.result(timeout=300) for call in calls} == {hardware.name}
+        everywhere = [workers.submit(hardware_name) for _ in range(6)]  # the control: a call that asks for nothing
+        assert {call.result(timeout=300) for call in everywhere} == {this_machine().hardware.name, OTHER}
+    written = tmp_path / "tiny.yaml"
+    written.write_text(yaml.safe_dump(content))
+    done = explorer("sweep", "run", written, "--runs", tmp_path / "runs", "--on", cluster)
+    assert done.returncode == 0 and "4 runs done, 4 of them now" in done.stdout, done.stderr
+    found = {
+        run: run_files.read(RunRecord, tmp_path / "runs" / "tiny" / run / rundir.RUN)
+        for run in results(tmp_path / "runs")
+    }
+    assert {name for own in planned.classes for name in ids(own)} == set(found)
+    measured = read_profiles(tmp_path / "runs" / "tiny").values()
+    assert {profile.hardware.name for profile in measured} == {this_machine().hardware.name, OTHER}
+
+
+def hardware_name() -> str:
+    return this_machine().hardware.name

@@ -15,10 +15,12 @@ import pytest
 
 from explorer.place.leases import claims_of
 from explorer.place.objects import Objects, open_objects
+from explorer.place.published_sweep import Published
 from explorer.sweep import execute as executing
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.profiles import read_profiles
-from explorer.sweep.run_at import PROFILE, Worker
+from explorer.sweep.run_at import Worker
+from tests.builders import CPU
 from tests.cli.command import explorer
 from tests.place.faulty_server import FaultyServer
 from tests.sweep.sweeps import SPEC, execute, outcomes, plan, spec
@@ -60,7 +62,8 @@ def test_a_cluster_at_a_place_measures_first_and_has_the_bits_of_this_machine(tm
     assert execute(tmp_path / "calm", SMALL).complete
     assert outcomes(runs) == outcomes(tmp_path / "calm")
     objects, planned = open_objects(place), plan(runs, SMALL)
-    (measured,) = claims_of(objects, PROFILE)
+    (own,) = Published(objects).plan().classes
+    (measured,) = claims_of(objects, own.measuring)
     begun = [claims_of(objects, run.record.run_id)[0].begun for run in planned.runs]
     assert measured.ended == "done" and measured.until <= min(begun), "one task, and nothing else meanwhile"
     assert set(read_profiles(runs / "tiny")) == {run.record.recipe_digest for run in planned.runs}
@@ -71,9 +74,9 @@ def test_a_cluster_that_shares_files_measures_first(tmp_path):
     calls = []
 
     class Recording(DaskWorkers):
-        def submit(self, fn, /, *args, **kwargs):
+        def submit_to(self, hardware, apart, fn, /, *args, **kwargs):
             others = sum(not future.done() for _, _, future in calls)
-            future = super().submit(fn, *args, **kwargs)
+            future = super().submit_to(hardware, apart, fn, *args, **kwargs)
             calls.append((getattr(fn, "func", fn).__name__, others, future))
             return future
 
@@ -176,9 +179,9 @@ def test_a_run_that_was_lost_on_a_host_is_tried_on_another(tmp_path, two_hosts):
     with DaskWorkers(two_hosts, threads=1) as workers:
         wait_until(lambda: workers.workers == 2)
         for apart, on in (({"a"}, "b"), ({"b"}, "a")):
-            made = {workers.submit_apart(apart, socket.gethostname).result(timeout=300) for _ in range(5)}
+            made = {workers.submit_to(CPU, apart, socket.gethostname).result(timeout=300) for _ in range(5)}
             assert made == {on}
-        assert workers.submit_apart({"a", "b"}, abs, -1).result(timeout=300) == 1, "there is no other"
+        assert workers.submit_to(CPU, {"a", "b"}, abs, -1).result(timeout=300) == 1, "there is no other"
         thread = threading.Thread(target=watch)
         thread.start()
         summary = run_sweep(planned, Settings(profile=False), executor=workers)

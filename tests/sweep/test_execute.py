@@ -225,8 +225,8 @@ def test_a_run_is_tried_again_on_another_host(tmp_path, monkeypatch):
     asked = []
 
     class Choosing(InProcess):
-        def submit_apart(self, hosts, fn, *args):
-            asked.append(set(hosts))
+        def submit_to(self, hardware, apart, fn, *args):
+            asked.append(set(apart))
             return self.submit(fn, *args)
 
     def lost(job):
@@ -240,7 +240,7 @@ def test_a_run_is_tried_again_on_another_host(tmp_path, monkeypatch):
     only = spec(recipes={"baseline": []}, budgets=[1.0])
     summary = run_sweep(plan(tmp_path, only), Settings(profile=False), executor=Choosing())
     assert len(summary.failures) == 1, "three hosts are enough"
-    assert asked == [{"host-0"}, {"host-0", "host-1"}]
+    assert asked == [set(), {"host-0"}, {"host-0", "host-1"}]
 
 
 def kills_its_worker(job):
