@@ -96,7 +96,8 @@ def test_the_files_of_a_command_travel_and_its_output_comes_back(tmp_path):
     home, place = tmp_path / "home", tmp_path / "place"
     written(home)
     assert run_sweep(planned(home, tmp_path / "calm")).complete
-    publish(planned(home, tmp_path / "runs"), str(place), profile=True)
+    plan = planned(home, tmp_path / "runs")
+    publish(plan, str(place), profile=plan.classes)
     away = home.rename(tmp_path / "away")
     assert [ended.state for ended in worked(place)] == ["done"] * 2, "nothing is read at home"
     away.rename(home)
