@@ -146,6 +146,8 @@ def collect(
     last = {rundir.RESULT: result.files[rundir.RESULT]}
     first = {name: digest for name, digest in result.files.items() if name not in last}
     with rundir.locked(directory, what=f"run {run_id}"):
+        for left in directory.rglob(".*.tmp"):  # of a process that was killed while it wrote; no other one writes now
+            left.unlink()
         planned = published.run(run_id)
         key = published.give_key(planned, directory)
         try:

@@ -98,6 +98,16 @@ def test_a_result_comes_back_as_it_was(published: Published, record: RunRecord, 
     assert run_files.from_json(RunRecord, json.loads(came[rundir.RUN]), where="test") == record
 
 
+def test_drafts_of_a_killed_process_go_when_a_result_comes_back(published, record, tmp_path):
+    worker = Worker(published, record, tmp_path / "one")
+    worker.train(record)
+    worker.attempt.finish()
+    home = tmp_path / "home" / record.run_id
+    rundir.write_bytes(home / "ledger" / ".blob.2167.tmp", b"half")
+    collect(published, record.run_id, home)
+    assert (home / rundir.RESULT).exists() and not list(home.rglob("*.tmp"))
+
+
 def test_the_next_attempt_continues_from_the_newest_checkpoint(published, record, tmp_path):
     first = Worker(published, record, tmp_path / "one")
     first.begin()
