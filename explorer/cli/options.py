@@ -72,6 +72,14 @@ At = Annotated[
         " together with any `explorer run-at PLACE --claim` elsewhere.",
     ),
 ]
+TuneAt = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="PLACE",
+        help="Execute the tuning at PLACE/tuning, together with any `explorer run-at PLACE/tuning --claim` elsewhere.",
+    ),
+]
 ReadAt = Annotated[
     str | None,
     typer.Option(

@@ -67,7 +67,7 @@ def run(
     if device is not None:
         use_gpus(device)
     if not is_tuned(asked, runs / asked.name):
-        part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, on=on, json=json)
+        part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, on=on, at=at, json=json)
     planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
     planned = planned if at is None else at_place(planned)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):

@@ -26,6 +26,8 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import SweepSpec, load_spec
 from explorer.sweep.tuned import TunedRecipe, TunedRecord
 
+TUNING = "tuning"  # the place of a tuning, below that of its sweep
+
 
 def tune(
     spec: options.Spec,
@@ -34,6 +36,7 @@ def tune(
     data: options.Data = None,
     engine: options.Engine = "warm",
     workers: options.Workers = None,
+    at: options.TuneAt = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the plan, or one line per event and one for the values.")
     ] = False,
@@ -55,7 +58,7 @@ def tune(
         tuned = with_tuned(asked, directory).tuned
         assert tuned is not None
     else:
-        tuned = tune_first(asked, runs=runs, data=data, engine=engine, workers=workers, json=json, tell=False)
+        tuned = tune_first(asked, runs=runs, data=data, engine=engine, workers=workers, at=at, json=json, tell=False)
     if json:
         print(as_event(tuned))
     else:
@@ -72,15 +75,20 @@ def tune_first(
     workers: int | None,
     json: bool,
     on: str | None = None,
+    at: str | None = None,
     tell: bool = True,
 ) -> TunedRecord:
-    """Tune a sweep. A tuning that has not ended ends the command. `tell`: print what was chosen."""
+    """Tune a sweep. A tuning that has not ended ends the command.
+
+    `at` is the place of the sweep: its tuning is a sweep of its own, so it has a place of its own below that one.
+    `tell`: print what was chosen.
+    """
+    place = None if at is None else f"{at.rstrip('/')}/{TUNING}"
     ended: list[Summary] = []
 
     def run(planned: Plan) -> Summary:
-        ended.append(
-            execute(planned, runs=runs, engine=engine, workers=workers, on=on, profile=False, json=json, answers=False)
-        )
+        settings = {"engine": engine, "workers": workers, "on": on, "at": place, "json": json}
+        ended.append(execute(planned, runs=runs, profile=False, answers=False, **settings))
         return ended[-1]
 
     tuned = tune_recipes(asked, runs=runs, data=data, execute=run)

@@ -46,6 +46,26 @@ def test_a_specification_without_the_key_says_what_to_write(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_tuning_at_a_place_chooses_what_it_chooses_here(path: Path, tmp_path: Path) -> None:
+    options, place = ("--engine", "inline", "--workers", "1"), tmp_path / "place"
+    done = explorer("sweep", "run", path, "--runs", tmp_path / "there", "--at", place, "--no-profile", *options)
+    assert done.returncode == 0, done.stderr
+    for at, count in ((place / "tuning", 4), (place, 2)):
+        assert len(list((at / "results").iterdir())) == count, "both are executed there"
+    again = explorer("tune", path, "--runs", tmp_path / "again", "--at", place, "--json", *options)
+    events = [json.loads(line)["event"] for line in again.stdout.splitlines()]
+    assert again.returncode == 0 and "start" in events and events[-1] == "tuned"
+    assert explorer("tune", path, "--runs", tmp_path / "here", *options).returncode == 0
+    chosen = []
+    for name in ("there", "again", "here"):
+        tuned = read_tuned(tmp_path / name / "tiny")
+        assert tuned is not None
+        of_points = [[(point.values, point.quality, point.steps) for point in own.points] for own in tuned.recipes]
+        chosen.append((of_points, [own.chosen for own in tuned.recipes]))
+    assert chosen[0] == chosen[1] == chosen[2]
+
+
+@pytest.mark.slow
 def test_a_sweep_is_tuned_before_its_first_run_and_only_once(path: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     options = ("--runs", runs, "--engine", "inline", "--workers", "1")
