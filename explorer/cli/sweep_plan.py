@@ -14,7 +14,7 @@ from explorer.costing import cost_usd, load_prices, own_prices
 from explorer.errors import SweepError
 from explorer.page import amounts
 from explorer.page.amounts import busy_words, price_words
-from explorer.page.document import Block
+from explorer.page.document import Block, as_baseline
 from explorer.page.progress import duration, tell_rehearsal
 from explorer.page.terminal import Answer, from_here, table, visible
 from explorer.planned import left_out_words
@@ -365,7 +365,7 @@ def _recipes(planned: Plan, estimate: Estimate) -> Block | str:
     for (recipe, control), own in groups.items():
         seconds = [run.seconds for run in own if run.seconds is not None]
         done = sum(not run.missing for run in own)
-        name = f"{recipe} (baseline)" if recipe == planned.spec.baseline and control is None else label(recipe, control)
+        name = as_baseline(recipe) if recipe == planned.spec.baseline and control is None else label(recipe, control)
         known = len(seconds) == len(own)
         total = duration(sum(seconds)) if known else "not known"
         money = None if estimate.price is None or not known else cost_usd(sum(seconds), estimate.price)

@@ -214,3 +214,7 @@ def test_a_plan_says_what_longer_runs_share_and_why_others_do_not(tmp_path: Path
     words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
     assert "not shared: all recipes: every step of the schedule 'cosine' depends on the length" in words
     assert "\nshared:" not in words
+    # The baseline is marked, unless its name says it.
+    assert "\nplain (baseline)  none" in words
+    path.write_text(json.dumps({**spec, "recipes": {"baseline": []}, "baseline": "baseline"}))
+    assert "\nbaseline  none" in explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout

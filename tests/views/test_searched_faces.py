@@ -130,3 +130,12 @@ def test_a_face_shows_no_interval_and_no_verdict_of_a_search(
     runs, chosen = sample
     signs = face(runs)
     assert bool(signs) is not chosen, signs
+
+
+@pytest.mark.slow
+def test_the_report_of_a_search_has_a_sentence_in_place_of_an_empty_comparison(sample: tuple[Path, bool]) -> None:
+    runs, chosen = sample
+    text = FORMATS["md"](read_sweep(runs, "digits")).decode()
+    _, _, compared = text.partition("at equal quality\n")
+    first = compared.strip().splitlines()[0]
+    assert first.startswith("A search chose these runs") if chosen else first.startswith("|"), first

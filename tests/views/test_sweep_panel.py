@@ -65,7 +65,7 @@ def test_it_opens_on_the_specification_that_is_there(tmp_path: Path) -> None:
 def test_plan_shows_what_the_command_line_says(panel: SweepPanel, tmp_path: Path) -> None:
     asyncio.run(panel.plan())
     assert (tmp_path / "mine.yaml").read_text() == TEMPLATE
-    assert "18 runs, 0 done, 18 to do" in panel.output.value and "baseline (baseline)" in panel.output.value
+    assert "18 runs, 0 done, 18 to do" in panel.output.value and "(baseline)" not in panel.output.value
     assert "<table" in panel.output.value and "Step times are not known yet" in panel.output.value
     assert "\x1b" not in panel.output.value
 

@@ -237,15 +237,7 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         )
     if results.answer.comparisons:
         yield Heading(3, f"{results.answer.question.paid_in.label} at equal quality")
-        yield from comparison_table(
-            results.answer.verdicts,
-            (),  # the next table has the qualities at equal budget
-            payment=results.answer.question.paid_in,
-            look=results.answer.look,
-            rates=results.answer.rates,
-            p_values=True,
-        )
-        yield from (Paragraph(words, "note") for words in facts(results.answer))
+        yield from _equal_quality(results)
     if recipes:
         yield Heading(3, "Methods of the recipes, and quality at equal budget")
         yield _recipe_table(recipes, results)
@@ -253,6 +245,25 @@ def _metric(results: MetricResults, recipes: tuple[RecipeLine, ...], number: int
         yield Heading(3, "Controls")
         yield control_table(results.controls)
         yield Bullets([sentence(words, names=results.labels) for words in control_sentences(results.controls)])
+
+
+def _equal_quality(results: MetricResults) -> Iterator[Block]:
+    answer = results.answer
+    if all(verdict.call is Call.SEARCHED and not verdict.is_confirmed for verdict in answer.verdicts):
+        yield Paragraph(
+            "A search chose these runs by their results, so they carry no comparison: `explorer confirm` makes the"
+            " claim, on fresh seeds."
+        )
+        return
+    yield from comparison_table(
+        answer.verdicts,
+        (),  # the next table has the qualities at equal budget
+        payment=answer.question.paid_in,
+        look=answer.look,
+        rates=answer.rates,
+        p_values=True,
+    )
+    yield from (Paragraph(words, "note") for words in facts(answer))
 
 
 def _bands(scene: Scene) -> str:

@@ -17,7 +17,7 @@ from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import ExplorerError, RunError
 from explorer.page import amounts, theme
-from explorer.page.document import Block, Column, Paragraph, Row, Table, clipped, sentence
+from explorer.page.document import Block, Column, Paragraph, Row, Table, as_baseline, clipped, sentence
 from explorer.page.html import element, fragment, style
 from explorer.store import frames
 from explorer.store.learning_curves import is_training, latest
@@ -86,7 +86,7 @@ def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
     rows = [
         Row(
             (
-                clipped(f"{name} (baseline)" if name == plan["baseline"] else name),
+                clipped(as_baseline(name) if name == plan["baseline"] else name),
                 str(len(own)),
                 str(sum(run["run_id"] not in missing for run in own)),
                 f"{max(run['steps'] for run in own):,}",
