@@ -1,15 +1,19 @@
-"""Progress on standard error: bars where that is a terminal."""
+"""Progress: bars on standard error, and a page on standard output that is drawn again and again, on terminals."""
 
+import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from explorer.page.terminal import is_terminal
+from explorer.page.document import Block
+from explorer.page.terminal import is_terminal, show
 
 WIDTH = 32  # characters of a bar
 
@@ -40,6 +44,28 @@ class Bar:
 
     def tell(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False)
+
+
+class Redrawn:
+    """Blocks on a terminal, each time in the place of those before. The last ones stay."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=Console(force_jupyter=False), auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, value, traceback)
+
+    def draw(self, blocks: Iterable[Block | str]) -> None:
+        """Draw blocks. A line that is longer than the terminal is cut off: broken, it would not be found again."""
+        text = io.StringIO()
+        show(blocks, file=text)
+        self._live.update(Text(text.getvalue().rstrip(), no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 @contextmanager

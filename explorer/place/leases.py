@@ -31,6 +31,8 @@ MAX_CLAIM = 10_000  # bytes
 Ending = Literal["done", "failed", "preempted", "lost worker", "dead kernel", "timeout", "full disk"]
 LOSSES = ("lost worker", "dead kernel", "timeout", "full disk")  # endings that may be the run's own doing
 
+Moment = Annotated[float, Field(ge=0, lt=10**11)]  # seconds since 1970
+
 
 @record
 class Claim:
@@ -42,8 +44,8 @@ class Claim:
     holder: Annotated[str, Field(max_length=100)]  # random, so that no two claims have the same content
     host: Annotated[str, Field(max_length=300)]
     hardware: Annotated[str, Field(max_length=300)]
-    begun: float  # seconds since 1970
-    until: float  # seconds since 1970; later than that, others may take the run
+    begun: Moment
+    until: Moment  # later than that, others may take the run
     ended: Ending | None = None  # None: its holder works, or was lost
     message: Annotated[str, Field(max_length=2000)] = ""
 

@@ -48,6 +48,7 @@ class Listed:
 
     key: str
     size: int  # bytes
+    modified: float  # seconds since 1970, by the clock of the store
 
 
 class Objects(Protocol):
@@ -144,22 +145,27 @@ class DirectoryObjects:
             raise PlaceError(f"cannot read {path}: {error.strerror or error}") from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        waiting = [self._path(prefix.removesuffix("/"))]
+        # Without paths, of which a place of thousands of runs would need as many.
+        name = prefix.removesuffix("/")
+        waiting = [(str(self._path(name)), name)]
         while waiting:
+            folder, name = waiting.pop()
             try:
-                entries = sorted(os.scandir(waiting.pop()), key=lambda entry: entry.name)
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise PlaceError(f"cannot list {self.directory / prefix}: {error.strerror or error}") from error
             for entry in entries:
+                key = f"{name}/{entry.name}"
                 if entry.name.startswith("."):  # a draft
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(Path(entry.path))
+                    waiting.append((entry.path, key))
                 elif entry.is_file(follow_symlinks=False):
-                    key = Path(entry.path).relative_to(self.directory).as_posix()
-                    yield Listed(key=key, size=entry.stat(follow_symlinks=False).st_size)
+                    with contextlib.suppress(FileNotFoundError):  # removed since
+                        status = entry.stat(follow_symlinks=False)
+                        yield Listed(key=key, size=status.st_size, modified=status.st_mtime)
 
     def remove(self, key: str) -> None:
         try:
@@ -234,7 +240,11 @@ class BucketObjects:
 
         def attempt() -> list[Listed]:
             pages = self._obstore.list(self._store, whole)
-            return [Listed(key=meta["path"], size=meta["size"]) for page in pages for meta in page]
+            return [
+                Listed(key=meta["path"], size=meta["size"], modified=meta["last_modified"].timestamp())
+                for page in pages
+                for meta in page
+            ]
 
         yield from self._again(prefix, attempt)
 

@@ -11,18 +11,29 @@ A run is
     damaged       its result cannot be read; remove its directory to repeat it
 """
 
+import contextlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from explorer import rundir
 from explorer.errors import RunError
 from explorer.planned import read_plan, superseded
 
 State = Literal["done", "running", "diverged", "failed", "set aside", "interrupted", "planned", "damaged"]
+MARK = 400  # bytes that are read of what names a worker
 STATES: tuple[State, ...] = ("done", "running", "diverged", "failed", "set aside", "interrupted", "planned", "damaged")
+
+
+class Mark(NamedTuple):
+    """A worker that took a run."""
+
+    begun: float  # seconds since 1970
+    host: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +47,9 @@ class RunStatus:
     state: State
     message: str = ""  # why it diverged or failed
     control: str | None = None  # the kind of control that it is; None: it is none
+    marks: tuple[Mark, ...] = ()  # of workers that have it, or died with it, oldest first
+    ended: float | None = None  # when its result was there, in seconds since 1970
+    seconds: float | None = None  # that it took, evaluations and checkpoints included
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +58,8 @@ class SweepStatus:
 
     name: str
     directory: Path
+    machine: str  # the classes that it is for, in words; empty in a plan of an older version
+    hardware: str  # of its runs; empty where that is not the same for all, or not known
     active: bool  # a process executes the sweep now
     runs: tuple[RunStatus, ...]
     waiting: int  # controls whose budgets need a profile
@@ -68,10 +84,14 @@ def sweep_status(directory: Path, *, content: Mapping[str, Any] | None = None) -
     """
     plan = read_plan(directory)
     runs = tuple(_run_status(directory, entry) for entry in plan["runs"])
+    several = [machine["hardware"] for machine in plan.get("machines", ())]
+    machines = several or [plan[key] for key in ("hardware",) if key in plan]
     digests = {entry["recipe_digest"] for entry in plan["runs"] if isinstance(entry.get("recipe_digest"), str)}
     return SweepStatus(
         name=plan["name"],
         directory=directory,
+        machine=" and ".join(f"{machine['name']} ({machine['device']})" for machine in machines),
+        hardware=machines[0]["name"] if len(machines) == 1 else "",
         active=rundir.is_locked(directory),
         runs=runs,
         waiting=plan.get("waiting", 0),
@@ -96,41 +116,78 @@ _OF_KIND: dict[str, State] = {
 
 
 def _run_status(directory: Path, entry: Mapping[str, Any]) -> RunStatus:
-    state, message = state_of(directory / entry["run_id"])
+    facts = _Facts(directory / entry["run_id"])
     return RunStatus(
         run_id=entry["run_id"],
         recipe=entry["recipe"],
         ssr=entry["ssr"],
         seed=entry["seed"],
-        state=state,
-        message=message,
+        state=facts.state,
+        message=facts.message,
         control=entry.get("control"),
+        marks=facts.marks,
+        ended=facts.ended,
+        seconds=facts.seconds,
     )
 
 
 def state_of(directory: Path) -> tuple[State, str]:
     """Return the state of the run in `directory`, and the reason if it diverged, failed or is damaged."""
-    # The result decides, because a run writes it last; a lock comes before an old failure, which a retry leaves there.
-    if (directory / rundir.RESULT).exists():
-        fault = _result_fault(directory)
-        return ("damaged", fault) if fault else ("done", "")
-    if rundir.is_locked(directory):
-        return "running", ""
-    if (directory / rundir.FAILURE).exists():
-        kind, message = _failure(directory / rundir.FAILURE)
-        return _OF_KIND.get(kind, "failed"), message
-    started = (directory / rundir.ENVIRONMENT).exists()
-    return ("interrupted", "killed") if started else ("planned", "")
+    facts = _Facts(directory)
+    return facts.state, facts.message
 
 
-def _result_fault(directory: Path) -> str:
-    try:
-        result = rundir.read_json(directory / rundir.RESULT)
-    except RunError as error:
-        return str(error)
-    if isinstance(result, dict) and result.get("run_id") == directory.name:
-        return ""
-    return f"{directory / rundir.RESULT}: not the result of this run"
+class _Facts:
+    """The facts that a run directory tells of its run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.message = ""
+        self.marks: tuple[Mark, ...] = ()
+        self.ended: float | None = None
+        self.seconds: float | None = None
+        self.state: State = self._state(directory)
+
+    def _state(self, directory: Path) -> State:
+        # The result decides, because a run writes it last; a lock comes before an old failure, which a retry leaves
+        # there.
+        if (directory / rundir.RESULT).exists():
+            return self._read_result(directory)
+        if not directory.is_dir():
+            return "planned"
+        self.marks = _marks(directory)
+        if rundir.is_locked(directory):
+            return "running"
+        if (directory / rundir.FAILURE).exists():
+            kind, self.message = _failure(directory / rundir.FAILURE)
+            return _OF_KIND.get(kind, "failed")
+        if (directory / rundir.ENVIRONMENT).exists():
+            self.message = "killed"
+            return "interrupted"
+        return "planned"
+
+    def _read_result(self, directory: Path) -> State:
+        try:
+            result = rundir.read_json(directory / rundir.RESULT)
+        except RunError as error:
+            self.message = str(error)
+            return "damaged"
+        if not isinstance(result, dict) or result.get("run_id") != directory.name:
+            self.message = f"{directory / rundir.RESULT}: not the result of this run"
+            return "damaged"
+        # Of the rest nothing decides whether the run is done, so what is not as it should be is left out.
+        with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError, OverflowError):
+            self.ended = datetime.fromisoformat(result["finished_at"]).timestamp()
+            self.seconds = max(0.0, math.fsum(result["timings"].values()))
+        return "done"
+
+
+def _marks(directory: Path) -> tuple[Mark, ...]:
+    marks = []
+    for path in directory.glob(f"{rundir.BEGUN}*"):
+        with contextlib.suppress(OSError), path.open("rb") as file:  # a worker that ends its call removes its mark
+            words = file.read(MARK).decode(errors="replace")
+            marks.append(Mark(path.stat().st_mtime, words.rpartition(", process ")[0]))
+    return tuple(sorted(marks))
 
 
 def _failure(path: Path) -> tuple[str, str]:

@@ -53,7 +53,9 @@ async def run_command(*arguments: str | Path, most: int = MAX_MESSAGE) -> Output
 class SweepProcess:
     """Sweep that was started from the notebook, and its events."""
 
-    def __init__(self, spec: Path, *, runs: Path, verb: Sequence[str] = ("sweep", "run")) -> None:
+    def __init__(
+        self, spec: Path, *, runs: Path, verb: Sequence[str] = ("sweep", "run"), options: Sequence[str] = ()
+    ) -> None:
         """Start `explorer sweep run SPEC`, or another verb on it. Raises `SweepError` if that fails."""
         self._log = runs / LOGS / f"{spec.stem}.jsonl"
         self._errors = self._log.with_suffix(".txt")
@@ -62,7 +64,7 @@ class SweepProcess:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             with self._log.open("wb") as out, self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
-                    command(*verb, spec, "--runs", runs, "--json"),
+                    command(*verb, spec, "--runs", runs, *options, "--json"),
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=errors,

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import open_notebook
+from tests.browser.lab import cut, faults, open_notebook
+from tests.place.attempts import RUNS, WrittenPlace, eventful
 
 pytestmark = pytest.mark.browser
 
@@ -67,3 +69,34 @@ def test_a_sweep_from_a_terminal_is_followed(page: Page, address: str, workplace
         process.wait(timeout=60)
     expect(page.get_by_role("button", name="Look at it in explore")).to_be_visible()
     page.screenshot(path=screenshots / "sweep-elsewhere-done.png")
+
+
+def test_a_sweep_at_a_place_shows_hosts_and_faults(
+    page: Page, address: str, workplace: Path, screenshots: Path
+) -> None:
+    now = time.time()
+    eventful(workplace / "place", now)
+    open_notebook(page, address, "notebooks/sweep.ipynb")
+    place, hosts = page.get_by_role("textbox", name="Place"), page.locator(".x-blocks table").first
+    expect(page.locator(".x-progress")).to_be_visible()
+    place.fill(str(workplace / "place"))
+    place.press("Enter")
+    expect(page.locator(".x-progress")).to_contain_text("2 of 8 runs done, 2 in progress on 2 hosts, 2 to do, 2 failed")
+    expect(hosts).to_contain_text("node-7")
+    expect(hosts).to_contain_text("<img src=x onerror=alert(1)>")  # as text: the page fails the test if it is obeyed
+    assert page.locator(".x-blocks img").count() == 0
+    expect(page.locator(".x-seen ul")).to_contain_text("not reproducible")
+    expect(page.locator(".x-seen ul")).to_contain_text("lost worker on node-8")
+    expect(page.locator(".x-facts")).to_contain_text("machine time")
+    for width in (900, 1260, 1600):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_timeout(800)
+        assert cut(page) == []
+        page.screenshot(path=screenshots / f"sweep-place-{width}.png")
+    assert faults(page, ".explorer") == []
+    # The control: a place where nothing went wrong has hosts and no faults.
+    WrittenPlace(workplace / "quiet").claim(RUNS[0], "node-1", now, now + 3600)
+    place.fill(str(workplace / "quiet"))
+    place.press("Enter")
+    expect(hosts).to_contain_text("node-1")
+    expect(page.locator(".x-seen ul")).to_have_count(0)

@@ -23,9 +23,9 @@ def test_the_state_of_a_place_is_shown(tmp_path):
     objects.put(f"findings/{runs[3]}/00000002.json", b"{}")
     (tmp_path / "s.yaml").write_text("name: tiny")
     out = explorer("sweep", "status", tmp_path / "s.yaml", "--at", tmp_path / "place").stdout
-    assert "0 of 4 runs done" in out and "1 in progress on 1 host, 2 to be claimed" in out
+    assert "0 of 4 runs done" in out and "1 in progress on 1 host, 2 to do, 1 failed" in out
     assert "node-7" in out and "dead kernel on node-8: waits for a worker" in out
-    assert "exception: RunError: no such file" in out and f"{runs[3]}: not reproducible" in out
+    assert "exception on node-9: RunError: no such file" in out and f"{runs[3]}: not reproducible" in out
 
 
 @pytest.mark.slow

@@ -15,9 +15,11 @@ from explorer.schema import to_json
 from explorer.views import sweep_process
 from explorer.views.explore import Explorer
 from explorer.views.explorer import pulse
+from explorer.views.sweep import sweep_panel as sweep_panel_module
 from explorer.views.sweep.sweep_panel import IDLE, TEMPLATE, SweepPanel, sweep_panel
 from explorer.views.sweep_process import progress_words
 from tests.builders import run_record, write_plan, write_run
+from tests.place.attempts import HOSTILE, RUNS, WrittenPlace, eventful
 from tests.sample import write_sample
 from tests.tuned_sample import tuned_record
 
@@ -221,3 +223,97 @@ def test_tuning_is_followed_and_what_it_chose_is_shown(
     assert "lr 0.2" in panel.output.value and "is at the high end of what was tried" in panel.output.value
     assert "Finished" in panel.state.value and panel.bar.value == 0.25
     assert progress_words(json.loads(lines[0])) == "1 of 4 tuning runs done."
+
+
+# --- hosts, pace, spend and faults ---
+
+
+def shown(panel: SweepPanel) -> str:
+    return panel.amounts.value + panel.hosts.value + panel.held.value
+
+
+async def follow(panel: SweepPanel, until: Callable[[], bool]) -> None:
+    """Follow a place on an event loop until a condition holds."""
+    task = asyncio.get_running_loop().create_task(panel.follow_place())
+    deadline = time.monotonic() + 200
+    while not until() and not task.done():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.02)
+    task.cancel()
+
+
+def test_a_sweep_at_a_place_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_panel_module, "EVERY", 0.01)
+    now = time.time()
+    place = eventful(tmp_path / "place", now)
+    panel = sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs", str(tmp_path / "place"))
+    assert shown(panel) == "", "without an event loop nothing is looked at"
+    asyncio.run(follow(panel, lambda: bool(panel.hosts.value)))
+    assert "2 of 8 runs done, 2 in progress on 2 hosts, 2 to do, 2 failed." in panel.state.value
+    assert panel.bar.value == pytest.approx(2 / 8)
+    for words in ("node-7", "node-8", RUNS[5], "lost worker", "set aside", "not reproducible", "machine time"):
+        assert words in shown(panel), words
+    assert "<img" not in shown(panel) and "&lt;img src=x onerror=alert(1)&gt;" in panel.hosts.value
+    assert not set("\x1b\u202e") & set(shown(panel)) and set("\x1b\u202e") <= set(HOSTILE)
+    for run_id in (RUNS[2], RUNS[5], RUNS[6], RUNS[7]):
+        place.done(run_id, "node-9", now - 10, now)
+    asyncio.run(asyncio.wait_for(panel.follow_place(), 200))
+    assert "6 of 8 runs done, 2 failed." in panel.state.value and "lost worker" not in shown(panel)
+
+
+def test_a_place_that_cannot_be_used_says_why_until_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_panel_module, "EVERY", 0.01)
+    panel = sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs", str(tmp_path / "place"))
+    asyncio.run(follow(panel, lambda: bool(panel.amounts.value)))
+    assert "no sweep is published here" in panel.amounts.value and panel.hosts.value == ""
+    eventful(tmp_path / "place", time.time())
+    asyncio.run(follow(panel, lambda: bool(panel.hosts.value)))
+    assert "no sweep is published here" not in panel.amounts.value
+
+
+def test_another_place_replaces_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_panel_module, "EVERY", 0.01)
+    eventful(tmp_path / "one", time.time())
+    WrittenPlace(tmp_path / "two").claim(RUNS[0], "other-host", time.time(), time.time() + 1000)
+
+    async def change() -> None:
+        panel = sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs", str(tmp_path / "one"))
+        for value, words in (("", "node-7"), (str(tmp_path / "two"), ""), ("", "other-host")):
+            deadline = time.monotonic() + 200
+            while words not in panel.hosts.value:
+                assert time.monotonic() < deadline, words
+                await asyncio.sleep(0.02)
+            panel.at.value = value
+            assert panel.hosts.value == ""
+        assert sweep_panel_module._following == []
+
+    asyncio.run(change())
+
+
+def test_run_publishes_at_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_command(monkeypatch, "import sys; sys.exit(' '.join(sys.argv[1:]))")
+    panel = sweep_panel(tmp_path / "mine.yaml", tmp_path / "runs", "s3://bucket/mine")
+    monkeypatch.setattr(panel, "follow_place", lambda: asyncio.sleep(0))
+    asyncio.run(panel.run())
+    assert "--at s3://bucket/mine --json" in panel.output.value
+    asyncio.run(panel.tune())
+    assert "--at" not in panel.output.value, "a tuning stays here"
+    panel.editor.value += "search: {of: [ema], spend: 1h}\n"
+    asyncio.run(panel.run())
+    assert "A search runs on this machine only" in panel.output.value
+    panel.at.value = ""
+    asyncio.run(panel.run())
+    assert panel.output.value.count("search") and "--at" not in panel.output.value
+
+
+def test_a_sweep_on_this_machine_shows_its_hosts_too(tmp_path: Path) -> None:
+    runs, spec, record = tmp_path / "runs", tmp_path / "mine.yaml", run_record(sweep="mine", seed=9)
+    spec.write_text(TEMPLATE)
+    done = run_record(sweep="mine")
+    write_run(runs, done)
+    (write_run(runs, record, finished=False) / f"{rundir.BEGUN}1").write_text("<b>node</b>, process 12")
+    write_plan(runs, [done, record])
+    with rundir.locked(runs / "mine", what="sweep"):
+        panel = sweep_panel(spec, runs)
+    assert "&lt;b&gt;node&lt;/b&gt;" in panel.hosts.value and record.run_id in panel.held.value
+    assert "machine time" in panel.amounts.value and "<b>node" not in shown(panel)

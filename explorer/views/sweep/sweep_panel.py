@@ -1,9 +1,11 @@
 """Sweep panel: edit a specification, see its plan, run it, and follow it: progress, loss curves, best answer so far.
 
 Nothing here trains: a process of the command line does. What is shown of a sweep comes from its directory and the
-store, so a sweep that was started elsewhere is followed too; a process of the panel's own adds its events.
+store, so a sweep that was started elsewhere is followed too; a process of the panel's own adds its events. For a sweep
+at a place, hosts, pace, spend and faults come from there, by a thread: a bucket may be slow to answer.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -15,15 +17,19 @@ import ipywidgets as widgets
 from explorer import rundir
 from explorer.analysis.sentences import so_far
 from explorer.analysis.verdict import sweep_verdicts
+from explorer.costing import Price, load_prices, own_prices
 from explorer.errors import ExplorerError, RunError
 from explorer.page import amounts, theme
-from explorer.page.document import Block, Column, Paragraph, Row, Table, as_baseline, clipped, sentence
+from explorer.page.document import Block, Column, Heading, Paragraph, Row, Span, Table, as_baseline, clipped, sentence
 from explorer.page.html import element, fragment, style
+from explorer.place.place_status import PlaceReader
+from explorer.place.published_sweep import Published
 from explorer.store import frames
 from explorer.store.learning_curves import is_training, latest
 from explorer.store.published import database
 from explorer.store.queries import Filter
 from explorer.store.upkeep import bring_up
+from explorer.sweep.overview import Overview, overview_at, overview_here
 from explorer.sweep.status import SweepStatus, sweep_status
 from explorer.sweep.tuned import TunedRecord, tuned_of
 from explorer.views.explore import explore
@@ -36,11 +42,14 @@ from explorer.views.explorer.tradeoff import tradeoff_spec
 from explorer.views.live_blocks import LiveBlocks
 from explorer.views.live_chart import LiveChart
 from explorer.views.notebook import runs_directory
+from explorer.views.sweep.overview_blocks import amount_blocks, count_words, fault_blocks, host_blocks, progress_blocks
 from explorer.views.sweep_process import MAX_MESSAGE, Background, SweepProcess, progress_words, run_command
 from explorer.yaml_document import read_document
 
 REDRAW = 3  # ticks between two drawings of the curves
-SHARE = 0.1  # of the time, for drawing
+EVERY = 2.0  # seconds between two looks at a place
+SHARE = 0.1  # of the time, for drawing, and for looks
+MOST = 12  # hosts, runs in progress and faults that are listed
 LINES = 12  # runs in the chart of losses: those that train, and those that finished last
 POINTS = 150  # of a curve
 
@@ -68,9 +77,12 @@ seeds: [0, 1]
 """
 
 
-def sweep_panel(spec: str | Path, runs: str | Path | None = None) -> "SweepPanel":
-    """Open the panel on a specification; a missing file begins as a template."""
-    return SweepPanel(Path(spec), runs=runs_directory(runs))
+def sweep_panel(spec: str | Path, runs: str | Path | None = None, at: str | None = None) -> "SweepPanel":
+    """Open the panel on a specification; a missing file begins as a template.
+
+    `at` is the place of a sweep on many machines: a directory, or s3://, gs:// or az:// and a path.
+    """
+    return SweepPanel(Path(spec), runs=runs_directory(runs), at=at or "")
 
 
 def plan_blocks(plan: dict[str, Any]) -> Iterator[Block]:
@@ -137,10 +149,13 @@ def status_words(status: SweepStatus) -> str:
     return f'{", ".join(parts)}. "Run" does the rest.'
 
 
+_following: list[asyncio.Task[None]] = []  # of the panel that was opened last: a kernel feeds one
+
+
 class SweepPanel(widgets.VBox):
     """Panel of one specification. Nothing is written or started before a button is pressed."""
 
-    def __init__(self, spec: Path, *, runs: Path) -> None:
+    def __init__(self, spec: Path, *, runs: Path, at: str = "") -> None:
         self._spec, self._runs = spec, runs
         self._process: SweepProcess | None = None
         self._background = Background()
@@ -156,6 +171,13 @@ class SweepPanel(widgets.VBox):
         self.stop_button = widgets.Button(
             description="Stop", tooltip="Stop after the current steps; Run resumes", disabled=True
         )
+        self.at = widgets.Text(
+            value=at,
+            description="Place",
+            placeholder="this machine; or a directory, s3://, gs:// or az:// and a path",
+            continuous_update=False,
+        )
+        self.amounts, self.hosts, self.held = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.bar = widgets.FloatProgress(min=0, max=1, description="Progress")
         self.state = widgets.HTML()
         self.clock = widgets.HTML()  # apart from the state, which a screen reader announces
@@ -174,9 +196,11 @@ class SweepPanel(widgets.VBox):
         self.stop_button.on_click(lambda _: self.stop())
         super().__init__(self._parts())
         self.add_class("explorer")
-        self._next_drawing = 0.0
+        self._next_drawing = self._next_look = 0.0
         self._tell(IDLE)
+        self.at.observe(lambda _: self._follow_place(), "value")
         self._pulse = Pulse(runs, sweep=self._name, on_growth=self._grew, on_results=self._grew)
+        self._follow_place()
         self._grew()
         self._pulse.start()
 
@@ -206,14 +230,18 @@ class SweepPanel(widgets.VBox):
         if not self._save():
             return
         verb = verb or (("search",) if self._searches() else ("sweep", "run"))
+        if self.at.value and verb == ("search",):
+            return self._say("A search runs on this machine only: leave Place empty.", failed=True)
+        options = ("--at", self.at.value) if self.at.value and verb == ("sweep", "run") else ()
         try:
-            self._process = SweepProcess(self._spec, runs=self._runs, verb=verb)
+            self._process = SweepProcess(self._spec, runs=self._runs, verb=verb, options=options)
         except ExplorerError as error:
             return self._say(str(error), failed=True)
         self._say("")
         self._look.layout.display = "none"
         self._tell("Starting ...")
         self._set_running(True)
+        self._follow_place()
         try:
             await self._follow(self._process)
         finally:
@@ -264,13 +292,77 @@ class SweepPanel(widgets.VBox):
         if not status.runs:
             return
         done = status.counts.get("done", 0)
-        self.bar.value = done / len(status.runs)
-        self._tell(status_words(status))
+        if not self.at.value:
+            self.bar.value = done / len(status.runs)
+            self._tell(status_words(status))
         self.run_button.disabled = self.plan_button.disabled = self.tune_button.disabled = status.active
         self._look.layout.display = "" if done and not status.active else "none"
         self.draw()
+        self._look_here()
         self._show_search(name)
         self._next_drawing = time.monotonic() + (time.monotonic() - begun) / SHARE
+
+    def _look_here(self) -> None:
+        """Show hosts, pace, spend and faults of the sweep in its directory, unless it is at a place, or the last look
+        took long."""
+        begun = time.monotonic()
+        if self.at.value or begun < self._next_look:
+            return
+        try:
+            status = sweep_status(self._runs / self._name())
+            self._show_overview(overview_here(status, prices=self._prices(), now=time.time()))
+        except ExplorerError:
+            return  # no sweep was started from this specification yet
+        self._next_look = time.monotonic() + (time.monotonic() - begun) / SHARE
+
+    def _follow_place(self) -> None:
+        """Follow the sweep at the place in the field, from now on; without an event loop, as in a script, nothing
+        happens."""
+        for task in _following:
+            task.cancel()
+        _following.clear()
+        self.amounts.value = self.hosts.value = self.held.value = ""
+        self._next_look = 0.0
+        if self.at.value:
+            try:
+                _following.append(asyncio.get_running_loop().create_task(self.follow_place()))
+            except RuntimeError:
+                return
+        else:
+            self._look_here()
+
+    async def follow_place(self) -> None:
+        """Show hosts, pace, spend and faults of the sweep at the place, until nothing is left to do there."""
+        reader: PlaceReader | None = None
+        seen: Overview | None = None
+        while seen is None or not seen.complete or (self._process is not None and self._process.running):
+            begun = time.monotonic()
+            try:
+                reader = reader or await asyncio.to_thread(lambda: PlaceReader(Published.at(self.at.value)))
+                seen = await asyncio.to_thread(self._look_there, reader)
+            except ExplorerError as error:
+                self.amounts.value = fragment(Paragraph(str(error), "warning"))
+                self.hosts.value = self.held.value = ""
+            else:
+                self._show_overview(seen)
+                if self._process is None or not self._process.running:
+                    self.bar.value = seen.done / max(1, seen.runs)
+                    self._tell(f"{count_words(seen)}.")
+            await asyncio.sleep(max(EVERY, (time.monotonic() - begun) / SHARE))
+
+    def _look_there(self, reader: PlaceReader) -> Overview:
+        now = time.time()
+        return overview_at(reader.look(now=now), prices=self._prices(), now=now)
+
+    def _prices(self) -> tuple[Price, ...]:
+        return (*load_prices(), *own_prices(self._runs))
+
+    def _show_overview(self, seen: Overview) -> None:
+        where = (Span("At "), Span(self.at.value, "name"), Span(", for ")) if self.at.value else (Span("For "),)
+        heading = Heading(3, (*where, Span(seen.machine or "this machine", "name")))
+        self.amounts.value = fragment(heading, *amount_blocks(seen), *fault_blocks(seen, most=MOST))
+        self.hosts.value = fragment(*host_blocks(seen, most=MOST))
+        self.held.value = fragment(*progress_blocks(seen, most=MOST))
 
     def _name(self) -> str:
         """Return the name in the specification as it is saved; empty for none that is a directory's."""
@@ -311,8 +403,11 @@ class SweepPanel(widgets.VBox):
             self.clock.value = fragment(Paragraph(f"running for {amounts.seconds(round(time.monotonic() - begun))}"))
             if ticks % REDRAW == 0:
                 self.draw()
+                self._look_here()
             ticks += 1
         self.draw()  # the last runs finished after the last drawing
+        self._next_look = 0.0
+        self._look_here()
         self._show_search(self._name())
         if process.succeeded:
             self._tell("Finished.")
@@ -365,11 +460,24 @@ class SweepPanel(widgets.VBox):
         pressed = (self.plan_button, self.tune_button, self.run_button, self.stop_button)
         buttons = widgets.HBox([*pressed, self.bar]).add_class("x-buttons")
         left = widgets.VBox([self.editor]).add_class("x-editor")
-        right = widgets.VBox([buttons, self.state, self.best, self.clock, self._look, self.output]).add_class("x-plan")
+        at = self.at.add_class("x-place")
+        shown = [
+            buttons,
+            at,
+            self.state,
+            self.best,
+            self.clock,
+            self._look,
+            self.amounts.add_class("x-seen"),
+            self.output,
+        ]
+        right = widgets.VBox(shown).add_class("x-plan")
+        seen = [widgets.VBox([part]).add_class("x-blocks") for part in (self.hosts, self.held)]
         charts = [widgets.VBox([chart]) for chart in (self._losses, self._quality)]
         return [
             widgets.HTML(style()),
             widgets.Box([left, right]).add_class("x-halves"),
+            widgets.Box(seen).add_class("x-halves").add_class("x-seen"),
             widgets.Box([chart.add_class("x-chart") for chart in charts]).add_class("x-halves"),
             self.searched,
             self._place,
