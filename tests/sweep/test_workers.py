@@ -161,6 +161,34 @@ def test_each_gpu_has_a_worker_and_cores_of_its_own(monkeypatch):
         assert pool.submit(os.sched_getaffinity, 0).result() == own
 
 
+@pytest.mark.slow
+def test_eight_gpus_have_a_worker_each_with_its_threads(monkeypatch):
+    """The GPUs are only names here: what a run sees of them is the environment of its worker."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(8))))
+    workers = default_workers(threads=3, device="cuda")
+    assert workers == 8, "by devices, and not by cores"
+    seen = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+    def started(device: str) -> tuple[dict[str, int], set[str]]:
+        with make_executor(workers, threads=3, device=device) as pool:
+            calls = [pool.submit(environment_of, seen) for _ in range(workers)]
+            answers = [future.result() for future in calls]
+        return {gpu: pid for pid, (gpu, *_) in answers}, {number for _, (_, *numbers) in answers for number in numbers}
+
+    devices, threads = started("cuda")
+    assert set(devices) == set(map(str, range(8))) and len(set(devices.values())) == 8
+    assert threads == {"3"}
+    together, _ = started("cpu")  # the control: workers that are given no device see all of them
+    assert set(together) == {",".join(map(str, range(8)))}
+    use_gpus("2,5")
+    assert default_workers(threads=3, device="cuda") == 2
+
+
+def environment_of(names: tuple[str, ...]) -> tuple[int, list[str]]:
+    """Return the process, and what its environment has of these names."""
+    return os.getpid(), [os.environ[name] for name in names]
+
+
 def test_gpus_are_chosen_among_those_that_are_there(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     use_gpus("0,2")
