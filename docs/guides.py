@@ -26,6 +26,7 @@ ORDER = (
     "audit",  # it and the one before continue "governance"
     "huggingface",
     "accelerate",
+    "many_machines",
 )
 TIMEOUT = 1800  # seconds for a cell
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # by which text steers a terminal

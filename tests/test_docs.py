@@ -28,6 +28,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "GLOSSARY.md",
     "docs/tradeoffs.md",
+    "docs/machines.md",
     "docs/anything.md",
     "docs/numbers.md",
     "docs/methods.md",
@@ -46,15 +47,17 @@ GUIDES = {  # in the order of their reading: words that their commands print
     "audit": "counted again from the ledgers: the same",
     "huggingface": "bit for bit as recorded",
     "accelerate": "bit for bit as recorded",
+    "many_machines": "the same bits, four ways",
 }
 ALONE = {  # `python docs/guides.py` runs these when they are named: by test_own_loops.py and `.ci/peers`
     "transformers": "as on record: True",
     "lightning": "bit for bit as recorded",
 }
-TRAINERS = {  # guides that need other libraries, and no other guide
+EXTRAS = {  # guides that need other libraries, and no other guide
     "huggingface": ("hub", "transformers", "accelerate"),
     "accelerate": ("hub", "accelerate"),
     "lightning": ("lightning", "lightning"),
+    "many_machines": ("cluster", "distributed"),
 }
 CHAINS = (  # guides that continue each other, in one directory
     *((name,) for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command")),
@@ -174,7 +177,7 @@ def test_no_output_of_a_guide_steers_a_terminal(path: Path) -> None:
 
 def test_the_guides_are_made_in_the_order_of_their_reading() -> None:
     assert runpy.run_path(str(ROOT / "docs" / "guides.py"))["ORDER"] == tuple(GUIDES)
-    assert {name for chain in CHAINS for name in chain} | TRAINERS.keys() == (GUIDES | TRAINERS).keys()
+    assert {name for chain in CHAINS for name in chain} | EXTRAS.keys() == (GUIDES | EXTRAS).keys()
 
 
 @pytest.mark.slow
@@ -190,11 +193,11 @@ def test_the_guides_work_as_they_are(chain: tuple[str, ...], tmp_path: Path, mon
 
 @pytest.mark.slow
 @pytest.mark.notebook
-@pytest.mark.parametrize("name", TRAINERS)
-def test_the_guides_of_other_trainers_work_as_they_are(
+@pytest.mark.parametrize("name", EXTRAS)
+def test_the_guides_that_need_other_libraries_work_as_they_are(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extra, *libraries = TRAINERS[name]
+    extra, *libraries = EXTRAS[name]
     for library in libraries:
         pytest.importorskip(library, reason=f"needs {library}: pip install -e '.[{extra}]'")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
