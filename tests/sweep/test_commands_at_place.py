@@ -48,11 +48,11 @@ echo "{\\"explorer\\": \\"done\\", \\"accuracy\\": $1, \\"examples\\": 100}"
 """
 # Waits after its first checkpoint, in a first attempt; a later one continues from it, if it is given one.
 SLOW = """#!/bin/sh
+test -z "$EXPLORER_RESUME" || grep -q weights "$EXPLORER_RESUME" || exit 1
 echo "{\\"explorer\\": \\"log\\", \\"step\\": 1, \\"train_loss\\": 0.5, \\"seconds\\": 1}"
 echo weights > model.bin
 CHECKPOINT
 if [ ! -e "$OWN_SETTING" ]; then touch "$OWN_SETTING"; sleep 600; fi
-test -z "$EXPLORER_RESUME" || grep -q weights "$EXPLORER_RESUME" || exit 1
 echo "{\\"explorer\\": \\"done\\", \\"accuracy\\": $1, \\"steps\\": 2}"
 """
 KEEPS = 'echo "{\\"explorer\\": \\"checkpoint\\", \\"path\\": \\"model.bin\\"}"'
