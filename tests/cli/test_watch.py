@@ -94,7 +94,13 @@ class Terminal:
         environment = {**os.environ, "TERM": "xterm-256color"}
         environment.pop("JPY_PARENT_PID", None)
         self.process = subprocess.Popen(
-            arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            arguments,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
         )
         os.close(theirs)
         self.shown = ""

@@ -1,7 +1,9 @@
 """The real ssh-agent, for tests of keys that stay in one. Where OpenSSH's client is not installed they are skipped."""
 
 import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,14 @@ class Agent:
     def __init__(self, place: Path) -> None:
         self.place, self.socket = place, str(place / "agent.sock")
         self.process = subprocess.Popen(["ssh-agent", "-D", "-a", self.socket], stdout=subprocess.DEVNULL)
-        while not Path(self.socket).exists():
+        while not self._listens():
             assert self.process.poll() is None
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        """Return whether the agent takes connections, which it does a moment after its socket is there."""
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(self.socket) == 0
 
     def run(self, *command: str) -> str:
         ask = self.place / "ask"

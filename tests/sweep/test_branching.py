@@ -185,7 +185,10 @@ def test_a_run_begins_when_the_steps_are_there_and_not_before(tmp_path: Path) ->
 def _execution(planned: Plan) -> Any:
     from explorer.sweep import execute as module
 
-    return module._Execution(planned, Settings(engine="inline", workers=2, profile=False))
+    execution = module._Execution(planned, Settings(engine="inline", workers=2, profile=False))
+    execution.served = {planned.target.machine.label}
+    execution._share_out(planned.missing)
+    return execution
 
 
 def test_a_shorter_run_that_failed_costs_only_steps(
