@@ -158,6 +158,8 @@ def perform(job: Job) -> Outcome:
         return Outcome()
     if call is not None and call.preempted:  # whatever came of it
         return Outcome(fault="preempted", message="its worker was called back; it continues from its checkpoint")
+    if job.permit is not None and not job.permit.exists():
+        return Outcome(fault="interrupted", message=INTERRUPTED)  # likewise: a kernel that is starting just fails
     if outcome.fault == "exception" and any(os.strerror(number) in outcome.message for number in FULL):
         host = socket.gethostname()
         return Outcome(fault="full disk", message=f"{outcome.message} (on {host})", hosts=(host,))

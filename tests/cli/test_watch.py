@@ -49,7 +49,7 @@ def test_hosts_pace_spend_and_faults_are_shown(tmp_path: Path) -> None:
     asked = ("sweep", "status", tmp_path / "mine.yaml", "--at", tmp_path / "place", "--runs", tmp_path / "runs")
     out = explorer(*asked).stdout
     assert "2 of 8 runs done, 2 in progress on 2 hosts, 2 to do, 2 failed" in out
-    assert re.search(r"pace +[\d.]+ runs an hour, over the last ", out)
+    assert re.search(r"pace +[\d.,]+ runs an hour, over the last ", out)
     assert re.search(r"end +in about .*, at .*, if all 2 workers stay", out)
     assert re.search(r"spent +[\d.]+ min of machine time, \$0\.\d+", out)
     assert re.search(r"to come +about [\d.]+ min, \$0\.\d+", out) and "$0.20/h" in out

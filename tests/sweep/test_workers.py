@@ -13,8 +13,10 @@ import psutil
 import pytest
 
 from explorer.errors import SweepError
+from explorer.sweep import work
 from explorer.sweep.guardian import child_environment
-from explorer.sweep.work import measure_apart
+from explorer.sweep.notebooks import NotebookError
+from explorer.sweep.work import Job, measure_apart, perform
 from explorer.sweep.workers import (
     InProcess,
     LocalProcesses,
@@ -216,6 +218,30 @@ def test_step_times_are_measured_in_a_process_of_their_own_until_the_permit_is_g
     begun = time.monotonic()
     assert measure_apart(time.sleep, 600, threads=1, permit=permit) is None
     assert time.monotonic() - begun < 300
+
+
+@pytest.mark.parametrize(("left", "fault"), [(True, "exception"), (False, "interrupted")])
+def test_what_breaks_once_the_permit_is_gone_is_no_fault_of_the_run(tmp_path, monkeypatch, left, fault):
+    permit = tmp_path / "permit"
+    permit.touch()
+
+    def run(job, call):
+        if not left:
+            permit.unlink()
+        raise NotebookError("exception", "CellExecutionError: the kernel was interrupted while it began")
+
+    monkeypatch.setattr(work, "_run", run)
+    job = Job(
+        directory=tmp_path / "run",
+        notebook=tmp_path,
+        engine="inline",
+        threads=1,
+        data=None,
+        contended=False,
+        timeout=None,
+        permit=permit,
+    )
+    assert perform(job).fault == fault
 
 
 def test_workers_start_without_what_they_do_not_need():

@@ -41,7 +41,9 @@ def amount_words(seen: Overview) -> dict[str, str]:
     words: dict[str, str] = {}
     if seen.runs_per_hour is not None:
         over = seconds(seen.window)
-        words["pace"] = f"{seen.runs_per_hour:.3g} runs an hour, over {'the last ' if seen.in_progress else ''}{over}"
+        words["pace"] = (
+            f"{_rate(seen.runs_per_hour)} runs an hour, over {'the last ' if seen.in_progress else ''}{over}"
+        )
     if seen.seconds_left is not None:
         workers = (
             "if this worker stays" if len(seen.in_progress) == 1 else f"if all {len(seen.in_progress)} workers stay"
@@ -108,8 +110,8 @@ def _named(seen: Overview) -> tuple[Span, ...]:
 
 
 def _host(line: HostLine) -> Row:
-    rate = None if line.runs_per_hour is None else f"{line.runs_per_hour:.3g}"
-    counts = (str(number or "") for number in (line.running, line.done, rate, line.lost))
+    hourly = None if line.runs_per_hour is None else _rate(line.runs_per_hour)
+    counts = (str(number or "") for number in (line.running, line.done, hourly, line.lost))
     return Row(((Span(line.host, "name"),), (Span(line.hardware, "name"),), *counts))
 
 
@@ -120,6 +122,11 @@ def _held(one: Held, now: float) -> Row:
 def _more(number: int, noun: str) -> Iterator[Block]:
     if number > 0:
         yield Paragraph(f"and {count(number, f'more {noun}')}", "note")
+
+
+def _rate(hourly: float) -> str:
+    """Return a number of runs an hour with three digits: "96.4", "31,800"."""
+    return f"{float(f'{hourly:.3g}'):,.0f}" if hourly >= 100 else f"{hourly:.3g}"
 
 
 def _roughly(value: float) -> str:
