@@ -20,7 +20,6 @@ import operator
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -56,6 +55,7 @@ from explorer.recipes import machine
 from explorer.recipes.choice import choose, written
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.recipes.settings import METHODS as ALL_METHODS
+from explorer.repeated import repeated
 from explorer.run_files import METRICS, ResultRecord
 from explorer.sweep.execute import Event, Settings, Summary, run_sweep
 from explorer.sweep.plan import Plan, make_plan
@@ -474,24 +474,18 @@ def undisturbed(sweep: str) -> dict[str, tuple[str, bytes]]:
 @contextlib.contextmanager
 def _once_it_trains(plan: Plan, act: Callable[[Path], object]) -> Iterator[None]:
     """Within the block, call `act` with the directory of the first run that has written measurements."""
-    ended = threading.Event()
+    deadline = time.monotonic() + COMES
 
-    def look() -> None:
-        deadline = time.monotonic() + COMES
-        while not ended.wait(0.01) and time.monotonic() < deadline:
-            for run in plan.runs:
-                metrics = run.directory / rundir.METRICS
-                if lost_workers(run.directory) and metrics.exists() and metrics.stat().st_size:
-                    act(run.directory)
-                    return
+    def look() -> bool:
+        for run in plan.runs:
+            metrics = run.directory / rundir.METRICS
+            if lost_workers(run.directory) and metrics.exists() and metrics.stat().st_size:
+                act(run.directory)
+                return True
+        return time.monotonic() > deadline
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
+    with repeated(look, every=0.01, name="look"):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 # --- what the contracts are made of: functions on loops, which raise AssertionError ---

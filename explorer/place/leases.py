@@ -10,16 +10,16 @@ The claims of a run are its history: how often it was tried, where, and what end
 
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from explorer.errors import PlaceError
 from explorer.place.objects import Objects
+from explorer.repeated import repeated
 from explorer.schema import from_json, parse_json, record, to_json
 
 LEASE = 60.0  # seconds; a worker that is lost holds its run for so long
@@ -134,23 +134,15 @@ def held(
 
     A place that does not answer is asked again: the lease runs on meanwhile, and at worst another worker takes the run.
     """
-    stop = threading.Event()
 
-    def renew() -> None:
-        while not stop.wait(lease / 4):
-            try:
-                objects.put(key_of(claim.run_id, claim.epoch), encoded(_changed(claim, until=time.time() + lease)))
-                also()
-            except PlaceError:
-                continue
+    def renew() -> bool:
+        with suppress(PlaceError):
+            objects.put(key_of(claim.run_id, claim.epoch), encoded(_changed(claim, until=time.time() + lease)))
+            also()
+        return False
 
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
+    with repeated(renew, every=lease / 4, name="lease"):  # a renewal after the end would take the end back
         yield
-    finally:
-        stop.set()
-        thread.join()  # a renewal after the end would take the end back
 
 
 def _changed(claim: Claim, **fields: object) -> Claim:

@@ -35,6 +35,7 @@ from explorer.place.leases import (
 )
 from explorer.place.published_sweep import ClassAt, FailureAt, PlanAt, Published, ResultAt, RunAt
 from explorer.recipes.machine import this_machine
+from explorer.repeated import repeated
 from explorer.run_files import RunRecord
 from explorer.runlog.documents import Documents
 from explorer.sweep.commands.carried import checkpoints, unpack
@@ -388,25 +389,20 @@ def _permitted(published: Published, key: str | None, permit: Path | None) -> It
     if key is None or permit is None:
         yield
         return
-    ended = threading.Event()
 
-    def look() -> None:
-        while True:
-            with contextlib.suppress(PlaceError):  # a place that does not answer takes nothing back
-                if not published.has(key):
-                    permit.unlink(missing_ok=True)
-                    return
-            if ended.wait(LOOK_EVERY):
-                return
+    def look() -> bool:
+        with contextlib.suppress(PlaceError):  # a place that does not answer takes nothing back
+            if not published.has(key):
+                permit.unlink(missing_ok=True)
+                return True
+        return False
 
     rundir.write_bytes(permit, b"")
-    thread = threading.Thread(target=look, name="permit", daemon=True)
-    thread.start()
     try:
-        yield
+        look()
+        with repeated(look, every=LOOK_EVERY, name="permit"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         permit.unlink(missing_ok=True)
 
 

@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeVar
 
 from explorer import run_files, rundir
 from explorer.errors import ExplorerError, RunError, SweepError, unknown
+from explorer.repeated import repeated
 from explorer.run_files import ResultRecord
 from explorer.sweep.commands.command_process import CommandEngine
 from explorer.sweep.commands.command_task import CommandRecipe
@@ -193,21 +194,14 @@ def _permitted(permit: Path | None, stop: Callable[[], object]) -> Iterator[None
     if permit is None:
         yield
         return
-    ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(LOOK_EVERY):
-            if not permit.exists():
-                stop()
-                return
+    def look() -> bool:
+        if gone := not permit.exists():
+            stop()
+        return gone
 
-    thread = threading.Thread(target=look, name="permit", daemon=True)
-    thread.start()
-    try:
+    with repeated(look, every=LOOK_EVERY, name="permit"):  # a stop after the block would be that of the next run
         yield
-    finally:
-        ended.set()
-        thread.join()  # a later stop would be that of the next run
 
 
 # --- workers that died with a run ---
