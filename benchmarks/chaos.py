@@ -65,8 +65,8 @@ from benchmarks.chaos_scene import (  # noqa: E402
 from benchmarks.options import options, whole  # noqa: E402
 from explorer import rundir  # noqa: E402
 from explorer.place.attempt import Attempt  # noqa: E402
-from explorer.place.leases import SLACK, Claim, claims_of  # noqa: E402
-from explorer.place.published_sweep import Files, Published, ResultAt  # noqa: E402
+from explorer.place.leases import SLACK, Claim, claims_of, key_of  # noqa: E402
+from explorer.place.published_sweep import CheckpointAt, Files, Published, ResultAt  # noqa: E402
 from explorer.store.ingest import ingest  # noqa: E402
 from explorer.store.published import database, opened  # noqa: E402
 from explorer.sweep.at_place import publish  # noqa: E402
@@ -188,11 +188,13 @@ def prepare(directory: Path) -> Work:
     for run_id in at.plan().runs:
         result = at.find(ResultAt, f"results/{run_id}.json")
         assert result is not None
-        if (digest := result.files.get(rundir.SECRETS)) is not None:
-            secrets = at.objects.read(f"attempts/{run_id}/{result.epoch:08d}/{digest}", max_bytes=10_000)
-            published.objects.put(f"attempts/{run_id}/00000000/{digest}", secrets)
-            files = Files(run_id=run_id, epoch=0, step=0, files={rundir.SECRETS: digest})
-            published.write(f"checkpoints/{run_id}/00000000.json", files)
+        if (digest := result.files.digests.get(rundir.SECRETS)) is not None:
+            files = Files(digests={rundir.SECRETS: digest}, small={rundir.SECRETS: result.files.small[rundir.SECRETS]})
+            found = CheckpointAt(run_id=run_id, epoch=1, step=0, files=files)
+            published.write(f"checkpoints/{run_id}/00000001.json", found)
+            # An attempt that was preempted has left them.
+            before = Claim(run_id=run_id, epoch=1, holder="", host="", hardware="", begun=0, until=0, ended="preempted")
+            published.write(key_of(run_id, 1), before)
     return work
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from explorer import run_files, rundir
 from explorer.errors import PlaceError
 from explorer.place.leases import Claim
-from explorer.place.published_sweep import Files, Finding, Published, ResultAt, RunAt, compared
-from explorer.run_files import ResultRecord
+from explorer.place.published_sweep import CheckpointAt, Finding, Published, ResultAt, RunAt, compared
+from explorer.run_files import ResultRecord, RunRecord
 
 CHECKPOINT = "step-*.json"
 
@@ -33,6 +33,7 @@ class Attempt:
         self._directory = directory
         self._newest_in = newest or newest_step
         self._step = -1  # of the checkpoint that was published last
+        self._saved = False  # whether there may be one
         self._known: dict[str, str] = {}  # files that this attempt published, by digest
         self._needed: list[set[str]] = []  # digests in its newest two checkpoints
 
@@ -42,19 +43,21 @@ class Attempt:
         A checkpoint that is damaged is skipped, and the one before it tried: the steps in between are made again.
         """
         self._published.give(planned, self._directory)
-        for files in self._checkpoints():
+        for found in self._checkpoints():
             try:
-                self._published.download(files.run_id, files.epoch, files.files, self._directory)
+                self._published.download(found.run_id, found.epoch, found.files, self._directory)
             except PlaceError as error:
-                log.warning("checkpoint of step %d: %s; continuing from the one before it", files.step, error)
+                log.warning("checkpoint of step %d: %s; continuing from the one before it", found.step, error)
                 continue
-            return files.step
+            return found.step
         return 0
 
-    def _checkpoints(self) -> Sequence[Files]:
+    def _checkpoints(self) -> Sequence[CheckpointAt]:
+        if self._claim.epoch == 1:  # no attempt was before this one
+            return ()
         keys = [listed.key for listed in self._published.objects.list(f"checkpoints/{self._claim.run_id}/")]
-        stored = [self._published.find(Files, key) for key in keys]
-        return sorted((files for files in stored if files is not None), key=lambda files: -files.step)
+        stored = [self._published.find(CheckpointAt, key) for key in keys]
+        return sorted((found for found in stored if found is not None), key=lambda found: -found.step)
 
     def save(self) -> None:
         """Publish the directory as it is, if it has a newer checkpoint than the last one that was published."""
@@ -69,13 +72,14 @@ class Attempt:
             return
         if self._newest() != before:
             return
+        self._saved = True
         self._published.write(
             f"checkpoints/{self._claim.run_id}/{self._claim.epoch:08d}.json",
-            Files(run_id=self._claim.run_id, epoch=self._claim.epoch, step=before, files=files),
+            CheckpointAt(run_id=self._claim.run_id, epoch=self._claim.epoch, step=before, files=files),
         )
         self._step = before
         # An attempt that reads the older checkpoint now may still need its files: they go one checkpoint later.
-        self._needed = [*self._needed[-1:], set(files.values())]
+        self._needed = [*self._needed[-1:], set(files.digests.values())]
         for digest in set(self._known) - set().union(*self._needed):
             self._published.objects.remove(f"attempts/{self._claim.run_id}/{self._claim.epoch:08d}/{digest}")
             del self._known[digest]
@@ -93,7 +97,7 @@ class Attempt:
         files = self._published.upload(self._directory, claim.run_id, claim.epoch, known=self._known)
         mine = ResultAt(run_id=claim.run_id, epoch=claim.epoch, host=claim.host, files=files, result=result)
         if self._published.create(f"results/{claim.run_id}.json", mine):
-            self._clear(keep=set(files.values()))
+            self._clear(keep=set(files.digests.values()))
             return None
         first = self._published.find(ResultAt, f"results/{claim.run_id}.json")
         assert first is not None  # it could not be created
@@ -118,7 +122,8 @@ class Attempt:
         """Remove what this attempt published and no reader needs any more: its checkpoint, and files but those of the
         result."""
         run, epoch = self._claim.run_id, f"{self._claim.epoch:08d}"
-        self._published.objects.remove(f"checkpoints/{run}/{epoch}.json")
+        if self._saved:
+            self._published.objects.remove(f"checkpoints/{run}/{epoch}.json")
         for digest in set(self._known) - keep:
             self._published.objects.remove(f"attempts/{run}/{epoch}/{digest}")
 
@@ -130,35 +135,50 @@ def newest_step(directory: Path) -> int:
 
 
 def collect(
-    published: Published, run_id: str, directory: Path, *, check: Callable[[Path], None] = lambda directory: None
+    published: Published,
+    record: RunRecord,
+    directory: Path,
+    *,
+    delegated: bool = False,
+    check: Callable[[Path], None] = lambda directory: None,
 ) -> ResultAt:
-    """Write a published result into the run's directory, whose own attempts it replaces.
+    """Write the published result of a run into its directory, whose own attempts it replaces.
 
-    `check` gets the directory when all files but `result.json` are there: what it raises leaves a run without a result.
-    Raises `PlaceError` for damaged files and for a result that is another run's.
+    delegated  whether the run has a key of its own, and signed with it
+    check      gets the directory when all files but `result.json` are there: what it raises leaves a run without a
+               result
+
+    Raises `PlaceError` for damaged files, for a result that is another run's, and for a delegated run that was
+    published with another record.
     """
+    run_id = record.run_id
     where = f"{published.objects.url}/results/{run_id}.json"
     result = published.find(ResultAt, f"results/{run_id}.json")
     if result is None:
         raise PlaceError(f"{published.objects.url}: run {run_id!r:.200} has no result")
-    if result.run_id != run_id or result.result.run_id != run_id or rundir.RESULT not in result.files:
+    if result.run_id != run_id or result.result.run_id != run_id or rundir.RESULT not in result.files.digests:
         raise PlaceError(f"{where}: not the result of this run")
-    last = {rundir.RESULT: result.files[rundir.RESULT]}
-    first = {name: digest for name, digest in result.files.items() if name not in last}
+    first = [name for name in result.files.digests if name != rundir.RESULT]
     with rundir.locked(directory, what=f"run {run_id}"):
         for left in directory.rglob(".*.tmp"):  # of a process that was killed while it wrote; no other one writes now
             left.unlink()
-        planned = published.run(run_id)
-        key = published.give_key(planned, directory)
+        key = _give_key(published, record, directory) if delegated else None
         try:
-            published.download(run_id, result.epoch, first, directory)
+            published.download(run_id, result.epoch, result.files, directory, only=first)
         finally:
             if key is not None:
                 key.unlink()  # it has opened what was sealed for it, and signs nothing here
-        run_files.write(directory / rundir.RUN, planned.run)
+        run_files.write(directory / rundir.RUN, record)
         check(directory)
-        published.download(run_id, result.epoch, last, directory)
+        published.download(run_id, result.epoch, result.files, directory, only=[rundir.RESULT])
         if run_files.read(ResultRecord, directory / rundir.RESULT) != result.result:
             raise PlaceError(f"{where}: its files have another result")
         (directory / rundir.FAILURE).unlink(missing_ok=True)
     return result
+
+
+def _give_key(published: Published, record: RunRecord, directory: Path) -> Path | None:
+    planned = published.run(record.run_id)
+    if planned.run != record:
+        raise PlaceError(f"{published.objects.url}/runs/{record.run_id}.json: not the run that is planned here")
+    return published.give_key(planned, directory)

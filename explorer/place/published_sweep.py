@@ -1,10 +1,10 @@
 """A sweep at a place: its plan, what every run needs, and what came of it.
 
     plan.json                          the classes of machines, and the runs of each in order
-    runs/<run>.json                    a run's record, and the digests of its documents
+    runs/<run>.json                    a run's record, its class of machines, and the digests of its documents
     given/<sha256>                     a document of runs, or a file of the command that trains them
     claims/<run>/<epoch>.json          which worker has the run (leases.py)
-    attempts/<run>/<epoch>/<sha256>    a file that this attempt published
+    attempts/<run>/<epoch>/<sha256>    a large file that this attempt published
     checkpoints/<run>/<epoch>.json     the files of the attempt's newest checkpoint
     results/<run>.json                 created once: the files of the finished run
     failures/<run>.json                why the run is not tried again
@@ -17,9 +17,10 @@ once: `results/<run>.json` can be created only once. An attempt that comes secon
 Training is deterministic, so they are equal; where they are not, both are kept and the difference is a finding.
 
 Files are stored below their attempt, by their digest: attempts never write over each other, and a reader checks what it
-gets.
+gets. Small files are in the record that names them, since a request to a bucket takes longer than their bytes do.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +49,8 @@ MAX_TASK = 256 * 2**20  # bytes of the files of a command, all together
 MAX_TASK_FILES = 1000
 AT_ONCE = 16  # requests for records; most of their time is waiting
 FILES_AT_ONCE = 4  # files of a run that are held in memory
+SMALL = 2**18  # bytes of a file that is kept in a record
+MAX_SMALL = 2**20  # bytes of all of them in one record
 OWN = (rundir.LOCK, rundir.RUN, RUN_KEY, f"{rundir.PRIVATE}/{SALTS_FILE}")
 """Files of a run directory that no attempt publishes: every machine has its own, or gets them from the plan. The signed
 documents are among them, in `governance/`."""
@@ -107,32 +110,41 @@ class TaskAt:
 class RunAt:
     """`runs/<run>.json`."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     run: RunRecord
+    machine: Machine  # of its class
     given: dict[str, Digest]  # documents, by their path in the run directory
     task: TaskAt | None = None  # None: a recipe of Explorer's
 
 
 @record
 class Files:
-    """Files of a run directory, as an attempt published them: `checkpoints/<run>/<epoch>.json`."""
+    """Files of a run directory, by their path in it, as an attempt published them."""
 
-    format: Literal[1] = 1
+    digests: dict[str, Digest]
+    small: dict[str, str]  # the contents of those that are not in `attempts/`, in base 64
+
+
+@record
+class CheckpointAt:
+    """`checkpoints/<run>/<epoch>.json`."""
+
+    format: Literal[2] = 2
     run_id: str
     epoch: int
-    step: int  # of the checkpoint
-    files: dict[str, Digest]  # by their path in the run directory
+    step: int
+    files: Files
 
 
 @record
 class ResultAt:
     """`results/<run>.json`."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     run_id: str
     epoch: int
     host: str
-    files: dict[str, Digest]
+    files: Files
     result: ResultRecord
 
 
@@ -152,13 +164,13 @@ class FailureAt:
 class Finding:
     """`findings/<run>/<epoch>.json`: an attempt came second, with another result."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     run_id: str
     epoch: int  # of this attempt
     first: int  # of the attempt whose result counts
     host: str
     differs: tuple[str, ...]  # what is not equal
-    files: dict[str, Digest]
+    files: Files
 
 
 def compared(result: ResultRecord) -> dict[str, Any]:
@@ -210,13 +222,15 @@ class Published:
         machines = [own.machine for own in plan.classes]
         same = () if known is None else (own for own in known.classes if own.machine in machines)
         old = {run_id for own in same for run_id in own.runs}
+        machine_of = {run_id: own.machine for own in plan.classes for run_id in own.runs}
 
         def add(run: RunRecord) -> None:
             digests = {}
             for name, content in given(run).items():
                 digests[name] = sha256(content)
                 self.objects.put(f"given/{digests[name]}", content)
-            self.write(f"runs/{run.run_id}.json", RunAt(run=run, given=digests, task=task))
+            at = RunAt(run=run, machine=machine_of[run.run_id], given=digests, task=task)
+            self.write(f"runs/{run.run_id}.json", at)
 
         new = [run for run in runs if run.run_id not in old]
         for content in contents if new else ():
@@ -275,36 +289,60 @@ class Published:
 
     # --- what an attempt publishes ---
 
-    def upload(self, directory: Path, run_id: str, epoch: int, *, known: dict[str, str]) -> dict[str, str]:
-        """Publish the files of a run directory, and return their digests by name. Secrets are sealed for the run's key.
+    def upload(self, directory: Path, run_id: str, epoch: int, *, known: dict[str, str]) -> Files:
+        """Publish the large files of a run directory; return all of them, the small ones with their contents. Secrets
+        are sealed for the run's key.
 
         `known` has the names of the files that this attempt has published, by digest; it is extended.
         """
 
-        def publish(path: Path) -> tuple[str, str]:
-            name, content = path.relative_to(directory).as_posix(), path.read_bytes()
-            if name == rundir.SECRETS:
-                content = seal(content, (directory / DELEGATION).read_bytes(), what=name)
+        def content_of(path: Path) -> bytes:
+            content = path.read_bytes()
+            if path.relative_to(directory).as_posix() == rundir.SECRETS:
+                return seal(content, (directory / DELEGATION).read_bytes(), what=rundir.SECRETS)
+            return content
+
+        def publish(path: Path) -> str:
+            content = content_of(path)
             digest = sha256(content)
             if digest not in known:
                 self.objects.put(f"attempts/{run_id}/{epoch:08d}/{digest}", content)
-                known[digest] = name
-            return name, digest
+                known[digest] = path.relative_to(directory).as_posix()
+            return digest
 
         paths = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
-        own = {path for path in paths if _is_published(path.relative_to(directory))}
+        own = sorted(path for path in paths if _is_published(path.relative_to(directory)))
+        digests, small, room = dict[Path, str](), dict[Path, bytes](), MAX_SMALL
+        for path in sorted(own, key=lambda path: path.stat().st_size):
+            if path.stat().st_size > min(SMALL, room):
+                break
+            small[path] = content_of(path)
+            digests[path] = sha256(small[path])
+            room -= len(small[path])
+        large = [path for path in own if path not in small]
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            return dict(pool.map(publish, sorted(own)))
+            digests |= zip(large, pool.map(publish, large), strict=True)
+        names = {path: path.relative_to(directory).as_posix() for path in own}
+        return Files(
+            digests={names[path]: digests[path] for path in own},
+            small={names[path]: base64.b64encode(small[path]).decode() for path in own if path in small},
+        )
 
-    def download(self, run_id: str, epoch: int, files: Mapping[str, str], directory: Path) -> None:
+    def download(
+        self, run_id: str, epoch: int, files: Files, directory: Path, *, only: Iterable[str] | None = None
+    ) -> None:
         """Write published files into a run directory, each one checked against its digest, private ones for their owner
-        only."""
+        only. `only` names some of them; None: all."""
 
         def write(name: str) -> None:
             path = inside(directory, name)
             if _is_own(name):
                 raise PlaceError(f"{name!r:.200} is not a file that comes from an attempt")
-            content = self._checked(f"attempts/{run_id}/{epoch:08d}/{files[name]}", files[name])
+            digest = files.digests[name]
+            if name in files.small:
+                content = self._small(name, files.small[name], digest)
+            else:
+                content = self._checked(f"attempts/{run_id}/{epoch:08d}/{digest}", digest)
             if name == rundir.SECRETS:
                 content = open_sealed(content, directory, what=name)
             if name.startswith(f"{rundir.PRIVATE}/"):
@@ -313,8 +351,17 @@ class Published:
                 rundir.write_bytes(path, content)
 
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            for _ in pool.map(write, sorted(files)):
+            for _ in pool.map(write, sorted(files.digests if only is None else only)):
                 pass
+
+    def _small(self, name: str, encoded: str, digest: str) -> bytes:
+        try:
+            content = base64.b64decode(encoded, validate=True)
+        except ValueError as error:
+            raise PlaceError(f"{self.objects.url}: {name!r:.200}: damaged: {error}") from error
+        if (actual := sha256(content)) != digest:
+            raise PlaceError(f"{self.objects.url}: {name!r:.200}: damaged: its digest is {actual}")
+        return content
 
     def fail(self, claim: Claim, kind: FailureKind, message: str) -> None:
         """Publish why a run is not tried again, unless that is known already."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from explorer import run_files, rundir
-from explorer.errors import ExplorerError, PlaceError
+from explorer.errors import ExplorerError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.place.attempt import collect
 from explorer.place.published_sweep import AT_ONCE, ClassAt, PlanAt, Published
@@ -109,16 +109,14 @@ def bring_back(published: Published, run: PlannedRun) -> None:
     """Write a published result into the run's directory. The ledger of a governed run is verified, and countersigned by
     the trainer's key, before the run counts as done.
 
-    Raises `PlaceError` for a damaged result, and for the record of another run under this name, and `LedgerError` for a
-    ledger that does not verify.
+    Raises `PlaceError` for a damaged result, and for the record of another run under the name of a governed one, and
+    `LedgerError` for a ledger that does not verify.
     """
     documents = run.documents
     if documents is not None:
         keep(documents, run.directory)
 
     def check(directory: Path) -> None:
-        if run_files.read(RunRecord, directory / rundir.RUN) != run.record:
-            raise PlaceError(f"{published.objects.url}/runs/{run.record.run_id}.json: not the run that is planned here")
         if run.setting is not None:  # the worker counted the steps
             run_files.write(directory / rundir.RUN, trained(run.record, read_tracked(directory)))
         ledger, now = LedgerDirectory(directory / rundir.LEDGER), int(time.time())
@@ -127,7 +125,7 @@ def bring_back(published: Published, run: PlannedRun) -> None:
             _, key = open_trainer(documents.trainer, trust=trust, now=now)
             countersign(ledger, keys=[key], trust=trust, now=now)
 
-    collect(published, run.record.run_id, run.directory, check=check)
+    collect(published, run.record, run.directory, delegated=documents is not None, check=check)
 
 
 def fetch_profiles(published: Published, plan: Plan) -> None:

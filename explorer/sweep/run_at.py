@@ -97,8 +97,7 @@ class Ended:
 def run_at(worker: Worker, run_id: str) -> Ended:
     """Execute one run of a place, unless it is done or another worker has it. Raises `PlaceError` for a place that
     cannot be used, and for a run that it does not have."""
-    published = Published.at(worker.place)
-    return _run(worker, published, published.plan(), run_id)
+    return _run(worker, Published.at(worker.place), run_id)
 
 
 def profile_at(worker: Worker, *, name: str | None = None) -> Ended | None:
@@ -140,7 +139,7 @@ def run_any(worker: Worker, *, on_end: Callable[[Ended], None]) -> list[str]:
             if (measured := _profile(worker, published, own)) is not None:
                 on_end(measured)
             for run_id in missing_in(published, own):
-                ended = _run(worker, published, plan, run_id)
+                ended = _run(worker, published, run_id)
                 on_end(ended)
                 if ended.state in ("preempted", "full disk"):
                     return [run_id]
@@ -259,34 +258,42 @@ def _documents(published: Published, records: Sequence[RunRecord], scratch: Path
     return documents
 
 
-def _run(worker: Worker, published: Published, plan: PlanAt, run_id: str) -> Ended:
+def _run(worker: Worker, published: Published, run_id: str) -> Ended:
     with _told_to_stop() as told:  # before the run is claimed: a claim is always ended
-        return _settled(worker, published, plan, run_id, told)
+        return _settled(worker, published, run_id, told)
 
 
-def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, told: Callable[[], bool]) -> Ended:
-    # A run that no worker has claimed has neither a result nor a failure.
+def _settled(worker: Worker, published: Published, run_id: str, told: Callable[[], bool]) -> Ended:
+    planned = published.run(run_id)
+    reason = why_not_here(planned.run, this_machine(), planned=planned.machine)
+    if reason is None and planned.task is not None and not worker.commands:
+        reason = NOT_ALLOWED
+    # Most runs were never claimed, and a request costs as much as a listing: so the first claim is tried at once. A run
+    # that no worker has claimed has neither a result nor a failure. A command's files are not fetched on that chance.
+    if reason is None and planned.task is None and (ended := _claimed(worker, published, planned, (), told)):
+        return ended
     if claims := claims_of(published.objects, run_id):
         if published.find(ResultAt, f"results/{run_id}.json") is not None:
             return Ended(run_id=run_id, state="done")
         if (failure := published.find(FailureAt, f"failures/{run_id}.json")) is not None:
             return Ended(run_id=run_id, state=state_of(failure), message=failure.message)
-    planned = published.run(run_id)
-    own = class_named(plan, planned.run.hardware.name, where=f"{published.objects.url}: {run_id}")
-    reason = why_not_here(planned.run, this_machine(), planned=own.machine)
-    if reason is None and planned.task is not None and not worker.commands:
-        reason = NOT_ALLOWED
     if reason is not None:
         return Ended(run_id=run_id, state="not here", message=reason)
     if (poison := _poison(published, claims)) is not None:
         return Ended(run_id=run_id, state="set aside", message=poison)
     now = time.time()
     hosts = tuple(sorted({claim.host for claim in (*claims[-1:], *losses(claims, now))}))
-    elsewhere = Ended(
-        run_id=run_id, state="elsewhere", message="another worker holds it, or it waits after a loss", hosts=hosts
-    )
-    if now < waits_until(claims, now):
-        return elsewhere
+    if now >= waits_until(claims, now) and (ended := _claimed(worker, published, planned, claims, told)):
+        return ended
+    words = "another worker holds it, or it waits after a loss"
+    return Ended(run_id=run_id, state="elsewhere", message=words, hosts=hosts)
+
+
+def _claimed(
+    worker: Worker, published: Published, planned: RunAt, claims: Sequence[Claim], told: Callable[[], bool]
+) -> Ended | None:
+    """Claim a run that has these claims, and execute it; None: another worker has claimed it."""
+    run_id = planned.run.run_id
     try:
         scratch = Path(tempfile.mkdtemp(prefix="explorer-run-", dir=worker.scratch))
     except OSError as error:
@@ -300,9 +307,9 @@ def _settled(worker: Worker, published: Published, plan: PlanAt, run_id: str, to
         host, hardware = socket.gethostname(), planned.run.hardware.name
         claim = take(published.objects, run_id, host=host, hardware=hardware, lease=worker.lease, claims=claims)
         if claim is None:
-            return elsewhere
+            return None
         # The directory of a run is named like it, in that of its sweep.
-        return _work(worker, published, claim, scratch / plan.sweep / run_id, planned, setting, told)
+        return _work(worker, published, claim, scratch / planned.run.sweep / run_id, planned, setting, told)
     except PlaceError as error:
         # Its lease runs out, and another call takes the run: what is wrong with a store may pass.
         return Ended(run_id=run_id, state="later", message=str(error))

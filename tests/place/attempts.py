@@ -5,7 +5,7 @@ from pathlib import Path
 
 from explorer.machine_class import Machine
 from explorer.place.leases import Claim, Ending, encoded, key_of
-from explorer.place.published_sweep import ClassAt, Finding, PlanAt, Published
+from explorer.place.published_sweep import ClassAt, Files, Finding, PlanAt, Published
 from tests.builders import CPU
 
 RUNS = tuple(
@@ -52,7 +52,9 @@ class WrittenPlace:
 
     def differs(self, run_id: str, host: str) -> None:
         """Let a second result differ from the first."""
-        finding = Finding(run_id=run_id, epoch=2, first=1, host=host, differs=("metrics", "state_digest"), files={})
+        files = Files(digests={}, small={})
+        found = ("metrics", "state_digest")
+        finding = Finding(run_id=run_id, epoch=2, first=1, host=host, differs=found, files=files)
         self.published.write(f"findings/{run_id}/00000002.json", finding)
 
     def _put(self, key: str, content: bytes, moment: float) -> None:

@@ -22,6 +22,12 @@ HERE = Machine(hardware=CPU, versions={"torch": "2.11.0"})
 
 
 @pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is large: none is kept in a record."""
+    monkeypatch.setattr("explorer.place.published_sweep.SMALL", -1)
+
+
+@pytest.fixture
 def record() -> RunRecord:
     return run_record()
 
@@ -86,13 +92,19 @@ def files_below(directory: Path) -> dict[str, bytes]:
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
 
 
-def test_a_result_comes_back_as_it_was(published: Published, record: RunRecord, tmp_path: Path):
+@pytest.mark.parametrize("most", [-1, 400, 2**18], ids=["no small files", "some", "all"])
+def test_a_result_comes_back_as_it_was(
+    published: Published, record: RunRecord, tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("explorer.place.published_sweep.SMALL", most)
     worker = Worker(published, record, tmp_path / "one")
     worker.begin()
     worker.train(record)
     assert worker.attempt.finish() is None
-    result = collect(published, record.run_id, tmp_path / "home" / record.run_id)
+    result = collect(published, record, tmp_path / "home" / record.run_id)
     assert result.host == "one" and result.epoch == 1
+    stored = len(list(published.objects.list(f"attempts/{record.run_id}/")))
+    assert len(result.files.small) == len(result.files.digests) - stored
     came = files_below(tmp_path / "home" / record.run_id)
     assert came == {name: content for name, content in files_below(worker.directory).items() if "made" not in name}
     assert run_files.from_json(RunRecord, json.loads(came[rundir.RUN]), where="test") == record
@@ -104,7 +116,7 @@ def test_drafts_of_a_killed_process_go_when_a_result_comes_back(published, recor
     worker.attempt.finish()
     home = tmp_path / "home" / record.run_id
     rundir.write_bytes(home / "ledger" / ".blob.2167.tmp", b"half")
-    collect(published, record.run_id, home)
+    collect(published, record, home)
     assert (home / rundir.RESULT).exists() and not list(home.rglob("*.tmp"))
 
 
@@ -126,7 +138,7 @@ def test_the_next_attempt_continues_from_the_newest_checkpoint(published, record
     assert Worker(published, record, tmp_path / "three", epoch=3).begin() == 40
 
 
-def test_a_damaged_checkpoint_costs_only_time(published, record, tmp_path, caplog):
+def test_a_damaged_checkpoint_costs_only_time(large, published, record, tmp_path, caplog):
     first, second = Worker(published, record, tmp_path / "one"), Worker(published, record, tmp_path / "two", epoch=2)
     for worker, step in ((first, 10), (second, 20)):
         worker.checkpoint(step, content=b"tensors %d" % step)
@@ -138,7 +150,7 @@ def test_a_damaged_checkpoint_costs_only_time(published, record, tmp_path, caplo
     assert "checkpoint of step 20" in caplog.text and "damaged" in caplog.text
 
 
-def test_old_checkpoints_are_removed_and_shared_files_kept(published, record, tmp_path):
+def test_old_checkpoints_are_removed_and_shared_files_kept(large, published, record, tmp_path):
     worker = Worker(published, record, tmp_path / "one")
     worker.begin()
     rundir.write_bytes(worker.directory / "ledger" / "tile", b"never changes")
@@ -155,7 +167,7 @@ def test_old_checkpoints_are_removed_and_shared_files_kept(published, record, tm
     assert b"never changes" in contents
 
 
-def test_nothing_but_the_result_is_left_of_a_finished_run(published, record, tmp_path):
+def test_nothing_but_the_result_is_left_of_a_finished_run(large, published, record, tmp_path):
     worker = Worker(published, record, tmp_path / "one")
     worker.begin()
     worker.checkpoint(10, content=b"tensors 10")
@@ -168,7 +180,7 @@ def test_nothing_but_the_result_is_left_of_a_finished_run(published, record, tmp
     result = published.find(ResultAt, f"results/{record.run_id}.json")
     assert result is not None
     left = {listed.key.rpartition("/")[2] for listed in published.objects.list(f"attempts/{record.run_id}/")}
-    assert left == set(result.files.values())
+    assert left == set(result.files.digests.values())
     assert list(published.objects.list(f"checkpoints/{record.run_id}/")) == []
 
 
@@ -186,7 +198,7 @@ def test_a_second_equal_result_is_silent(published, record, tmp_path):
     assert list(published.objects.list("findings/")) == []
 
 
-def test_a_second_different_result_is_a_finding_and_both_are_kept(published, record, tmp_path):
+def test_a_second_different_result_is_a_finding_and_both_are_kept(large, published, record, tmp_path):
     first, second = Worker(published, record, tmp_path / "one"), Worker(published, record, tmp_path / "two", epoch=2)
     first.train(record, accuracy=0.9)
     second.train(record, accuracy=0.8)
@@ -198,11 +210,11 @@ def test_a_second_different_result_is_a_finding_and_both_are_kept(published, rec
         and (finding.first, finding.epoch) == (1, 2)
     )
     assert published.find(Finding, f"findings/{record.run_id}/00000002.json") == finding
-    for name, digest in finding.files.items():
+    for name, digest in finding.files.digests.items():
         content = published.objects.read(f"attempts/{record.run_id}/00000002/{digest}", max_bytes=10**6)
         assert content == (second.directory / name).read_bytes()
     home = tmp_path / "home" / record.run_id
-    collect(published, record.run_id, home)
+    collect(published, record, home)
     assert run_files.read(ResultRecord, home / rundir.RESULT).metrics["accuracy"] == 0.9
 
 
@@ -216,10 +228,11 @@ def test_an_attempt_replaces_nothing_that_comes_from_the_plan(published, record,
     worker.attempt.finish()
     result = published.find(ResultAt, f"results/{record.run_id}.json")
     assert result is not None
-    digest = result.files[rundir.METRICS]
-    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files={**result.files, name: digest}))
+    digest = result.files.digests[rundir.METRICS]
+    files = dataclasses.replace(result.files, digests={**result.files.digests, name: digest})
+    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
     with pytest.raises(PlaceError, match="is not a file that comes from an attempt"):
-        collect(published, record.run_id, tmp_path / "home" / record.run_id)
+        collect(published, record, tmp_path / "home" / record.run_id)
     assert not (tmp_path / "home" / record.run_id / rundir.RESULT).exists()
 
 
@@ -230,24 +243,53 @@ def test_no_published_name_leads_out_of_the_run_directory(published, record, tmp
     worker.attempt.finish()
     result = published.find(ResultAt, f"results/{record.run_id}.json")
     assert result is not None
-    digest = result.files[rundir.METRICS]
-    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files={**result.files, name: digest}))
+    digest = result.files.digests[rundir.METRICS]
+    files = dataclasses.replace(result.files, digests={**result.files.digests, name: digest})
+    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
     with pytest.raises(PlaceError, match="is not the name of a file in a run directory"):
-        collect(published, record.run_id, tmp_path / "home" / record.run_id)
+        collect(published, record, tmp_path / "home" / record.run_id)
     assert not (tmp_path / "home" / "run.json").exists()
 
 
-def test_a_changed_file_is_no_result(published, record, tmp_path):
+def test_a_changed_file_is_no_result(large, published, record, tmp_path):
     worker = Worker(published, record, tmp_path / "one")
     worker.train(record)
     worker.attempt.finish()
     result = published.find(ResultAt, f"results/{record.run_id}.json")
     assert result is not None
-    published.objects.put(f"attempts/{record.run_id}/00000001/{result.files[rundir.METRICS]}", b"better numbers")
+    published.objects.put(
+        f"attempts/{record.run_id}/00000001/{result.files.digests[rundir.METRICS]}", b"better numbers"
+    )
     home = tmp_path / "home" / record.run_id
     with pytest.raises(PlaceError, match="damaged: its digest is"):
-        collect(published, record.run_id, home)
+        collect(published, record, home)
     assert not (home / rundir.RESULT).exists(), "a run without all of its files has no result"
+
+
+@pytest.mark.parametrize("content", ["YmV0dGVyIG51bWJlcnM=", "no base 64!"])
+def test_a_changed_small_file_is_no_result(published, record, tmp_path, content):
+    worker = Worker(published, record, tmp_path / "one")
+    worker.train(record)
+    worker.attempt.finish()
+    result = published.find(ResultAt, f"results/{record.run_id}.json")
+    assert result is not None
+    files = dataclasses.replace(result.files, small={**result.files.small, rundir.METRICS: content})
+    published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
+    home = tmp_path / "home" / record.run_id
+    with pytest.raises(PlaceError, match=r"'metrics\.jsonl': damaged: "):
+        collect(published, record, home)
+    assert not (home / rundir.RESULT).exists()
+
+
+def test_small_files_fill_a_record_only_so_far(published, record, tmp_path, monkeypatch):
+    monkeypatch.setattr("explorer.place.published_sweep.MAX_SMALL", 1000)
+    worker = Worker(published, record, tmp_path / "one")
+    for name, size in (("a", 300), ("b", 301), ("c", 302), ("d", 303)):
+        rundir.write_bytes(worker.directory / name, name.encode() * size)
+    files = published.upload(worker.directory, record.run_id, 1, known={})
+    assert set(files.small) == {"a", "b", "c"} and set(files.digests) == {"a", "b", "c", "d"}
+    stored = [listed.key.rpartition("/")[2] for listed in published.objects.list(f"attempts/{record.run_id}/")]
+    assert stored == [files.digests["d"]]
 
 
 def test_a_result_of_another_run_is_refused(published, record, tmp_path):
@@ -259,7 +301,7 @@ def test_a_result_of_another_run_is_refused(published, record, tmp_path):
         f"results/{other.run_id}.json", published.objects.read(f"results/{record.run_id}.json", max_bytes=10**6)
     )
     with pytest.raises(PlaceError, match="not the result of this run"):
-        collect(published, other.run_id, tmp_path / "home" / other.run_id)
+        collect(published, other, tmp_path / "home" / other.run_id)
 
 
 def test_a_place_holds_one_sweep(published, record):

@@ -1,5 +1,6 @@
 """A sweep at a place, with real workers: killed, stopped past their lease, preempted; the results stay the same."""
 
+import base64
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from explorer import rundir
 from explorer.errors import PlaceError, RunError
 from explorer.place.leases import claims_of
 from explorer.place.objects import DirectoryObjects
-from explorer.place.published_sweep import FailureAt, Published
+from explorer.place.published_sweep import FailureAt, Published, ResultAt
 from explorer.recipes import machine
 from explorer.sweep import run_at
 from explorer.sweep.at_place import publish
@@ -101,10 +103,8 @@ def test_another_machine_does_not_claim(tmp_path, monkeypatch):
     ended = run_at.run_at(worker(tmp_path), run_id)
     assert ended.state == "not here" and "Another CPU" in ended.message
     monkeypatch.undo()
-    plan_there = at.plan()
-    (own,) = plan_there.classes
-    changed = replace(own, machine=replace(own.machine, training_code="0" * 64))
-    at.write("plan.json", replace(plan_there, classes=(changed,)))
+    there = at.run(run_id)
+    at.write(f"runs/{run_id}.json", replace(there, machine=replace(there.machine, training_code="0" * 64)))
     ended = run_at.run_at(worker(tmp_path), run_id)
     assert ended.state == "not here" and "training code" in ended.message
     assert claims_of(at.objects, run_id) == []
@@ -176,8 +176,10 @@ def test_one_damaged_result_is_a_fault_of_its_run(tmp_path):
     at = published(tmp_path)
     run_any(worker(tmp_path), on_end=lambda ended: None)
     first = at.plan().runs[0]
-    digest = next(path for path in (tmp_path / "place" / "attempts" / first).rglob("*") if path.is_file())
-    digest.write_bytes(b"changed")
+    result = at.find(ResultAt, f"results/{first}.json")
+    assert result is not None
+    small = {**result.files.small, rundir.METRICS: base64.b64encode(b"changed").decode()}
+    at.write(f"results/{first}.json", replace(result, files=replace(result.files, small=small)))
     summary = execute(tmp_path / "runs", place=str(tmp_path / "place"))
     assert [failure.run_id for failure in summary.failures] == [first] and summary.done == 3
     assert "damaged: its digest is" in summary.failures[0].message
