@@ -457,7 +457,8 @@ def _measured_last(prepared: Prepared, seen: Sequence[Seen], settings: Settings)
         if (run := _planned(plan, prepared.search, Trial(methods, budget, space.seeds[0]))) is not None
     }
     if settings.profile and unprofiled(plan.directory, [run.record for run in runs.values()]):
-        profile_sweep(replace(plan, runs=tuple(runs.values())), settings)
+        # Here, as the first ones were, wherever the runs are executed.
+        profile_sweep(replace(plan, runs=tuple(runs.values())), replace(settings, place=None, executor=None))
     profiles = read_profiles(plan.directory)
     return {
         key: train_seconds(run.record.phases, profile.phases).seconds

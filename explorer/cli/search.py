@@ -3,7 +3,7 @@
 import json as jsonlib
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -36,24 +36,27 @@ def search(
     data: options.Data = None,
     engine: options.Engine = "warm",
     workers: options.Workers = None,
+    on: options.On = None,
+    at: options.At = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON: the plan, or one line per event and one for the answer.")
     ] = False,
 ) -> Answer | None:
     """Search for the recipe that reaches the target soonest, among all combinations of methods.
 
-    Step times are measured first, so that times are known before anything is trained. Then a searcher chooses a run
-    whenever a worker would be idle, until its time is spent. The same command continues after any interruption. What it
-    finds is no claim: `explorer confirm` trains it on fresh seeds.
+    Step times are measured first, on this machine, so that times are known before anything is trained. Then a searcher
+    chooses a run whenever a worker would be idle, until its time is spent. The same command continues after any
+    interruption. What it finds is no claim: `explorer confirm` trains it on fresh seeds.
     """
     loaded = load_spec(spec)
+    again = _again(spec, {"--runs": None if runs == options.RUNS else runs, "--data": data, "--on": on, "--at": at})
     with JsonLines() if json and not plan else ProgressBar(loaded.name) as progress:
         prepared = prepare(
             loaded, runs=runs, data=data, settings=Settings(on_event=progress.show), on_rehearse=tell_rehearsal
         )
     if plan:
         return Answer(
-            page=lambda: [*_plan_blocks(prepared, runs, workers), f"\nnext: {_again(spec, runs, data)}"],
+            page=lambda: [*_plan_blocks(prepared, runs, workers), f"\nnext: {again}"],
             record=lambda: _plan_record(prepared, runs, workers),
         )
     ended: list[Searched] = []
@@ -63,7 +66,8 @@ def search(
         ended.append(answer)
         return summary
 
-    summary = execute(prepared.plan, runs=runs, engine=engine, workers=workers, profile=True, json=json, act=act)
+    where = {"workers": workers, "on": on, "at": at}
+    summary = execute(prepared.plan, runs=runs, engine=engine, profile=True, json=json, act=act, **where)
     (answer,) = ended
     if json:
         print(jsonlib.dumps({"event": "answer"} | run_files.to_json(answer)))
@@ -71,7 +75,7 @@ def search(
         for failure in summary.failures:
             print(visible(f"failed: {failure.run_id}: {failure.message}"), file=sys.stderr)
         show(answer_blocks(answer))
-        print(f"\nnext: {_confirm(answer, runs) or _again(spec, runs, data)}")
+        print(f"\nnext: {_confirm(answer, runs) or again}")
     if summary.interrupted:
         raise KeyboardInterrupt
     return None
@@ -137,7 +141,9 @@ def _confirm(answer: Searched, runs: Path) -> str | None:
     return confirm_command(answer, *(() if runs == options.RUNS else ("--runs", runs)))
 
 
-def _again(spec: Path, runs: Path, data: Path | None) -> str:
-    option = () if runs == options.RUNS else ("--runs", str(runs))
-    place = () if data is None else ("--data", str(from_here(data)))
-    return shlex.join(("explorer", "search", str(from_here(spec)), *option, *place))
+def _again(spec: Path, given: Mapping[str, str | Path | None]) -> str:
+    """Return the command that continues a search, with the options that were given."""
+    shown = (
+        (name, str(from_here(value) if isinstance(value, Path) else value)) for name, value in given.items() if value
+    )
+    return shlex.join(("explorer", "search", str(from_here(spec)), *(word for option in shown for word in option)))

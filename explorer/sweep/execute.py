@@ -391,6 +391,7 @@ class _Execution:
 
     def _refill(self) -> bool:
         """Ask the source for a run for every worker that would be idle; return whether any run waits."""
+        before = len(self.plan.runs)
         while self.source is not None and len(self.waiting) + len(self.running) < self.workers:
             run = self.source.next()
             if run is None:
@@ -400,6 +401,8 @@ class _Execution:
                 self.plan = replace(self.plan, runs=(*self.plan.runs, run))
                 _write_if_changed(self.plan.directory / rundir.SWEEP, self.plan.to_json())
             self.waiting.append(_Task(run))
+        if self.published is not None and len(self.plan.runs) > before:
+            self.published = self._publish_plan()
         return bool(self.waiting)
 
     def _submit(self) -> None:
@@ -433,15 +436,20 @@ class _Execution:
         """Publish the runs at their place, and take what is there already."""
         if self.settings.place is not None and not self.stopping.is_set():
             first = self.published is None
-            here = self.settings.executor is None and self.plan.why_not_here is None  # then they are measured here
-            measured = [own for own in self.plan.classes if self.settings.profile and not (here and own is self.plan)]
-            self.published = publish(self.plan, self.settings.place, profile=measured)
+            self.published = self._publish_plan()
             if first:  # as at home, every start tries again what failed
                 self.published.forgive()
                 self._permit()
             self._take_published()
             if self.settings.profile and self.settings.executor is not None and self.plan.spec.command is None:
                 self._measure_there()
+
+    def _publish_plan(self) -> Published:
+        """Publish the runs of the plan that are not published yet."""
+        assert self.settings.place is not None
+        here = self.settings.executor is None and self.plan.why_not_here is None  # then they are measured here
+        measured = [own for own in self.plan.classes if self.settings.profile and not (here and own is self.plan)]
+        return publish(self.plan, self.settings.place, profile=measured)
 
     def _permit(self) -> None:
         """Let calls of this start work at the place, until they are asked to stop; a killed start leaves its permit to

@@ -361,10 +361,11 @@ def _work(
                 outcome = perform(job)
     # While this process stops, any fault may be a consequence of the signal, so it does not count as one.
     fault: Fault | None = "interrupted" if outcome.fault is not None and told() else outcome.fault
-    if fault is None:
-        finding = attempt.finish()
-    elif fault in ("interrupted", "preempted"):
-        attempt.save()
+    with held(published.objects, claim, lease=worker.lease):  # files may be large, and the link slow
+        if fault is None:
+            finding = attempt.finish()
+        elif fault in ("interrupted", "preempted"):
+            attempt.save()
     if setting is not None and fault == "timeout":  # it is its author's, and would come again
         fault = "exception"
     ending, state = ENDINGS[fault]

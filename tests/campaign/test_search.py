@@ -13,6 +13,8 @@ from explorer.analysis.equal_quality import Call
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.campaign.searching import OWN, run_search
 from explorer.errors import RunError, SpecError, SweepError
+from explorer.place.leases import claims_of
+from explorer.place.published_sweep import Published
 from explorer.planned import read_plan
 from explorer.search.searcher import Trial
 from explorer.store import frames
@@ -22,6 +24,7 @@ from explorer.store.published import database
 from explorer.sweep.confirm import check_same, confirmation
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.plan import make_plan
+from explorer.sweep.run_at import Worker, missing_at, run_at
 from explorer.sweep.search_key import SearchKey
 from explorer.sweep.spec import load_spec
 from tests.campaign.searches import execute, journal, prepared, searching, start
@@ -184,6 +187,35 @@ def test_two_workers_are_busy_until_the_end(calm, tmp_path):
     assert idle(journal(calm[0])) > 5  # negative control: a single worker
     # Which run ends first has no influence on what a run is.
     assert outcomes(runs) == outcomes(calm[0])
+
+
+def test_a_search_at_a_place_takes_the_same_decisions(calm, tmp_path):
+    place = tmp_path / "place"
+    for home in ("one", "another"):  # of two machines, whose step times are the same here
+        runs = fresh(tmp_path / home, calm)
+        _, answer = execute(runs, searching(), place=str(place))
+        assert journal(runs) == journal(calm[0])
+        assert outcomes(runs) == outcomes(calm[0])
+        assert answer.ranking == calm[1].ranking
+    at = Published.at(str(place))
+    assert len(at.plan().runs) == 12 and at.names("results") == set(at.plan().runs)
+    # The second one took what the first one had trained.
+    assert [len(claims_of(at.objects, run_id)) for run_id in at.plan().runs] == [1] * 12
+
+
+def test_workers_elsewhere_may_train_what_is_asked_for(calm, tmp_path):
+    runs, place, helped = fresh(tmp_path / "home", calm), str(tmp_path / "place"), []
+
+    def help_out(event):
+        if event.kind == "start":
+            return
+        # Another worker takes a run between two that this process trains.
+        helped.extend(run_at(Worker(place=place, engine="inline"), run_id).state for run_id in missing_at(place)[:1])
+
+    _, answer = execute(runs, searching(), place=place, on_event=help_out)
+    assert answer.runs == 12 and not answer.failed
+    assert outcomes(runs) == outcomes(calm[0])
+    assert helped.count("done") > 0
 
 
 def test_a_searcher_that_asks_for_an_impossible_run_is_stopped(calm, tmp_path, monkeypatch):

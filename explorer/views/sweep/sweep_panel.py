@@ -230,9 +230,7 @@ class SweepPanel(widgets.VBox):
         if not self._save():
             return
         verb = verb or (("search",) if self._searches() else ("sweep", "run"))
-        if self.at.value and verb == ("search",):
-            return self._say("A search runs on this machine only: leave Place empty.", failed=True)
-        options = ("--at", self.at.value) if self.at.value and verb == ("sweep", "run") else ()
+        options = ("--at", self.at.value) if self.at.value and verb in (("sweep", "run"), ("search",)) else ()
         try:
             self._process = SweepProcess(self._spec, runs=self._runs, verb=verb, options=options)
         except ExplorerError as error:
