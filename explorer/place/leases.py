@@ -28,7 +28,7 @@ PAUSES = (1.0, 5.0, 25.0)  # seconds before a run is tried again, after its firs
 MOST_LOST = 3  # workers that a run may cost before it is set aside
 MAX_CLAIM = 10_000  # bytes
 
-Ending = Literal["done", "failed", "preempted", "lost worker", "dead kernel", "timeout", "full disk"]
+Ending = Literal["done", "failed", "preempted", "lost worker", "dead kernel", "timeout", "full disk", "forgiven"]
 LOSSES = ("lost worker", "dead kernel", "timeout", "full disk")  # endings that may be the run's own doing
 
 Moment = Annotated[float, Field(ge=0, lt=10**11)]  # seconds since 1970
@@ -124,6 +124,15 @@ def end(objects: Objects, claim: Claim, how: Ending, message: str = "") -> None:
     """Say that the holder is done with the run, and how."""
     ended = _changed(claim, until=time.time(), ended=how, message=message[:2000])
     objects.put(key_of(claim.run_id, claim.epoch), encoded(ended))
+
+
+def forgive(objects: Objects, run_id: str) -> None:
+    """Let a run be tried again as if nothing had been lost. Its claims stay, so that no epoch comes twice."""
+    now = time.time()
+    for claim in claims_of(objects, run_id):
+        if not claim.open(now):
+            message = f"{claim.ending(now)}: {claim.message}"[:2000]
+            objects.put(key_of(run_id, claim.epoch), encoded(_changed(claim, ended="forgiven", message=message)))
 
 
 @contextmanager

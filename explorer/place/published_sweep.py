@@ -33,7 +33,7 @@ from pydantic import Field
 from explorer import run_files, rundir
 from explorer.errors import PlaceError
 from explorer.machine_class import Machine
-from explorer.place.leases import Claim
+from explorer.place.leases import Claim, forgive
 from explorer.place.objects import MAX_OBJECT, Missing, Objects, open_objects
 from explorer.provenance.keys import replace_private
 from explorer.run_files import OF_A_RUN, ResultRecord, RunRecord
@@ -371,10 +371,9 @@ class Published:
         self.create(f"failures/{claim.run_id}.json", failure)
 
     def forgive(self) -> None:
-        """Let runs that failed, or were set aside, be tried again: their failures and claims are removed."""
+        """Let runs that failed, or were set aside, be tried again: failures are removed, and losses forgiven."""
         for run_id in self.names("failures"):
-            for listed in list(self.objects.list(f"claims/{run_id}/")):
-                self.objects.remove(listed.key)
+            forgive(self.objects, run_id)
             self.objects.remove(f"failures/{run_id}.json")
 
     # --- records ---

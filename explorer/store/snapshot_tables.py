@@ -459,7 +459,7 @@ SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, q.form
 FROM outcomes o JOIN qualities q USING (sweep, run_id)
 WHERE NOT o.superseded AND (o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds')
 GROUP BY ALL
-ORDER BY o.sweep, q.metric;
+ORDER BY ALL;
 
 -- What can be asked for: each setting with each metric, and how many rows there are.
 CREATE TABLE facets AS

@@ -7,7 +7,7 @@ import pytest
 
 from explorer.errors import PlaceError
 from explorer.place import leases
-from explorer.place.leases import claims_of, end, held, key_of, losses, read_claim, take, waits_until
+from explorer.place.leases import claims_of, end, forgive, held, key_of, losses, read_claim, take, waits_until
 from explorer.place.objects import DirectoryObjects
 
 
@@ -79,6 +79,21 @@ def test_a_preempted_run_is_free_at_once_and_counts_as_no_loss(place, clock):
         assert claim is not None and claim.epoch == epoch
         end(place, claim, "preempted")
     assert losses(claims_of(place, "run"), clock.now) == []
+
+
+def test_losses_are_forgiven_and_stay_in_the_history(place, clock):
+    end(place, claimed(place, "one"), "lost worker", "gone")
+    clock.now += 1000
+    end(place, claimed(place, "two"), "failed", "no such file")
+    held_now = claimed(place, "three")
+    forgive(place, "run")
+    claims = claims_of(place, "run")
+    assert [(claim.ended, claim.message) for claim in claims] == [
+        ("forgiven", "lost worker: gone"),
+        ("forgiven", "failed: no such file"),
+        (None, ""),
+    ]
+    assert claims[-1] == held_now and not losses(claims, clock.now)
 
 
 def test_a_run_waits_longer_after_every_loss(place, clock):
