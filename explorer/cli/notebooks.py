@@ -83,7 +83,7 @@ def open_notebook(
     part("open")(
         copy,
         root=root,
-        reading=_reading(runs),
+        reading=_reading(runs) if at is None else f"Reading the results at {at} ...",
         browser=browser,
         trusted=as_shipped,
         arguments=[*(f"--{name}={value}" for name, value in own.items() if value is not None), *arguments],

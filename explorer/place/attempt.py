@@ -43,13 +43,13 @@ class Attempt:
         A checkpoint that is damaged is skipped, and the one before it tried: the steps in between are made again.
         """
         self._published.give(planned, self._directory)
-        for found in self._checkpoints():
+        for checkpoint in self._checkpoints():
             try:
-                self._published.download(found.run_id, found.epoch, found.files, self._directory)
+                self._published.download(checkpoint.run_id, checkpoint.epoch, checkpoint.files, self._directory)
             except PlaceError as error:
-                log.warning("checkpoint of step %d: %s; continuing from the one before it", found.step, error)
+                log.warning("checkpoint of step %d: %s; continuing from the one before it", checkpoint.step, error)
                 continue
-            return found.step
+            return checkpoint.step
         return 0
 
     def _checkpoints(self) -> Sequence[CheckpointAt]:
@@ -57,7 +57,7 @@ class Attempt:
             return ()
         keys = [listed.key for listed in self._published.objects.list(f"checkpoints/{self._claim.run_id}/")]
         stored = [self._published.find(CheckpointAt, key) for key in keys]
-        return sorted((found for found in stored if found is not None), key=lambda found: -found.step)
+        return sorted(filter(None, stored), key=lambda checkpoint: -checkpoint.step)
 
     def save(self) -> None:
         """Publish the directory as it is, if it has a newer checkpoint than the last one that was published."""

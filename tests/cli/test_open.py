@@ -48,6 +48,7 @@ def test_the_results_of_a_place_are_opened_from_a_copy(
     opened = explorer("open", "--at", tmp_path / "place", "--view", "digits?target=0.9", cwd=tmp_path)
     assert opened.returncode == 0, opened.stderr
     assert served["notebook"] == tmp_path / "explore.ipynb"
+    assert served["reading"] == f"Reading the results at {tmp_path / 'place'} ..."
     assert Path(os.environ["EXPLORER_RUNS"]) == copy_of(str(tmp_path / "place"))
 
 
