@@ -26,6 +26,7 @@ from dask import config  # pyright: ignore[reportMissingImports]
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin  # pyright: ignore[reportMissingImports]
 from distributed import Future as Remote  # pyright: ignore[reportMissingImports]
 from distributed.client import ClosedClientError  # pyright: ignore[reportMissingImports]
+from distributed.core import Status  # pyright: ignore[reportMissingImports]
 from distributed.security import Security  # pyright: ignore[reportMissingImports]
 
 from explorer.canonical import digest
@@ -102,6 +103,11 @@ class Declaration(WorkerPlugin):
             if own.why_not() is None:  # a run has the GPUs that its worker sees to itself
                 most = 1 if own.record.hardware.devices else worker.state.nthreads
                 await worker.set_resources(**{own.resource: most})
+        # Dask gives calls that wait for a resource to a worker that begins to run, and this one began before it had
+        # declared any: without a second beginning, calls that outlived all workers would wait for ever.
+        if worker.status == Status.running:
+            worker.status = Status.paused
+            worker.status = Status.running
 
 
 def _reasons(classes: Sequence[Belonging]) -> list[str | None]:

@@ -13,6 +13,7 @@ import pytest
 
 from explorer import rundir
 from explorer.errors import SweepError
+from explorer.recipes.machine import this_machine
 from explorer.sweep.execute import Settings, run_sweep
 from tests.cli.command import explorer, refused
 from tests.pretended_machines import H200, pretend
@@ -176,3 +177,22 @@ def test_a_host_is_avoided_while_there_is_another():
         assert workers.submit(abs, -1).result() == 1
         assert not workers.avoid(socket.gethostname())
         assert workers.workers == 2
+
+
+def test_a_call_that_outlives_all_workers_goes_to_the_next_one(tmp_path):
+    run = plan(tmp_path).runs[0].record
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        on, classes = cluster.scheduler_address, [(run, this_machine())]
+        with DaskWorkers(on, threads=1, classes=classes) as workers:
+            cluster.scale(0)
+            until = time.monotonic() + 120
+            while workers.room(run.hardware) and time.monotonic() < until:
+                time.sleep(0.05)
+            assert not workers.room(run.hardware)
+            waiting = workers.submit_to(run.hardware, (), os.getpid)
+            time.sleep(1)
+            assert not waiting.done()
+            cluster.scale(1)
+            assert waiting.result(timeout=120) != os.getpid()
