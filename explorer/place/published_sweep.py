@@ -359,9 +359,7 @@ class Published:
             content = base64.b64decode(encoded, validate=True)
         except ValueError as error:
             raise PlaceError(f"{self.objects.url}: {name!r:.200}: damaged: {error}") from error
-        if (actual := sha256(content)) != digest:
-            raise PlaceError(f"{self.objects.url}: {name!r:.200}: damaged: its digest is {actual}")
-        return content
+        return undamaged(content, digest, where=f"{self.objects.url}: {name!r:.200}")
 
     def fail(self, claim: Claim, kind: FailureKind, message: str) -> None:
         """Publish why a run is not tried again, unless that is known already."""
@@ -409,10 +407,7 @@ class Published:
         return {PurePosixPath(listed.key).stem for listed in self.objects.list(f"{folder}/")}
 
     def _checked(self, key: str, digest: str, *, max_bytes: int = MAX_OBJECT) -> bytes:
-        content = self.objects.read(key, max_bytes=max_bytes)
-        if (actual := sha256(content)) != digest:
-            raise PlaceError(f"{self.objects.url}/{key}: damaged: its digest is {actual}")
-        return content
+        return undamaged(self.objects.read(key, max_bytes=max_bytes), digest, where=f"{self.objects.url}/{key}")
 
     def _all(self, items: Iterable[Item], act: Callable[[Item], None]) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -440,6 +435,13 @@ def inside(directory: Path, name: str) -> Path:
     if path.is_absolute() or not path.parts or any(part in ("", ".", "..") or "\\" in part for part in name.split("/")):
         raise PlaceError(f"{name!r:.200} is not the name of a file in a run directory")
     return directory / path
+
+
+def undamaged(content: bytes, digest: str, *, where: str) -> bytes:
+    """Return a content that has this digest. Raises `PlaceError` that starts with `where`."""
+    if (actual := sha256(content)) != digest:
+        raise PlaceError(f"{where}: damaged: its digest is {actual}")
+    return content
 
 
 def sha256(content: bytes) -> str:

@@ -87,6 +87,16 @@ class Worker:
             path.unlink()
 
 
+def finished(published: Published, record: RunRecord, tmp_path: Path) -> ResultAt:
+    """Let a worker finish the run; return what it published."""
+    worker = Worker(published, record, tmp_path / "one")
+    worker.train(record)
+    worker.attempt.finish()
+    result = published.find(ResultAt, f"results/{record.run_id}.json")
+    assert result is not None
+    return result
+
+
 def files_below(directory: Path) -> dict[str, bytes]:
     paths = [path for path in directory.rglob("*") if path.is_file() and path.name != rundir.LOCK]
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
@@ -223,11 +233,7 @@ def test_a_second_different_result_is_a_finding_and_both_are_kept(large, publish
 
 @pytest.mark.parametrize("name", ["run.json", "governance/trust.json", "private/run.pem", "private/salts"])
 def test_an_attempt_replaces_nothing_that_comes_from_the_plan(published, record, tmp_path, name):
-    worker = Worker(published, record, tmp_path / "one")
-    worker.train(record)
-    worker.attempt.finish()
-    result = published.find(ResultAt, f"results/{record.run_id}.json")
-    assert result is not None
+    result = finished(published, record, tmp_path)
     digest = result.files.digests[rundir.METRICS]
     files = dataclasses.replace(result.files, digests={**result.files.digests, name: digest})
     published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
@@ -238,11 +244,7 @@ def test_an_attempt_replaces_nothing_that_comes_from_the_plan(published, record,
 
 @pytest.mark.parametrize("name", ["../run.json", "/etc/passwd", "a/../../b", "a//b", ".", "a\\b", ""])
 def test_no_published_name_leads_out_of_the_run_directory(published, record, tmp_path, name):
-    worker = Worker(published, record, tmp_path / "one")
-    worker.train(record)
-    worker.attempt.finish()
-    result = published.find(ResultAt, f"results/{record.run_id}.json")
-    assert result is not None
+    result = finished(published, record, tmp_path)
     digest = result.files.digests[rundir.METRICS]
     files = dataclasses.replace(result.files, digests={**result.files.digests, name: digest})
     published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
@@ -252,11 +254,7 @@ def test_no_published_name_leads_out_of_the_run_directory(published, record, tmp
 
 
 def test_a_changed_file_is_no_result(large, published, record, tmp_path):
-    worker = Worker(published, record, tmp_path / "one")
-    worker.train(record)
-    worker.attempt.finish()
-    result = published.find(ResultAt, f"results/{record.run_id}.json")
-    assert result is not None
+    result = finished(published, record, tmp_path)
     published.objects.put(
         f"attempts/{record.run_id}/00000001/{result.files.digests[rundir.METRICS]}", b"better numbers"
     )
@@ -268,11 +266,7 @@ def test_a_changed_file_is_no_result(large, published, record, tmp_path):
 
 @pytest.mark.parametrize("content", ["YmV0dGVyIG51bWJlcnM=", "no base 64!"])
 def test_a_changed_small_file_is_no_result(published, record, tmp_path, content):
-    worker = Worker(published, record, tmp_path / "one")
-    worker.train(record)
-    worker.attempt.finish()
-    result = published.find(ResultAt, f"results/{record.run_id}.json")
-    assert result is not None
+    result = finished(published, record, tmp_path)
     files = dataclasses.replace(result.files, small={**result.files.small, rundir.METRICS: content})
     published.write(f"results/{record.run_id}.json", dataclasses.replace(result, files=files))
     home = tmp_path / "home" / record.run_id
@@ -293,9 +287,7 @@ def test_small_files_fill_a_record_only_so_far(published, record, tmp_path, monk
 
 
 def test_a_result_of_another_run_is_refused(published, record, tmp_path):
-    worker = Worker(published, record, tmp_path / "one")
-    worker.train(record)
-    worker.attempt.finish()
+    finished(published, record, tmp_path)
     other = run_record(seed=1)
     published.objects.put(
         f"results/{other.run_id}.json", published.objects.read(f"results/{record.run_id}.json", max_bytes=10**6)
