@@ -18,7 +18,7 @@ from pydantic import Field
 from explorer import rundir
 from explorer.errors import ExplorerError, PlaceError, StoreError
 from explorer.place.objects import Missing
-from explorer.place.published_sweep import Digest, Published
+from explorer.place.published_sweep import Digest, Published, undamaged
 from explorer.schema import from_json, record, to_json
 from explorer.store.ingest import extract
 from explorer.store.published import COPY, DATABASE, database, opened
@@ -105,8 +105,7 @@ def _fetch(place: str, directory: Path) -> None:
             if again:
                 continue
             raise
-        if (actual := hashlib.sha256(content).hexdigest()) != now.digest:
-            raise PlaceError(f"{published.objects.url}/{key}: damaged: its digest is {actual}")
+        undamaged(content, now.digest, where=f"{published.objects.url}/{key}")
         rundir.write_bytes(directory / DATABASE, content)
         with opened(path):  # of this version, or it says so
             return

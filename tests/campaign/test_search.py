@@ -203,6 +203,18 @@ def test_a_search_at_a_place_takes_the_same_decisions(calm, tmp_path):
     assert [len(claims_of(at.objects, run_id)) for run_id in at.plan().runs] == [1] * 12
 
 
+def test_a_cluster_trains_what_is_asked_for(calm, tmp_path):
+    engine = pytest.importorskip("explorer.sweep.dask_engine", reason="needs the extra `cluster`")
+    runs, place = fresh(tmp_path / "home", calm), str(tmp_path / "place")
+    planned = prepared(runs, searching()).plan
+    classes = [(planned.runs[0].record, planned.target.machine)]
+    with engine.DaskWorkers("local-dask:2", threads=1, classes=classes) as workers:
+        _, answer = execute(runs, searching(), engine="warm", workers=None, place=place, executor=workers)
+    assert answer.runs == 12 and not answer.failed
+    assert outcomes(runs) == outcomes(calm[0])
+    assert len(Published.at(place).names("results")) == 12
+
+
 def test_workers_elsewhere_may_train_what_is_asked_for(calm, tmp_path):
     runs, place, helped = fresh(tmp_path / "home", calm), str(tmp_path / "place"), []
 
