@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def faulty(s3_server: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
-    """The server of `bucket`, with a fifth of all requests failing: more than the worst that is promised."""
-    server = FaultyServer(s3_server, share=0.2)
+    """The server of `bucket`, with half of all requests failing: more than the worst that is promised."""
+    server = FaultyServer(s3_server, share=0.5)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setattr(objects_module, "PAUSES", (0.01,) * 20)
     yield server
