@@ -48,9 +48,9 @@ class Machine:
         label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         return label if 0 < len(label) <= 30 else f"{label[:21] or 'machine'}-{digest(name)[:8]}"
 
-    def hardware_of(self, threads: int) -> Hardware:
-        """Return the hardware of a run with so many torch threads."""
-        return dataclasses.replace(self.hardware, threads=threads)
+    def hardware_of(self, threads: int, ranks: int = 1) -> Hardware:
+        """Return the hardware of a run with so many torch threads in each of its processes."""
+        return dataclasses.replace(self.hardware, threads=threads, world_size=ranks)
 
     def at_once(self, threads: int) -> int | None:
         """Return how many runs with so many threads it executes side by side; None where that is not known."""

@@ -78,6 +78,15 @@ def run(
             " its salts and the trainer's key are now.",
         ),
     ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            "--ranks",
+            metavar="N",
+            help="Processes that train the run together, at most one for each lane (train.lanes); the bits are the"
+            " same for any number. Default: train.ranks.",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> Answer:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.
@@ -101,7 +110,7 @@ def run(
         for warning in planned.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     with step_bar(record.model) as show:
-        result = execute(directory, data=data, on_progress=show)
+        result = execute(directory, data=data, ranks=ranks, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
     rest = {"directory": directory, "same_bits": same, "warnings": planned.warnings}
     return Answer(

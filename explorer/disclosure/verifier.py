@@ -204,6 +204,7 @@ RECORDS = {  # by name: the fields of an object
     "training": "parameters:digest buffers:digest optimizer:digest random:digest",
     "parent": "kind:deletion|model ledger:ledger model:digest? attestation:digest? admitted:{path:float}",
     "same": "layer:line also:[line]+",
+    "lanes": "count:whole ranks:[whole]+",
     "traits": "probes:flag= remembers:nothing|classes|model= averages:flag=",
 }
 
@@ -720,12 +721,12 @@ KINDS = {
     "genesis": "run:line recipe:digest code:digest environment:digest data:digest tags:{name:sources} taxonomy:digest? "
     "policy:digest? trust:digest? judged:whole? strategy:plain|microbatch|fused seed:whole initial:digest begins:whole "
     "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]= "
-    "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?= delegation:digest?=",
+    "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?= delegation:digest?= lanes:lanes?=",
     "step": "step:whole phase:line slots:digest examples:[whole] numbers:[digest?] joint:digest? quarantined:whole "
     "weights:digest? updated:bits",
     "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
     "state": "step:whole state:training sketches:[digest?]=",
-    "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution rule:name "
+    "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution|ranks rule:name "
     "parameters:{name:float} condition:name? subjects:[path] layers:[line] evidence:{path:digest}",
     "trunk": "step:whole run:line ledger:ledger state:training",
     "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",

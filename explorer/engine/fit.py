@@ -35,6 +35,7 @@ CHECKPOINT_SECONDS = 10.0  # the most work that can be lost; shorter runs never 
 LOSS_POINTS = 200  # lines of training loss in `metrics.jsonl`, about
 FLUSH_POINTS = 50  # losses kept on the device before they are read: each read makes the program wait for the device
 FLUSH_SECONDS = 2.0  # or after this time: a reader of the run's curve sees it grow
+GO, STOP = 0, 1  # rank 0 tells the others before each step
 AUTOMATIC = 1  # evaluations: as many as the time allows, and `EVALUATIONS` at most
 EVALUATIONS = 10
 SHARE = 0.25  # of the wall time of a run: what automatic evaluations take at most
@@ -128,6 +129,7 @@ class FitOptions:
 def fit(loop: Loop, options: FitOptions) -> Fitted:
     """Train to the end. Raises `DivergedError` when a loss is not finite, and KeyboardInterrupt when asked to stop."""
     before, measured = _resume(loop, options)
+    loop.align()
     loop.call("before_fit")
     with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:
         session = _Session(loop, options, writer, before, measured)
@@ -138,9 +140,31 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         timings=loop.clock.timings(before.timings),
         timed_steps=before.timed_steps + loop.clock.timed_steps,
         resumed=before.resumed,
-        state_digest=state_digest(loop),
+        state_digest=_agreed(loop),
         trunk=before.trunk,
     )
+
+
+def follow(loop: Loop) -> None:
+    """Train to the end as a rank that writes no file. Raises KeyboardInterrupt when rank 0 was asked to stop."""
+    loop.align()
+    loop.call("before_fit")
+    while loop.state.step < loop.setting.total_steps:
+        if loop.ranks.told(GO) == STOP:
+            raise KeyboardInterrupt
+        loop.step()
+    loop.call("after_fit")
+    loop.call("after_run")
+    _agreed(loop)
+
+
+def _agreed(loop: Loop) -> str:
+    """Return the digest of the final model. Raises `RunError` for a rank that has come to another one."""
+    digests = loop.ranks.gathered(state_digest(loop))
+    for rank, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise RunError(f"rank {rank} ended with other bits than rank 0: model {digest[:16]}, not {digests[0][:16]}")
+    return digests[0]
 
 
 def affordable_evaluations(*, training: float, one: float) -> int:
@@ -247,6 +271,7 @@ class _Session:
         while loop.state.step < total:
             loop.clock.start_step(loop.state.step - first)
             lr = loop.learning_rate()
+            loop.ranks.told(GO)
             loss = loop.step()
             loop.clock.end_step()
             self._after_step(loop.state.step, lr, loss)
@@ -286,6 +311,8 @@ class _Session:
             self._save(rundir.CHECKPOINT, keep=KEEP)
             self._saved_at = time.monotonic()
         if stop:
+            if step < self.loop.setting.total_steps:  # at the end the others do not ask any more
+                self.loop.ranks.told(STOP)
             raise KeyboardInterrupt
         self.options.on_progress(step, self.loop.setting.total_steps)
 

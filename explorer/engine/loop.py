@@ -6,15 +6,16 @@
         before_step
         change_plan
         for share:
-            change_examples
-            change_batch
-            for microbatch:
-                before_forward
-                after_forward
-                before_loss
-                after_loss
-                before_backward
-                after_backward
+            for lane:
+                change_examples
+                change_batch
+                for microbatch:
+                    before_forward
+                    after_forward
+                    before_loss
+                    after_loss
+                    before_backward
+                    after_backward
             change_gradients
         before_update
         after_update
@@ -25,8 +26,9 @@
     after_run
 
 `change_model` runs before the optimisers are built; `before_fit` runs in each process of the run, so again after a
-resume. Shares are read and augmented before `change_examples`, and are on the device before `change_batch`. The model
-runs between `before_forward` and `after_forward`, the loss is computed between `before_loss` and `after_loss`, the
+resume. Shares are read and augmented before `change_examples`, and are on the device before `change_batch`. What one
+lane has of a share is a share for these hooks; most runs have one lane, which has all (engine/lanes.py). The model runs
+between `before_forward` and `after_forward`, the loss is computed between `before_loss` and `after_loss`, the
 gradients between `before_backward` and `after_backward`, and the optimisers step between `before_update` and
 `after_update`. A share that may change nothing is not read at all. In `change_gradients` a method may run the share's
 microbatches again (`state.recompute`); then the share's gradients are weighted and added to those of the shares before
@@ -44,11 +46,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer.data.batches import Batches
+from explorer.data.batches import Batch, Batches
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.gradients import Gradients, diverged
 from explorer.engine.guard import Guard
+from explorer.engine.lanes import Lanes, Results, Statistics
 from explorer.engine.leaves import leaves
 from explorer.engine.method import HOOKS, Kind, Method, Moment, acting, resting, turn_takers
 from explorer.engine.modules import initialise
@@ -56,12 +59,14 @@ from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.parts import take_parts
 from explorer.engine.precision import Precision, autocast
 from explorer.engine.probing import Inspection, RecipeInspection
-from explorer.engine.state import SHARED, Region, Share, State
+from explorer.engine.ranks import Ranks
+from explorer.engine.state import SHARED, Part, Region, Share, State
 from explorer.engine.task import Task
 from explorer.errors import CheckpointError, DivergedError, RecipeError, TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 Trace = Callable[[str, str], None]  # (hook, method name)
+LOSS = ""  # name of the loss among the results of a lane: no tensor has it
 BLANK = 2  # examples with which to discover the layers: normalisation over a batch needs two
 OUTSIDE_STEPS = ("change_model", "before_fit", "before_evaluation", "after_evaluation", "after_fit", "after_run")
 
@@ -80,9 +85,21 @@ class Setting:
     full_steps: int  # at scale-schedule ratio 1
     precision: Precision = "fp32"
     microbatch_size: int | None = None  # rows of one pass; None: the whole share
+    lanes: int = 1  # parts of a step whose results are added in a fixed order
     resources: Mapping[type, Any] = field(default_factory=dict)  # for the methods: see `State.resources`
     draw: bool = True  # draw initial weights by seed and name; False: keep the model's own
     begin: Callable[[nn.Module], None] = lambda model: None  # loads initial values into the changed model
+
+
+@dataclass(slots=True)
+class _Cell:
+    """What one lane has of a share, with its rows."""
+
+    share: Share
+    raw: Tensor
+    labels: Tensor
+    batch: Batch | None = None  # None: not begun
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(slots=True)
@@ -93,12 +110,17 @@ class Loop:
     methods: Sequence[Method]  # in acting order
     clock: Clock
     trace: Trace | None = None
+    ranks: Ranks = field(default_factory=Ranks)  # the processes that make the passes of a step together
     state: State = field(init=False)
     _hooks: dict[str, list[Method]] = field(init=False)
     _takers: list[tuple[str, list[str]]] = field(init=False)  # names of methods that take turns
     _resting: frozenset[str] = frozenset()  # names of those that sit out this step
     _trainable: frozenset[str] = field(init=False)
     _gradients: Gradients = field(init=False)
+    _lanes: Lanes = field(init=False)
+    _statistics: Statistics = field(init=False)
+    _diverged: str = ""  # why this rank's loss is not finite
+    _cells: dict[int, _Cell] = field(default_factory=dict)  # of the current share, by lane
     _modes: AbstractContextManager[object] = field(init=False)
 
     # --- building ---
@@ -124,6 +146,7 @@ class Loop:
                 Batches: setting.batches,
                 Task: setting.task,
                 Inspection: RecipeInspection(setting.batches, setting.task),
+                Ranks: self.ranks,
                 **setting.resources,
             },
             recompute=self._recompute,
@@ -132,6 +155,8 @@ class Loop:
         setting.begin(setting.model)  # after surgery: its values are those of the changed model
         # Everything below depends on parameters and layers, so it follows the last change of the model.
         self._gradients = Gradients(setting.model)
+        self._lanes = Lanes(setting.lanes, self.ranks)
+        self._statistics = Statistics(setting.model)
         self.state.resources[Guard] = self._gradients.guard
         self._trainable = frozenset(name for name, p in self._gradients.parameters.items() if p.requires_grad)
         if not self._trainable:
@@ -229,8 +254,9 @@ class Loop:
         # All rows are read at once, unless the task pads rows to the longest: then a share's rows would depend on
         # others.
         for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
-            for share, rows in zip(part, self._read(part), strict=True):
-                self._begin(share, *rows)
+            cells = self._read_cells(part)
+            for share in part:
+                self._cells = cells.pop(0)
                 loss = self._take_gradients(share)
                 self.call("change_gradients")
                 self._gradients.add(share, self.state.gradients)
@@ -252,7 +278,18 @@ class Loop:
 
     def read_share(self, share: Share) -> None:
         """Make this the current share: read its rows and let the methods change them."""
-        self._begin(share, *self._read([share])[0])
+        cell = _Cell(share, *self._read([share])[0])
+        self._cells = {0: cell}
+        self._begin(cell)
+
+    def _read_cells(self, shares: Sequence[Share]) -> list[dict[int, _Cell]]:
+        """Return the cells of these shares that this rank passes, read."""
+        cells = [self._lanes.cells(share) for share in shares]
+        every = [cell for own in cells for cell in own.values()]
+        # Rows that are padded to the longest must not depend on the cells that this rank has.
+        together = [every] if self.setting.batches.rows_apart else [[cell] for cell in every]
+        rows = iter([rows for some in together if some for rows in self._read(some)])
+        return [{lane: _Cell(cell, *next(rows)) for lane, cell in own.items()} for own in cells]
 
     def _read(self, shares: Sequence[Share]) -> list[tuple[Tensor, Tensor]]:
         """Return the augmented raw rows of each of these shares: inputs and labels. They are read together, since many
@@ -266,24 +303,61 @@ class Loop:
         sizes = [len(share.slots) for share in shares]
         return list(zip(inputs.split(sizes), labels.split(sizes), strict=True))
 
-    def _begin(self, share: Share, raw: Tensor, labels: Tensor) -> None:
-        """Make this the current share and let the methods change its rows."""
+    def _begin(self, cell: _Cell) -> None:
+        """Make this the current share. The first time, let the methods change its rows."""
         state, clock = self.state, self.clock
-        state.share, state.raw = share, raw
+        state.share, state.raw, state.batch, state.parts = cell.share, cell.raw, cell.batch, cell.parts
+        if cell.batch is not None:
+            return
         self.call("change_examples")
         clock.lap("preprocess")
         # Transferred separately: the model gets a tensor of its own, not a view whose place depends on other shares.
-        state.batch = self.setting.batches.transfer(state.raw, labels, slots=share.slots, code=share.code)
+        state.batch = self.setting.batches.transfer(
+            state.raw, cell.labels, slots=cell.share.slots, code=cell.share.code
+        )
         clock.lap("transfer")
-        state.parts = () if share.divide is None else share.divide(state)
+        state.parts = () if cell.share.divide is None else cell.share.divide(state)
         self.call("change_batch")
+        cell.batch, cell.parts = state.batch, state.parts
         clock.lap("other")
 
     # --- a share's gradients ---
 
     def _take_gradients(self, share: Share) -> Tensor:
-        """Write the share's gradients, summed over its microbatches; return its detached loss."""
+        """Write the share's gradients, summed over its lanes; return its detached loss."""
         state = self.state
+        if self._lanes.count == 1:
+            loss = self._pass_cell(self._cells[0])
+        else:
+            state.gradients, loss = self._take_lanes(share)
+        state.share = share
+        return loss
+
+    def _take_lanes(self, share: Share) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the share's gradients and its loss, summed over its lanes, and merge what they write to buffers."""
+        merged = self._statistics.of(share)
+
+        def results_of(lane: int) -> Results | None:
+            if lane not in self._cells:
+                return None
+            cell = self._cells[lane]
+            merged.restart()
+            loss = self._pass_cell(cell)
+            return self.state.gradients | merged.results(len(cell.share.slots)) | {LOSS: loss}
+
+        like = {name: p for name, p in self._gradients.parameters.items() if name in share.parameters}
+        like |= merged.like | {LOSS: torch.zeros((), device=self.setting.batches.device)}
+        total = self._lanes.total(results_of, like)
+        if self.ranks.size > 1 and not torch.isfinite(total[LOSS]):
+            reasons = filter(None, self.ranks.gathered(self._diverged))
+            raise DivergedError(next(reasons, f"training diverged: the sum of losses is {total[LOSS].item()}"))
+        merged.write(total, rows=len(share.slots))
+        return {name: total[name] for name in like if name in total and name in share.parameters}, total[LOSS]
+
+    def _pass_cell(self, cell: _Cell) -> Tensor:
+        """Write the gradients of one cell, summed over its microbatches; return its detached loss."""
+        self._begin(cell)
+        state, share = self.state, cell.share
         assert state.batch is not None
         state.gradients = {}
         if share.divide is not None:
@@ -319,8 +393,9 @@ class Loop:
         self.call("before_forward")
         clock.lap("other")
         with self._gradients.guarding(share):
-            # Draws are keyed by share and microbatch: the absence of a class does not shift the draws of the others.
-            draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, index)
+            # Draws are keyed by share, lane and microbatch: the absence of a class does not shift those of the others.
+            lane = () if share.lane is None else (share.lane,)
+            draws = torch_stream(setting.batches.device, setting.seed, "model", state.step, share.name, *lane, index)
             with draws, self._modes:
                 outputs = self._outputs(state.rows.inputs)
             if not isinstance(outputs, Tensor):
@@ -335,13 +410,19 @@ class Loop:
             state.loss = state.loss / state.batch_size
             self.call("after_loss")
             if not torch.isfinite(state.loss):  # before the gradients, so that weights stay those of the last good step
-                raise DivergedError(diverged(state, self._modes))
+                self._stop(diverged(state, self._modes))
             clock.lap("forward")
             self.call("before_backward")
             self._gradients.take(state.loss, admitted, state.gradients)
         self.call("after_backward")
         clock.lap("backward")
         return state.loss.detach()
+
+    def _stop(self, why: str) -> None:
+        """Raise `DivergedError`. Where several ranks make the step, they all have to see it: `_take_lanes` does."""
+        self._diverged = self._diverged or why
+        if self.ranks.size == 1:
+            raise DivergedError(why)
 
     def _outputs(self, inputs: Tensor) -> object:
         """Return the model's outputs. Raises `TrainingError` for a model that cannot take inputs of the size that a
@@ -404,6 +485,13 @@ class Loop:
         )
 
     # --- evaluating, saving, restoring ---
+
+    def align(self) -> None:
+        """Give the other ranks the state of rank 0."""
+        if self.ranks.size > 1:
+            step, tensors = self.ranks.told(self.state.step), self.ranks.given(self.tensors())
+            if not self.ranks.leads:
+                self.restore(tensors, step=step)
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics on the test side, with the weights that the methods choose for evaluation."""

@@ -85,7 +85,14 @@ class Planned:
     schedule: Schedule
     precision: Precision
     microbatch_size: int | None
+    lanes: int = 1
     one_target: bool = False  # an example has a target as a whole, not one for each token or pixel
+
+    @property
+    def rows(self) -> int:
+        """The most rows that go through the model together."""
+        lane = -(-self.batch_size // self.lanes)
+        return min(lane, self.microbatch_size or lane)
 
 
 @dataclass(frozen=True, slots=True)

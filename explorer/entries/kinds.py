@@ -95,6 +95,14 @@ class Traits:
 
 
 @record
+class Lanes:
+    """The parts in which the rows of a step are added, and the processes that were to make their passes."""
+
+    count: Annotated[int, Field(ge=2)]
+    ranks: Annotated[tuple[Whole, ...], Field(min_length=1)]  # the first lane of each process, in their order
+
+
+@record
 class Genesis:
     """The first entry: everything that determines the run, by digest."""
 
@@ -124,6 +132,7 @@ class Genesis:
     methods: ByName[Traits] | None = None  # of the run, by name; None: an older ledger, or another writer's
     fitted: dict[Literal["normalisation", "tokeniser"], Line] | None = None  # on all examples; None: not known
     delegation: Digest | None = None  # of the payload that lets another key sign this ledger; None: the trainer's own
+    lanes: Lanes | None = None  # None: one
 
     @property
     def other_names(self) -> dict[str, tuple[str, ...]]:
@@ -191,13 +200,16 @@ class State:
 
 @record
 class Decision:
-    """Something that the run decided while it ran, the rule that did it, and commitments to the numbers behind it."""
+    """Something that the run decided while it ran, the rule that did it, and commitments to the numbers behind it.
+
+    The action `ranks` says that another number of processes makes the steps from here on. No bit depends on it.
+    """
 
     KIND: ClassVar[str] = "decision"
     VERSION: ClassVar[int] = 1
 
     step: Whole  # of a re-execution: the first step that is executed again
-    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution"]
+    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution", "ranks"]
     rule: Name
     parameters: ByName[Float]  # of the rule: its thresholds
     condition: Name | None  # of the policy, that an activation switches on; None: nothing is switched

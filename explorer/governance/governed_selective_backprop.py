@@ -16,8 +16,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 from torch import Tensor
 
-from explorer.engine.method import Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.state import State
+from explorer.errors import RecipeError
 from explorer.governance.probes import scores
 from explorer.governance.shared_state import DecisionNote, Session
 
@@ -56,6 +57,10 @@ class GovernedSelectiveBackprop(Method):
         if self.keep == 1:
             return ""
         return "hardest only" if moment.progress >= self.start else "all examples"
+
+    def check(self, planned: Planned) -> None:
+        if planned.lanes > 1:
+            raise RecipeError("found several lanes: expected one, since choices are recorded for a class as a whole")
 
     def change_batch(self, state: State) -> None:
         assert state.batch is not None and state.share is not None

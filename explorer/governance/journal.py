@@ -114,8 +114,10 @@ class Journal:
         signer: Signer,
         leaves: NDArray[np.uint8],
         confidential: frozenset[str] = frozenset(),
+        ranks: int | None = None,
     ) -> Self:
-        """Begin the ledger in a run's directory, or continue it. Numbers of `confidential` classes are encrypted.
+        """Begin the ledger in a run's directory, or continue it with so many processes, by default those of the
+        genesis. Numbers of `confidential` classes are encrypted.
 
         Raises `LedgerError` if it is another run's, and `ProvenanceError` if the secrets of its classes are gone.
         """
@@ -123,7 +125,7 @@ class Journal:
         secrets = open_secrets(run, genesis)
         if gone := OwnKeys(secrets=secrets, classes=genesis.classes).erased:
             raise ProvenanceError(f"{run}: the secret of class {min(gone)!r} was destroyed: the run cannot continue")
-        book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer)
+        book = Writer.open(run / rundir.LEDGER, genesis=genesis, signer=signer, ranks=ranks)
         try:
             return cls(
                 book,

@@ -9,7 +9,7 @@ that class starts from it, without training again what came before.
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from explorer.canonical import canonical, digest
 from explorer.engine.method import Kind, Method, Saving, Unit
+from explorer.engine.ranks import Ranks
 from explorer.engine.state import State, progress
 from explorer.entries.entropy_profile import LayerProfiles
 from explorer.entries.kinds import TrainingState, Traits
@@ -137,7 +138,7 @@ class Recorder(Method):
         if not journal.settled:  # a custom loop that ended before its announced number of steps
             _close(journal, state, state.resource(Recording), step=state.step)
         tensors = tensors_of(state)
-        reached = state_of(tensors, state, step=state.step)
+        reached = _agreed(state_of(tensors, state, step=state.step), state)
         outcome = "finished" if state.step == state.total_steps else "stopped"
         journal.end(state.step, reached, tensors=tensors, metrics=state.metrics, outcome=outcome)
 
@@ -190,8 +191,26 @@ def _close(journal: Journal, state: State, recording: Recording, *, step: int) -
     """Close a segment, after checking that every layer that moved was updated by a recorded step."""
     tensors = tensors_of(state)
     recording.check(tensors, step=step)
-    journal.segment(step, state_of(tensors, state, step=step), tensors=tensors)
+    journal.segment(step, _agreed(state_of(tensors, state, step=step), state), tensors=tensors)
     recording.begin(tensors, step=step)
+
+
+def _agreed(reached: TrainingState, state: State) -> TrainingState:
+    """Return the state that this process and all others that train the run have come to.
+
+    Raises `TrainingError` where one of them has another: its hardware or software computes other bits.
+    """
+    mine = state.resources.get(Ranks)
+    if mine is None:  # a custom loop is one process
+        return reached
+    states = mine.gathered(canonical(asdict(reached)).decode())
+    for rank, other in enumerate(states):
+        if other != states[0]:
+            raise TrainingError(
+                f"rank {rank} has another state than rank 0 at step {state.step}: {other:.500}; rank 0 has"
+                f" {states[0]:.500}; expected the same bits, from processes of one machine and one software"
+            )
+    return reached
 
 
 def _record(journal: Journal, state: State, notes: Notes, recording: Recording) -> None:

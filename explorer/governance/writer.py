@@ -10,8 +10,9 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
+from explorer.entries.fields import read_float, write_float
 from explorer.entries.heads import Head, read_head
 from explorer.entries.kinds import Decision, Genesis, State, TrainingState, Trunk, decode, encode
 from explorer.errors import LedgerError
@@ -101,7 +102,14 @@ def _again(head: Head) -> bool:
     return head.kind == "decision" and head.fields.get("action") == "re-execution"
 
 
+def is_aside(head: Head) -> bool:
+    """Return whether an entry says who made steps, and so is no result of making them again."""
+    return head.kind == Trunk.KIND or (head.kind == "decision" and head.fields.get("action") == RANKS)
+
+
 # --- writing ---
+
+RANKS = "ranks"  # the action of a decision that another number of processes goes on
 
 log = logging.getLogger(__name__)
 
@@ -109,15 +117,19 @@ log = logging.getLogger(__name__)
 class Writer:
     """Ledger of one run, held by this process until it is closed."""
 
-    def __init__(self, directory: Path, ledger: Log, genesis: Genesis) -> None:
+    def __init__(self, directory: Path, ledger: Log, genesis: Genesis, ranks: int) -> None:
         """Use `open`."""
         self.directory, self._log, self._genesis = directory, ledger, genesis
+        self._ranks: int | None = ranks  # to be compared with the record before the first entry; None: compared
         self._ahead: Iterator[Recorded] | None = None  # entries on record after the current place; None: at the end
         self._same: list[tuple[int, bytes]] = []  # entries of the current step that were equal to the record
 
     @classmethod
-    def open(cls, directory: Path, *, genesis: Genesis, signer: Signer) -> Self:
-        """Begin the ledger of this run, or continue it. Raises `LedgerError` if it is another run's."""
+    def open(cls, directory: Path, *, genesis: Genesis, signer: Signer, ranks: int | None = None) -> Self:
+        """Begin the ledger of this run, or continue it with so many processes, by default those of the genesis.
+
+        Raises `LedgerError` if it is another run's.
+        """
         first = encode(genesis)
         if not (directory / CHECKPOINT).exists():
             ledger = Log.create(directory, origin=signer.name, signer=signer)
@@ -132,7 +144,7 @@ class Writer:
         except BaseException:
             ledger.close()
             raise
-        return cls(directory, ledger, genesis)
+        return cls(directory, ledger, genesis, ranks or ranks_of(genesis))
 
     @property
     def size(self) -> int:
@@ -162,8 +174,8 @@ class Writer:
         """Append the next entry of the run, unless the record has it already."""
         if self._ahead is not None:
             recorded = next(self._ahead, None)
-            # Where earlier steps come from stays true of steps that are executed again with the same result.
-            while recorded is not None and recorded.head.kind == Trunk.KIND and recorded.leaf != leaf:
+            # Who made earlier steps stays true of steps that are executed again with the same result.
+            while recorded is not None and is_aside(recorded.head) and recorded.leaf != leaf:
                 self._equal(recorded.leaf, recorded.step)
                 recorded = next(self._ahead, None)
             if recorded is not None and recorded.leaf == leaf:
@@ -173,6 +185,8 @@ class Writer:
             self._ahead = None
             if recorded is not None:
                 self._execute_again(recorded, step)
+        if self._ranks is not None:
+            self._note_ranks(self._ranks, step)
         self._log.append([leaf])
 
     def commit(self) -> None:
@@ -198,16 +212,39 @@ class Writer:
             self.directory,
             step,
         )
-        decision = Decision(
+        # The decision supersedes all of the step, so its entries that were equal are written once more.
+        again = _decision(step, "re-execution", "other-bits")
+        self._log.append([again, *(same for at, same in self._same if at == step)])
+
+    def _note_ranks(self, ranks: int, step: int) -> None:
+        """Record that another number of processes goes on than the record says last, if it is another."""
+        self._ranks = None
+        before = ranks_of(self._genesis)
+        for leaf in LedgerDirectory(self.directory).entries() if self._log.checkpoint.size else ():
+            if b'"ranks"' in leaf and is_aside(head := read_head(leaf)):
+                parameters: Any = head.fields["parameters"]
+                before = int(read_float(parameters["ranks"]))
+        if ranks != before:
+            self._log.append([_decision(step, RANKS, "other-number", before=before, ranks=ranks)])
+
+
+def ranks_of(genesis: Genesis) -> int:
+    """Return how many processes a run was planned for."""
+    return 1 if genesis.lanes is None else len(genesis.lanes.ranks)
+
+
+def _decision(step: int, action: Literal["re-execution", "ranks"], rule: str, **parameters: float) -> bytes:
+    """Return the entry of a decision that concerns all classes and layers."""
+    return encode(
+        Decision(
             step=step,
-            action="re-execution",
-            rule="other-bits",
-            parameters={},
+            action=action,
+            rule=rule,
+            parameters={name: write_float(value) for name, value in parameters.items()},
             condition=None,
             subjects=(),
             layers=(),
             evidence={},
             blobs={},
         )
-        # The decision supersedes all of the step, so its entries that were equal are written once more.
-        self._log.append([encode(decision), *(same for at, same in self._same if at == step)])
+    )

@@ -112,7 +112,7 @@ class GhostBatchNorm(Method):
         return True
 
     def check(self, planned: Planned) -> None:
-        rows = min(planned.batch_size, planned.microbatch_size or planned.batch_size)
+        rows = planned.rows
         if rows <= self.size < LARGEST:
             raise RecipeError(
                 f"found size {self.size} for passes of {rows} rows, where it changes nothing: expected a smaller size"

@@ -72,6 +72,7 @@ class Recipe(Training):
             optimizer=training.optimizer,
             schedule=training.schedule,
             methods=training.methods,
+            ranks=training.ranks,
         )
 
 

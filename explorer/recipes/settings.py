@@ -9,6 +9,7 @@ from pydantic import Field
 from explorer import governance, methods
 from explorer.data.dataset import Modality
 from explorer.engine.fit import AUTOMATIC
+from explorer.engine.lanes import MAX_LANES
 from explorer.engine.method import Method, ordered
 from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
 from explorer.engine.precision import Precision
@@ -36,8 +37,10 @@ class Numbers:
     # that does not name it, so it stays the written form of "automatic": see `engine.fit.AUTOMATIC`.
     evaluations: Annotated[int, Field(ge=0, le=1000)] = AUTOMATIC
     precision: Precision = "fp32"
+    lanes: Annotated[int, Field(ge=1, le=MAX_LANES)] = 1  # parts of a step, added in a fixed order: engine/lanes.py
 
 
+LATER = frozenset({"lanes"})  # numbers that came later: a recipe that leaves them at their default has its old digest
 TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule", "ranks")
 
 
@@ -49,10 +52,15 @@ class Training:
     optimizer: OptimizerSpec
     schedule: Schedule
     methods: tuple[Method, ...]  # in acting order, so the order of writing makes no difference
+    ranks: int = 1  # processes that train a run together: they change times and no bits, so no recipe's digest has them
 
     def training(self) -> dict[str, Any]:
         """Return the keys `train` and `methods` of the canonical JSON form, every default written out."""
-        numbers = {field.name: getattr(self.numbers, field.name) for field in fields(Numbers)}
+        numbers = {
+            field.name: getattr(self.numbers, field.name)
+            for field in fields(Numbers)
+            if field.name not in LATER or getattr(self.numbers, field.name) != field.default
+        }
         return {
             "train": {**numbers, "optimizer": written(self.optimizer), "schedule": written(self.schedule)},
             "methods": [written(method) for method in self.methods],
@@ -65,10 +73,9 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
     `code` of other packages may be imported. Raises `RecipeError` that starts with `where`.
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
-    if type(ranks := train.get("ranks", 1)) is not int or ranks != 1:
-        raise RecipeError(f"{where}: train.ranks: found {ranks!r:.40}, expected 1: a run has no more of them yet")
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule", "ranks")}
     numbers = check(Numbers, plain, where=f"{where}: train")
+    ranks = check_ranks(train.get("ranks", 1), numbers, where=f"{where}: train.ranks")
     if not isinstance(methods, Sequence) or isinstance(methods, str):
         raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
     # Errors name a method by its place in what was written; the recipe has the methods in acting order.
@@ -88,7 +95,18 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
         if "schedule" in train
         else Cosine(),
         methods=in_order,
+        ranks=ranks,
     ), chosen
+
+
+def check_ranks(ranks: Any, numbers: Numbers, *, where: str) -> int:
+    """Return how many processes train a run together, which is at most one for each lane. Raises `RecipeError`."""
+    if type(ranks) is not int or not 1 <= ranks <= numbers.lanes:
+        most = f"1 to {numbers.lanes}, for the recipe has" if numbers.lanes > 1 else "1, for the recipe has"
+        raise RecipeError(
+            f"{where}: found {ranks!r:.40}, expected {most} 'lanes: {numbers.lanes}': every rank takes whole lanes"
+        )
+    return ranks
 
 
 def check_serving(methods: Sequence[Method], modality: Modality, *, shown: str, where: str) -> None:

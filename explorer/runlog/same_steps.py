@@ -20,7 +20,8 @@ from explorer.run_files import RunRecord, read
 from explorer.runlog.anchor import DELEGATION
 from explorer.runlog.run_ledger import Placed, RunLedger, class_of
 
-OWN = ("run", "recipe", "environment", "judged", "delegation")  # fields of a genesis that runs do not have in common
+# Fields of a genesis that runs do not have in common.
+OWN = ("run", "recipe", "environment", "judged", "delegation", "lanes")
 SECRET = ("numbers", "joint", "sketches")  # fields of steps and states that hold commitments
 
 

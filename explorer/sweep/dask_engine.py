@@ -31,10 +31,10 @@ from distributed.security import Security  # pyright: ignore[reportMissingImport
 
 from explorer.canonical import digest
 from explorer.errors import SweepError
+from explorer.guardian import child_environment
 from explorer.machine_class import Machine, why_not_here
 from explorer.recipes.machine import this_machine
 from explorer.run_files import Hardware, RunRecord
-from explorer.sweep.guardian import child_environment
 from explorer.sweep.work import preempt
 from explorer.sweep.workers import ExecutorLost, WorkerLost
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ipykernel.kernelapp import IPKernelApp
 
+from explorer.guardian import die_with_parent
 from explorer.sweep import process_state
-from explorer.sweep.guardian import die_with_parent
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NotebookExecutionManager
 
-from explorer.sweep.guardian import child_environment
+from explorer.guardian import child_environment
 from explorer.sweep.notebooks import INTERRUPTED, NotebookEngine, NotebookError
 from explorer.sweep.process_state import BEGIN, CLEAR
 

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from explorer.errors import SweepError
+from explorer.guardian import child_environment, die_with_parent
 from explorer.machine_class import cores
-from explorer.sweep.guardian import child_environment, die_with_parent
 
 INTERRUPT_EVERY = 2.0  # seconds; a call that has not begun ignores the first interrupt
 FAREWELL = 10.0  # seconds that an idle worker has to end by itself

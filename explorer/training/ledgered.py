@@ -24,11 +24,12 @@ from explorer.canonical import canonical, digest
 from explorer.data.batches import Typing
 from explorer.data.dataset import DataSource, Fitted
 from explorer.data.sources import load
+from explorer.engine.lanes import blocks
 from explorer.engine.loop import Loop
 from explorer.engine.method import Method
 from explorer.engine.state import State
 from explorer.entries.fields import Blob
-from explorer.entries.kinds import Genesis, Parent, Sources
+from explorer.entries.kinds import Genesis, Lanes, Parent, Sources, TrainingState
 from explorer.errors import ProvenanceError, RecipeError, RunError
 from explorer.governance.credentials import Credentials, check, quarantine_json
 from explorer.governance.journal import Journal
@@ -38,6 +39,7 @@ from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.ledger.storage import write_blob
 from explorer.note import Algorithm, Signer
+from explorer.provenance.commitments import new_salts
 from explorer.provenance.delegation import open_delegation
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.keys import new_key, public_bytes, read_private
@@ -148,12 +150,18 @@ def session_of(credentials: Credentials) -> Session:
 
 
 def _refuse_mixing(recipe: Recipe, policy: RoutingPolicy) -> None:
-    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other.
+    """Raise `RecipeError` where examples that the policy tells apart would be mixed with each other, or are not all in
+    one lane.
 
     Batches are mixed within a class only, which is safe for rules about classes and not for rules about examples.
     """
     by_example = next((at for at, rule in enumerate(policy.rules) if rule.examples is not None), None)
     mixing = next((method.name for method in recipe.methods if method.mixes), None)
+    if by_example is not None and recipe.numbers.lanes > 1:
+        raise RecipeError(
+            f"recipe {recipe.name!r}: rules[{by_example}] of policy {policy.name!r} tells examples of a class apart,"
+            f" which needs the class as a whole: found lanes: {recipe.numbers.lanes}, expected 1"
+        )
     if by_example is not None and mixing is not None:
         raise RecipeError(
             f"recipe {recipe.name!r}: {mixing!r} mixes examples of a class, and rules[{by_example}] of policy"
@@ -247,7 +255,8 @@ def recording(
     data: Path | None,
     rehearsal: bool = False,
 ) -> Iterator[None]:
-    """Open the ledger of a recorded recipe in the run's directory, for this block.
+    """Open the ledger of a recorded recipe in the run's directory, for this block. Rank 0 writes it; the others only
+    compare their state with its own.
 
     Args:
         loop: the loop whose methods write it.
@@ -277,7 +286,12 @@ def recording(
         data=record.identity["data"],
         start=start_in(record),
         fitted=recipe.dataset.fitted,
+        lanes=_lanes_of(recipe, record),
     )
+    if not loop.ranks.leads:
+        loop.state.resource(Session).journal = unwritten(genesis, run / rundir.LEDGER, credentials)
+        yield
+        return
     with begun(
         run,
         genesis=genesis,
@@ -285,9 +299,18 @@ def recording(
         credentials=credentials,
         contents=beginning(loop.state),
         delegation=None if rehearsal else documents.delegation,  # a throw-away key is no delegate
+        ranks=None if rehearsal else loop.ranks.size,
     ) as journal:
         loop.state.resource(Session).journal = journal
         yield
+
+
+def _lanes_of(recipe: Recipe, record: RunRecord) -> Lanes | None:
+    """Return the lanes of a run and who passes them, as it was planned; None: it has one."""
+    count = recipe.numbers.lanes
+    if count == 1:
+        return None
+    return Lanes(count=count, ranks=tuple(block.start for block in blocks(count, record.hardware.world_size)))
 
 
 def begun(
@@ -298,8 +321,10 @@ def begun(
     credentials: Credentials,
     contents: Mapping[str, bytes],
     delegation: bytes | None,
+    ranks: int | None = None,
 ) -> Journal:
-    """Begin the ledger in a run's directory, or continue it. Raises `LedgerError` for the ledger of another run.
+    """Begin the ledger in a run's directory, or continue it with so many processes, by default those of the genesis.
+    Raises `LedgerError` for the ledger of another run.
 
     The first entry has the `contents` as its blobs, the examples in quarantine with their reasons, and the `delegation`
     to the signer, if it is not the trainer.
@@ -317,6 +342,7 @@ def begun(
         signer=signer,
         leaves=credentials.leaves,
         confidential=confidential(credentials.routing, genesis.classes),
+        ranks=ranks,
     )
     # After the entry that names them is appended, and before anything is committed: no durable entry lacks its blobs.
     try:
@@ -326,6 +352,37 @@ def begun(
         journal.close()
         raise
     return journal
+
+
+class _Unwritten:
+    """A book of which nothing is kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def begin(self, step: int) -> TrainingState | None:
+        return None
+
+    def write_blob(self, content: bytes) -> str:
+        return _sha256(content)
+
+    def put(self, leaf: bytes, *, step: int) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def unwritten(genesis: Genesis, directory: Path, credentials: Credentials) -> Journal:
+    """Return the journal of a rank that does not write: its secrets are made up, and nothing is kept."""
+    return Journal(
+        _Unwritten(directory),
+        genesis=genesis,
+        secrets=new_salts(len(genesis.classes) + 1),
+        leaves=credentials.leaves,
+        spool=None,
+        confidential=frozenset(),
+    )
 
 
 def genesis_of(
@@ -339,6 +396,7 @@ def genesis_of(
     data: str,
     start: Start | None = None,
     fitted: Fitted | None = None,
+    lanes: Lanes | None = None,
 ) -> Genesis:
     """Return the first entry of a run's ledger, without its blobs.
 
@@ -352,6 +410,7 @@ def genesis_of(
         data: the digest of the data's manifest.
         start: the model that the run begins with; None: drawn weights.
         fitted: what the dataset fits on its examples; None: not known.
+        lanes: in which steps are added; None: one.
     """
     # The environment is the file in the directory, not this process's: a resumed run has to give the same first entry.
     environment: Any = rundir.read_json(run / rundir.ENVIRONMENT)
@@ -379,6 +438,7 @@ def genesis_of(
         blobs={},
         methods={method.name: method.traits for method in methods},
         fitted=None if fitted is None else dict(fitted),
+        lanes=lanes,
     )
 
 

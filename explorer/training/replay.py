@@ -30,7 +30,7 @@ from explorer.engine.checkpoint import Checkpoint, load_checkpoint
 from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, time_steps
 from explorer.entries.heads import Head, read_head
-from explorer.entries.kinds import Genesis, State, TrainingState, Trunk, decode
+from explorer.entries.kinds import Genesis, State, TrainingState, decode
 from explorer.errors import CheckpointError, LedgerError, RunError
 from explorer.governance.credentials import leaves_of
 from explorer.governance.journal import Journal, read_secrets
@@ -38,7 +38,7 @@ from explorer.governance.layers import shared_names
 from explorer.governance.recorder import Recorder, beginning, training_state
 from explorer.governance.shared_state import Session
 from explorer.governance.spool import ALL, NUMBERS, SKETCHES
-from explorer.governance.writer import History, Recorded
+from explorer.governance.writer import History, Recorded, is_aside
 from explorer.ledger.storage import LedgerDirectory
 from explorer.provenance.routing_weights import confidential
 from explorer.recipes import machine
@@ -115,8 +115,8 @@ class Comparison:
 
     def put(self, leaf: bytes, *, step: int) -> None:
         """Compare an entry with the next one of the ledger. Raises `Differs` where they differ."""
-        # Which run made the first steps is no result of executing them: `explorer conform` compares the two ledgers.
-        rest = (entry for entry in self._recorded if entry.head.kind != Trunk.KIND)
+        # Who made the steps is no result of executing them; of a trunk `explorer conform` compares the two ledgers.
+        rest = (entry for entry in self._recorded if not is_aside(entry.head))
         head, expected = read_head(leaf), next(rest, None)
         if expected is None:
             raise LedgerError(f"{self.directory}: ends before the {head.kind} at step {step}, which would be next")
@@ -297,8 +297,10 @@ def elsewhere(run: Path, record: Plan) -> tuple[Elsewhere, ...]:
     recorded, here = flat(then), flat(machine.environment(record.identity.get("code", ())))
     if isinstance(record, RunRecord):  # the record of a custom loop does not have its threads
         recorded |= flat({"hardware": dataclasses.asdict(record.hardware)})
-        hardware = dataclasses.asdict(machine.hardware(threads=record.hardware.threads))
-        here |= flat({"hardware": hardware})
+        # No bit depends on the number of processes, so a replay makes the steps of all of them by itself.
+        of_run = record.hardware
+        own = dataclasses.replace(machine.hardware(threads=of_run.threads), world_size=of_run.world_size)
+        here |= flat({"hardware": dataclasses.asdict(own)})
     return tuple(
         Elsewhere(what=name, recorded=recorded.get(name, NOTHING), here=here.get(name, NOTHING))
         for name in sorted(recorded.keys() | here.keys())

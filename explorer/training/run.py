@@ -26,13 +26,15 @@ from explorer.data.sources import load
 from explorer.data.streams import torch_stream
 from explorer.engine.checkpoint import remove_all
 from explorer.engine.clock import Clock
-from explorer.engine.fit import FitOptions, Fitted, Progress, fit
+from explorer.engine.fit import GO, FitOptions, Fitted, Progress, fit, follow
 from explorer.engine.loop import Loop
-from explorer.engine.method import Method, used_hooks
+from explorer.engine.method import Kind, Method, used_hooks
 from explorer.engine.precision import native_bf16
+from explorer.engine.ranks import Ranks, joined
 from explorer.engine.state import State
 from explorer.engine.task import task_class
 from explorer.errors import DivergedError, RecipeError, RunError
+from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.machine_class import why_not_here
@@ -40,9 +42,11 @@ from explorer.plugins import tops_of
 from explorer.recipes import machine
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import Recipe
+from explorer.recipes.settings import check_ranks
 from explorer.run_files import FailureRecord, ResultRecord, RunRecord
 from explorer.runlog.documents import Documents, read_copies
 from explorer.runlog.model_file import CARD, MODEL, OWN, TYPES, ModelCard, write_card
+from explorer.training import torchrun
 from explorer.training.branching import shared_of
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.peak_memory import watch_memory
@@ -69,9 +73,17 @@ def documents_in(directory: Path, record: RunRecord, *, private: Path | None = N
 
 
 def build_loop(
-    record: RunRecord, *, data: Path | None, documents: Documents | None = None, elsewhere: bool = False
+    record: RunRecord,
+    *,
+    data: Path | None,
+    documents: Documents | None = None,
+    elsewhere: bool = False,
+    ranks: Ranks | None = None,
 ) -> Loop:
     """Return the loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
+
+    `ranks`: this process as one of those that train the run; None: it makes all passes. Only rank 0 has methods that
+    observe, which the training of the others does not need.
 
     `documents` govern it; their session is among the resources of its methods. Raises `RunError` when the machine, the
     software, the data or the documents are not those that the run was planned for: its name promises a result that they
@@ -114,7 +126,15 @@ def build_loop(
         resources=resources,
         begin=lambda model: begin_with(model, initial, regions) if initial else None,
     )
-    return Loop(setting, recipe.methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False))
+    ranks = ranks or Ranks()
+    methods = recipe.methods if ranks.leads else tuple(filter(_trains, recipe.methods))
+    return Loop(setting, methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False), ranks=ranks)
+
+
+def _trains(method: Method) -> bool:
+    """Return whether every rank needs a method: all but those that only observe. The recorder compares the states that
+    the ranks come to."""
+    return method.kind is not Kind.RECORD or isinstance(method, Recorder)
 
 
 def execute(
@@ -122,11 +142,15 @@ def execute(
     *,
     data: Path | None = None,
     contended: bool = False,
+    ranks: int | None = None,
     on_progress: Progress = lambda done, total: None,
 ) -> ResultRecord:
     """Train the run that `directory/run.json` describes, or finish it from its checkpoint; return its result.
 
     `contended`: other runs share the machine. If another process kept it busy meanwhile, the result is contended too.
+
+    `ranks`: how many processes train it, at most one for each lane; None: as many as it was planned for. The bits are
+    the same for any number. The times are not, so with another number than planned the result counts as contended.
 
     A finished run keeps its result. SIGTERM, SIGUSR1 or Ctrl-C leaves a checkpoint after the step, or the result if no
     step is left, and raises KeyboardInterrupt. Raises `RunError` when another process trains the run.
@@ -138,39 +162,87 @@ def execute(
             result = run_files.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
             return result
-        peak_memory = watch_memory()  # before the data is loaded, which is part of it
-        recipe, documents = recipe_of(record), documents_in(directory, record)
-        keep_environment(directory, recorded=is_recorded(recipe), code=recipe.code)
-        loop = build_loop(record, data=data, documents=documents)
-        with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
-            options = FitOptions(
-                directory=directory,
-                run_id=record.run_id,
-                evaluations=recipe.numbers.evaluations,
-                on_progress=on_progress,
-                shared=shared_of(directory, record, recipe, loop),
-                stop=stop,
-            )
-            with kept_divergence(directory, record):
-                fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads)
-            # The result is the last file: a run that has one is whole. Without it the run is resumed from its last
-            # checkpoint, and writes the same model again.
-            if is_recorded(recipe):
-                write_finished(directory, loop, recipe, record)
-            examples = loop.setting.batches.pace.position(record.steps)
-            result = result_of(
-                directory,
-                record,
-                fitted,
-                examples=examples,
-                contended=contended or shared,
-                peak_memory=peak_memory(),
-            )
-            run_files.write(directory / rundir.RESULT, result)
-            _clear(directory)
-            if stop():  # the signal came in the last step: the result is there, and the caller still has to stop
-                raise KeyboardInterrupt
-        return result
+        size = record.hardware.world_size if ranks is None else _checked_ranks(record, ranks)
+        contended = contended or size != record.hardware.world_size
+        if size == 1:
+            return _train(directory, record, Ranks(), data=data, contended=contended, on_progress=on_progress)
+        torchrun.train(
+            directory,
+            ranks=size,
+            threads=record.hardware.threads,
+            options={"data": None if data is None else str(data), "contended": contended},
+            on_progress=on_progress,
+            on_stop=on_stop_signals,
+        )
+        return run_files.read(ResultRecord, directory / rundir.RESULT)
+
+
+def _checked_ranks(record: RunRecord, ranks: int) -> int:
+    try:
+        return check_ranks(ranks, recipe_of(record).numbers, where="ranks")
+    except RecipeError as error:
+        raise RunError(f"run {record.run_id}: {error}") from error
+
+
+def train_as(directory: Path, *, data: str | None, contended: bool, on_progress: Progress) -> None:
+    """Train a run as one of the ranks that torchrun has started; the process that started it holds the directory."""
+    record = run_files.read(RunRecord, directory / rundir.RUN)
+    place = None if data is None else Path(data)
+    with joined(machine.device()) as ranks:
+        if ranks.leads:
+            _train(directory, record, ranks, data=place, contended=contended, on_progress=on_progress)
+        else:
+            _follow(directory, record, ranks, data=place)
+
+
+def _follow(directory: Path, record: RunRecord, ranks: Ranks, *, data: Path | None) -> None:
+    """Make the passes of a rank that writes no file."""
+    recipe, documents = recipe_of(record), documents_in(directory, record)
+    ranks.told(GO)
+    loop = build_loop(record, data=data, documents=documents, ranks=ranks)
+    # Rank 0 decides when to stop; a signal to all is for it.
+    with recording(loop, record, recipe, directory, documents, data=data), stop_signals():
+        follow(loop)
+
+
+def _train(
+    directory: Path, record: RunRecord, ranks: Ranks, *, data: Path | None, contended: bool, on_progress: Progress
+) -> ResultRecord:
+    """Train a run in a directory that is locked, as its only process or as rank 0."""
+    peak_memory = watch_memory()  # before the data is loaded, which is part of it
+    recipe, documents = recipe_of(record), documents_in(directory, record)
+    keep_environment(directory, recorded=is_recorded(recipe), code=recipe.code)
+    ranks.told(GO)  # the others read the environment
+    loop = build_loop(record, data=data, documents=documents, ranks=ranks)
+    with recording(loop, record, recipe, directory, documents, data=data), stop_signals() as stop:
+        options = FitOptions(
+            directory=directory,
+            run_id=record.run_id,
+            evaluations=recipe.numbers.evaluations,
+            on_progress=on_progress,
+            shared=shared_of(directory, record, recipe, loop),
+            stop=stop,
+        )
+        with kept_divergence(directory, record):
+            fitted, shared = watched(lambda: fit(loop, options), threads=record.hardware.threads, ranks=ranks.size)
+        # The result is the last file: a run that has one is whole. Without it the run is resumed from its last
+        # checkpoint, and writes the same model again.
+        if is_recorded(recipe):
+            write_finished(directory, loop, recipe, record)
+        examples = loop.setting.batches.pace.position(record.steps)
+        result = result_of(
+            directory,
+            record,
+            fitted,
+            examples=examples,
+            contended=contended or shared,
+            peak_memory=peak_memory(),
+        )
+        run_files.write(directory / rundir.RESULT, result)
+        _clear(directory)
+        if stop():  # the signal came in the last step: the result is there, and the caller still has to stop
+            raise KeyboardInterrupt
+    return result
 
 
 def _clear(directory: Path) -> None:

@@ -87,10 +87,10 @@ def length(training: Training, name: str, *, examples: int, ssr: float) -> tuple
 # --- a run ---
 
 
-def surroundings(*, threads: int, on: Machine | None = None) -> dict[str, Any]:
+def surroundings(*, threads: int, ranks: int = 1, on: Machine | None = None) -> dict[str, Any]:
     """Return the machine `on`, by default this one, and its software, as a run's identity has them."""
     on = on or machine.this_machine()
-    return {"hardware": dataclasses.asdict(on.hardware_of(threads)), "versions": on.versions}
+    return {"hardware": dataclasses.asdict(on.hardware_of(threads, ranks)), "versions": on.versions}
 
 
 def run_record(
@@ -138,7 +138,7 @@ def run_record(
         steps=steps,
         batch_size=training.numbers.batch_size,
         precision=training.numbers.precision,
-        hardware=(on or machine.this_machine()).hardware_of(threads),
+        hardware=(on or machine.this_machine()).hardware_of(threads, training.ranks),
         phases=count_phases(training.methods, dataset, steps=steps, pace=pace),
         **names,
     )
@@ -182,7 +182,7 @@ def plan_run(
     common: dict[str, Any] = {
         "recipe": recipe.to_mapping(),
         "data": recipe.dataset.digest(data),
-        **surroundings(threads=threads, on=on),
+        **surroundings(threads=threads, ranks=recipe.ranks, on=on),
     }
     # Absent parts have no key: a run without documents keeps the name that it had before documents existed.
     if documents is None:
@@ -220,7 +220,7 @@ def plan_again(
 ) -> RunRecord:
     """Return the record of the same run, planned again on this machine, at another budget if one is given."""
     planned = plan_run(
-        recipe_of(record),
+        dataclasses.replace(recipe_of(record), ranks=record.hardware.world_size),
         sweep=record.sweep,
         baseline=record.baseline,
         tuning=record.tuning,
@@ -264,6 +264,7 @@ def setting_of(
         full_steps=total_steps(training, examples=len(batches.dataset.train), ssr=1.0),
         precision=training.numbers.precision,
         microbatch_size=training.numbers.microbatch_size,
+        lanes=training.numbers.lanes,
         **more,
     )
 
@@ -283,6 +284,7 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
         schedule=training.schedule,
         precision=training.numbers.precision,
         microbatch_size=training.numbers.microbatch_size,
+        lanes=training.numbers.lanes,
         one_target=dataset.modality == "text" and tuple(dataset.train.labels.shape[1:]) != dataset.example_shape,
     )
 
@@ -323,7 +325,7 @@ def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
 
 FEW = 3  # phases of a method that are all tried
 NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-ROWS = 4  # of a step: enough for a method to drop half of them and for BatchNorm to find two
+ROWS = 4  # of a lane: enough for a method to drop half of them and for BatchNorm to find two
 CPU = torch.device("cpu")
 
 
@@ -383,12 +385,12 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
     total = max(1, pace.steps(nominal * recipe.numbers.batch_size))
     with torch_stream(CPU, 0, "rehearse"):
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    device = machine.device()
+    device, rows = machine.device(), ROWS * recipe.numbers.lanes
     setting = Setting(
         model=model,
         task=task_class(recipe.dataset)(classes=dataset.classes),
         batches=Batches(
-            dataset, batch_size=min(ROWS, recipe.numbers.batch_size), seed=0, device=device, pace=_few_rows(pace)
+            dataset, batch_size=min(rows, recipe.numbers.batch_size), seed=0, device=device, pace=_few_rows(pace, rows)
         ),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
@@ -396,6 +398,7 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
         total_steps=total,
         full_steps=total,
         precision=recipe.numbers.precision,
+        lanes=recipe.numbers.lanes,
     )
     loop = Loop(setting, recipe.methods, Clock(device, warmup_steps=0, split=False))
     loop.state.pace = pace  # methods see the progress that the real batch sizes will give
@@ -408,10 +411,10 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
     return loop.setting.model
 
 
-def _few_rows(pace: Pace) -> Pace:
-    """Return the pace with at most `ROWS` rows; never more than there will be, since a real batch may be too small for
+def _few_rows(pace: Pace, rows: int) -> Pace:
+    """Return the pace with at most so many rows; never more than there will be, since a real batch may be too small for
     BatchNorm, and that has to show."""
-    return Pace(tuple((step, min(ROWS, size)) for step, size in pace.stages))
+    return Pace(tuple((step, min(rows, size)) for step, size in pace.stages))
 
 
 def telling_steps(recipe: Recipe, dataset: Dataset, pace: Pace, total: int) -> dict[int, str]:

@@ -17,7 +17,9 @@ of a GPU are not detected.
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import psutil
@@ -47,8 +49,8 @@ class Reading:
     load: float | None  # the load average of the last minute, of the whole machine
 
 
-def read_machine() -> Reading:
-    """Return the clocks of this machine now."""
+def read_machine(*, family: bool = False) -> Reading:
+    """Return the clocks of this machine now. `family`: the other children of this process's parent are its own."""
     try:
         times = psutil.cpu_times()
     except (psutil.Error, OSError):
@@ -59,11 +61,19 @@ def read_machine() -> Reading:
         load = None
     return Reading(
         wall=time.perf_counter(),
-        own=time.process_time(),
+        own=_family_time() if family else time.process_time(),
         machine=None if times is None else sum(value for name, value in times._asdict().items() if name not in _IDLE),
         stolen=None if times is None else getattr(times, "steal", None),
         load=load,
     )
+
+
+def _family_time() -> float:
+    times = []
+    for process in psutil.Process().parent().children():  # pyright: ignore[reportOptionalMemberAccess]
+        with suppress(psutil.Error):
+            times.append(sum(process.cpu_times()[:2]))
+    return sum(times)
 
 
 class Shares(NamedTuple):
@@ -146,9 +156,10 @@ class Watcher:
         return replace(seen, reasons=(*reasons, *_reasons(seen, windows=windows, threads=self.threads)))
 
 
-def watched(act: Callable[[], Result], *, threads: int) -> tuple[Result, bool]:
-    """Return the result of `act`, and whether something else kept the machine busy meanwhile."""
-    watcher = Watcher(threads=threads, read=read_machine)
+def watched(act: Callable[[], Result], *, threads: int, ranks: int = 1) -> tuple[Result, bool]:
+    """Return the result of `act`, and whether something else kept the machine busy meanwhile. `ranks`: how many
+    processes act, each with so many threads."""
+    watcher = Watcher(threads=threads * ranks, read=partial(read_machine, family=ranks > 1))
     results: list[Result] = []
     watcher.attend(lambda: results.append(act()))
     return results[0], bool(watcher.watch().reasons)

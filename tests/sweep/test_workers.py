@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from explorer.errors import SweepError
+from explorer.guardian import child_environment
 from explorer.sweep import work
-from explorer.sweep.guardian import child_environment
 from explorer.sweep.notebooks import NotebookError
 from explorer.sweep.work import Job, measure_apart, perform
 from explorer.sweep.workers import (

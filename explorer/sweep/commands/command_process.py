@@ -30,12 +30,12 @@ from typing import IO
 
 from explorer import run_files, rundir, track
 from explorer.errors import RunError, unknown
+from explorer.guardian import child_environment
 from explorer.run_files import ALL_STEPS, ResultRecord, RunRecord, Timings
 from explorer.sweep.commands import launcher
 from explorer.sweep.commands.command_record import Surroundings, check_unchanged, environment_of, surroundings_of
 from explorer.sweep.commands.command_task import CommandRecipe, arguments, command_line
 from explorer.sweep.commands.tracked import MAX_BYTES, MAX_LINE, START, Tracked, check_record, lines_of, read_tracked
-from explorer.sweep.guardian import child_environment
 from explorer.sweep.notebooks import INTERRUPTED, NotebookError
 from explorer.training.watch import Reading, Watcher, read_machine
 
