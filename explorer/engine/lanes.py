@@ -9,7 +9,7 @@ largest power of two below the number of lanes (the tree of RFC 6962):
     6 lanes    ((0 + 1) + (2 + 3)) + (4 + 5)
 
 A lane without rows of the share has no result, and the other side goes up as it is. Which lanes have rows follows from
-the step alone.
+the step only.
 
 A *rank* is one of the processes that train a run together. It makes the passes of one whole subtree, the ranks go up
 the rest of the tree by exchanging sums, and at the end each of them has the total. Sums of two numbers do not depend on

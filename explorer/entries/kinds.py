@@ -98,7 +98,7 @@ class Traits:
 class Lanes:
     """The parts in which the rows of a step are added, and the processes that were to make their passes."""
 
-    count: Annotated[int, Field(ge=2)]
+    count: Whole
     ranks: Annotated[tuple[Whole, ...], Field(min_length=1)]  # the first lane of each process, in their order
 
 

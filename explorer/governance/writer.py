@@ -109,7 +109,7 @@ def is_aside(head: Head) -> bool:
 
 # --- writing ---
 
-RANKS = "ranks"  # the action of a decision that another number of processes goes on
+RANKS = "ranks"  # the action of a decision that another number of processes makes the next steps
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class Writer:
         self._log.append([again, *(same for at, same in self._same if at == step)])
 
     def _note_ranks(self, ranks: int, step: int) -> None:
-        """Record that another number of processes goes on than the record says last, if it is another."""
+        """Record how many processes make the next steps, if the record says another number last."""
         self._ranks = None
         before = ranks_of(self._genesis)
         for leaf in LedgerDirectory(self.directory).entries() if self._log.checkpoint.size else ():

@@ -11,7 +11,7 @@ from typing import Any
 from explorer.errors import ExplorerError
 from explorer.guardian import child_environment, die_with_parent
 from explorer.training.run import train_as
-from explorer.training.torchrun import AGENT, RANK
+from explorer.training.torchrun import AGENT, RANK, RANK_PROCESS
 
 MESSAGE = 1000  # characters of an error: a pipe takes so many at once, so that messages of two ranks do not mix
 PROGRESS_SECONDS = 0.2  # between two reports of progress
@@ -26,7 +26,7 @@ def _be_agent(ranks: str, directory: str, options: str) -> None:
     # The ranks die with the agent, as the agent does with its parent.
     os.environ |= child_environment(threads=int(os.environ["OMP_NUM_THREADS"]))
     settings = ["--standalone", "--nproc-per-node", ranks, "--max-restarts", "0", "--module"]
-    run.main([*settings, "explorer.training.rank_process", RANK, directory, options])
+    run.main([*settings, RANK_PROCESS, RANK, directory, options])
 
 
 # --- a rank ---

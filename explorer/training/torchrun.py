@@ -1,8 +1,10 @@
 """Runs that several processes of this machine train together, started by torchrun.
 
     this process     holds the run's directory, starts the agent, and waits
-    agent            rank_process.py: torchrun (torch.distributed.run): starts the ranks, and ends them all when one of them is lost
-    ranks            rank_process.py, 0 to N - 1: rank 0 trains and writes as a single process would, the others make their passes
+    agent            torchrun (torch.distributed.run): starts the ranks, and ends them all when one of them is lost
+    ranks            0 to N - 1: rank 0 trains and writes as a single process would, the others make their passes
+
+Agent and ranks are in rank_process.py.
 
 The ranks report to this process by lines of JSON on their common standard output, one message a line:
 
@@ -32,7 +34,8 @@ from explorer import errors
 from explorer.errors import ExplorerError, RunError
 from explorer.guardian import child_environment
 
-AGENT, RANK = "agent", "rank"  # the two parts of `rank_process`
+RANK_PROCESS = "explorer.training.rank_process"
+AGENT, RANK = "agent", "rank"  # its two parts
 LOST = "LostRank"  # the error of a rank that could not reach another one, which is not the cause
 
 log = logging.getLogger(__name__)
@@ -84,7 +87,7 @@ class _Ranks:
         named = " and ".join(f"rank {rank}" for rank in lost) or "a rank"
         return RunError(
             f"run {run}: {named} of {self.size} was lost: its process was killed, or lacked memory; start the run"
-            " again, with fewer ranks if need be: it goes on from its last checkpoint, to the same bits"
+            " again, with fewer ranks if need be: it continues from its last checkpoint, to the same bits"
         )
 
 
@@ -135,15 +138,7 @@ def _agent(
     directory: Path, ranks: int, threads: int, options: Mapping[str, Any], output: IO[str]
 ) -> Iterator[subprocess.Popen[str]]:
     agent = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "explorer.training.rank_process",
-            AGENT,
-            str(ranks),
-            str(directory),
-            json.dumps(options),
-        ],
+        [sys.executable, "-m", RANK_PROCESS, AGENT, str(ranks), str(directory), json.dumps(options)],
         env={**os.environ, **child_environment(threads=threads)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

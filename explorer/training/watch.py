@@ -159,7 +159,7 @@ class Watcher:
 def watched(act: Callable[[], Result], *, threads: int, ranks: int = 1) -> tuple[Result, bool]:
     """Return the result of `act`, and whether something else kept the machine busy meanwhile. `ranks`: how many
     processes act, each with so many threads."""
-    watcher = Watcher(threads=threads * ranks, read=partial(read_machine, family=ranks > 1))
+    watcher = Watcher(threads=threads * ranks, read=read_machine if ranks == 1 else partial(read_machine, family=True))
     results: list[Result] = []
     watcher.attend(lambda: results.append(act()))
     return results[0], bool(watcher.watch().reasons)

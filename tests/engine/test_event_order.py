@@ -63,7 +63,7 @@ def unrolled(lines: list[tuple[int, str]], depth: int = 0) -> list[str]:
         while index < len(lines) and lines[index][0] > depth:
             body.append(lines[index])
             index += 1
-        times = {"for step:": STEPS, "for share:": 1, "for microbatch:": MICROBATCHES}[text]
+        times = {"for step:": STEPS, "for share:": 1, "for lane:": 1, "for microbatch:": MICROBATCHES}[text]
         result += unrolled(body, depth + 1) * times
     return result
 

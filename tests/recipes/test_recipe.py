@@ -24,7 +24,7 @@ def recipe(settings: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
 
 
 METHODS = ", ".join(sorted(settings.METHODS))
-TRAIN_KEYS = "batch_size, epochs, evaluations, microbatch_size, optimizer, precision, ranks, schedule"
+TRAIN_KEYS = "batch_size, epochs, evaluations, lanes, microbatch_size, optimizer, precision, ranks, schedule"
 SCHEDULES = "constant, cosine, exponential, linear, multistep, polynomial, restarts, step, wsd"
 MODELS = ", ".join(sorted(table.MODELS))
 DATASETS = ", ".join(sorted(sources.DATASETS))
@@ -61,11 +61,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "ranks": (
         lambda: recipe(ranks=4),
-        ": train.ranks: found 4, expected 1: a run has no more of them yet",
+        ": train.ranks: found 4, expected 1, for the recipe has 'lanes: 1': every rank takes whole lanes",
+    ),
+    "more ranks than lanes": (
+        lambda: recipe(lanes=4, ranks=5),
+        ": train.ranks: found 5, expected 1 to 4, for the recipe has 'lanes: 4': every rank takes whole lanes",
     ),
     "truth for ranks": (
         lambda: recipe(ranks=True),
-        ": train.ranks: found True, expected 1: a run has no more of them yet",
+        ": train.ranks: found True, expected 1, for the recipe has 'lanes: 1': every rank takes whole lanes",
     ),
     "key of the task": (
         lambda: recipe(task={**TASK, "net": 1}),
