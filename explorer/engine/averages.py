@@ -16,7 +16,7 @@ augmented.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -29,18 +29,66 @@ from explorer.errors import TrainingError
 from explorer.provenance.taxonomy import QUARANTINE
 
 
+class Place(NamedTuple):
+    """Where a module keeps a tensor. A forward pass may put another buffer there."""
+
+    holder: Mapping[str, Tensor | None]
+    key: str
+
+    @property
+    def tensor(self) -> Tensor:
+        """Return the tensor that is there now."""
+        tensor = self.holder[self.key]
+        assert tensor is not None
+        return tensor
+
+
+def places(model: nn.Module) -> dict[str, Place]:
+    """Return where a model keeps its parameters and persistent buffers, by name, each tensor once."""
+    by_identity: dict[int, tuple[str, Place]] = {}
+    for path, module in model.named_modules():
+        for holder, left_out in ((module._parameters, ()), (module._buffers, module._non_persistent_buffers_set)):
+            for key, tensor in holder.items():
+                if tensor is not None and key not in left_out:
+                    by_identity.setdefault(id(tensor), (f"{path}.{key}" if path else key, Place(holder, key)))
+    return dict(by_identity.values())
+
+
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return parameters and persistent buffers by name, each once. They are detached: writing to them changes the
     model."""
-    tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        tensors.setdefault(id(tensor), (name, tensor.detach()))
-    return dict(tensors.values())
+    return {name: place.tensor.detach() for name, place in places(model).items()}
+
+
+class Average:
+    """Averages of a model's tensors, in lists that are made once: finding the tensors of a model takes several times as
+    long as averaging them."""
+
+    def __init__(self, averages: Mapping[str, Tensor], model: nn.Module) -> None:
+        """`averages`: a tensor for each of the model's, by its name."""
+        pairs = [(averages[name], place) for name, place in places(model).items()]
+        self._floating = [pair for pair in pairs if pair[0].is_floating_point()]
+        self._counters = [pair for pair in pairs if not pair[0].is_floating_point()]
+
+    @torch.no_grad()
+    def approach(self, weight: float) -> None:
+        """Move the averages this share of the way to the model as it is now; integers are copied.
+
+        With weight 1 they are the model's tensors, bit for bit.
+        """
+        averages, current = _lists(self._floating)
+        torch._foreach_lerp_(averages, current, weight)  # pyright: ignore[reportPrivateImportUsage]
+        if self._counters:
+            torch._foreach_copy_(*_lists(self._counters))  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _lists(pairs: list[tuple[Tensor, Place]]) -> tuple[list[Tensor], list[Tensor]]:
+    return [average for average, _ in pairs], [place.tensor for _, place in pairs]
 
 
 def paired(average: nn.Module, model: nn.Module, *, step: int, total_steps: int, form: str) -> dict[str, Tensor]:
-    """Return the tensors of a model of which `average` is a copy. Raises `TrainingError` for another model, the model
-    itself, and a step outside 0 to `total_steps` - 1."""
+    """Return the tensors of `average`, a copy of the model. Raises `TrainingError` for another model, the model itself,
+    and a step outside 0 to `total_steps` - 1."""
     if not 0 <= step < total_steps:
         raise TrainingError(f"{form}: found step {step} of {total_steps}: expected 0 to {total_steps - 1}")
     mine, current = model_tensors(average), model_tensors(model)
@@ -50,7 +98,7 @@ def paired(average: nn.Module, model: nn.Module, *, step: int, total_steps: int,
         raise TrainingError(f"{form}: the average and the model differ in {wrong}: expected copy.deepcopy(model)")
     if any(mine[name].data_ptr() == tensor.data_ptr() for name, tensor in current.items() if tensor.numel()):
         raise TrainingError(f"{form}: the average shares its tensors with the model: expected copy.deepcopy(model)")
-    return current
+    return mine
 
 
 @torch.no_grad()

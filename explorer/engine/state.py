@@ -143,6 +143,13 @@ class State:
             raise RecipeError(f"this run was given no {kind.__name__.lower()}: expected 'governance:' in the recipe")
         return self.resources[kind]
 
+    def once(self, kind: type[Resource], make: Callable[[], Resource]) -> Resource:
+        """Return the run's resource of this type, made when it is first asked for: what a method keeps in place of
+        finding it again in every step."""
+        if kind not in self.resources:
+            self.resources[kind] = make()
+        return self.resources[kind]
+
 
 def deny(share: Share, layers: Iterable[Leaf]) -> Share:
     """Return the share without these layers' parameters and buffers: the mechanism of freezing and routing.

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.averages import exchange, model_tensors, paired
+from explorer.engine.averages import Average, exchange, model_tensors, paired
 from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State
@@ -26,18 +26,6 @@ def decay(*, half_life: float, updates: int) -> float:
     if half_life == 0:
         return 0.0
     return min(2 ** (-1 / half_life), (1 + updates) / (10 + updates))
-
-
-@torch.no_grad()
-def update_average(average: dict[str, Tensor], current: dict[str, Tensor], *, keep: float) -> None:
-    """Update the average in place: `keep * average + (1 - keep) * current`; integers are copied."""
-    # `lerp` returns the current tensor bit for bit at weight 1, on which `neutral` relies.
-    floating = [name for name, old in average.items() if old.is_floating_point()]
-    torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-        [average[name] for name in floating], [current[name] for name in floating], 1 - keep
-    )
-    for name in average.keys() - floating:
-        average[name].copy_(current[name])
 
 
 def ema(
@@ -59,12 +47,12 @@ def ema(
         average.eval()  # and evaluate it
     """
     checked(EMA, half_life=half_life, every=every)
-    current = paired(average, model, step=step, total_steps=total_steps, form=EMA.name)
+    averages = paired(average, model, step=step, total_steps=total_steps, form=EMA.name)
     # The last step always counts, so that the average holds all of training whatever `every` is.
     if (step + 1) % every and step + 1 != total_steps:
         return
     keep = decay(half_life=half_life * total_steps / every, updates=step // every)
-    update_average(model_tensors(average), current, keep=keep)
+    Average(averages, model).approach(1 - keep)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +87,7 @@ class EMA(Method):
             return
         updates = state.memory[self.name]["updates"]
         keep = decay(half_life=self.half_life * state.total_steps / self.every, updates=int(updates))
-        update_average(self._average(state), model_tensors(state.model), keep=keep)
+        state.once(Average, lambda: Average(self._average(state), state.model)).approach(1 - keep)
         updates += 1
 
     def phase(self, moment: Moment) -> str:

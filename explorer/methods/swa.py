@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from explorer.data.batches import Batches
 from explorer.data.dataset import Modality
-from explorer.engine.averages import Held, model_tensors, paired, refresh_on_training_data
+from explorer.engine.averages import Average, Held, model_tensors, paired, refresh_on_training_data
 from explorer.engine.forms import checked
 from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
@@ -31,17 +31,6 @@ def due(done: float, *, start: float, end: float, interval: float) -> int:
     if done == 0 or done < start:
         return 0
     return 1 + int((min(done, end) - start) / interval + ROUNDING)
-
-
-@torch.no_grad()
-def add_to_mean(mean: dict[str, Tensor], current: dict[str, Tensor], *, taken: int) -> None:
-    """Add a set of tensors to the mean of `taken` others, in place; integers are copied, not averaged."""
-    floating = [name for name, tensor in mean.items() if tensor.is_floating_point()]
-    torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-        [mean[name] for name in floating], [current[name] for name in floating], 1 / (taken + 1)
-    )
-    for name in mean.keys() - floating:
-        mean[name].copy_(current[name])
 
 
 def swa(
@@ -71,7 +60,7 @@ def swa(
         refresh_statistics(mean, (x for x, _ in batches))  # from explorer.engine.averages
     """
     checked(SWA, start=start, end=end, interval=interval)
-    current = paired(mean, model, step=step, total_steps=total_steps, form=SWA.name)
+    means = paired(mean, model, step=step, total_steps=total_steps, form=SWA.name)
 
     def sets(at: int) -> int:
         return due(at / total_steps, start=start, end=end, interval=interval)
@@ -81,7 +70,7 @@ def swa(
     # Where `interval` is shorter than a step, every step adds one set, and `due` counts more than there are.
     first = bisect_left(range(total_steps), True, key=lambda at: sets(at + 1) > 0)
     taken = sets(step) if interval * total_steps >= 1 else step - first
-    add_to_mean(model_tensors(mean), current, taken=taken)
+    Average(means, model).approach(1 / (taken + 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +133,7 @@ class SWA(Method):
         if self._due(progress(state.pace, state.step + 1, state.total_steps)) == self._due(state.progress):
             return
         taken = state.memory[self.name]["taken"]
-        add_to_mean(self._mean(state), model_tensors(state.model), taken=int(taken))
+        state.once(Average, lambda: Average(self._mean(state), state.model)).approach(1 / (int(taken) + 1))
         taken += 1
 
     # An evaluation before `start` finds no mean and shows the present weights.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from explorer.data.images import Images
 from explorer.engine import averages
 from explorer.engine.averages import (
+    Average,
     Held,
     exchange,
     model_tensors,
@@ -33,6 +34,9 @@ class Tied(nn.Module):
         self.head = nn.Linear(3, 5, bias=False)
         self.head.weight = self.embed.weight
         self.register_buffer("mask", torch.ones(2), persistent=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.norm(self.embed(tokens)))
 
 
 def test_a_model_is_its_parameters_and_persistent_buffers_each_once() -> None:
@@ -72,6 +76,38 @@ def test_what_is_held_is_put_back_exactly() -> None:
         tensor.add_(1)
     held.put_back()
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+# --- averages ---
+
+
+@torch.no_grad()
+def test_floats_move_as_tensor_by_tensor_and_counters_are_copied() -> None:
+    model = Tied()
+    mine = {name: torch.zeros_like(tensor) for name, tensor in model_tensors(model).items()}
+    average, by_hand = Average(mine, model), {name: tensor.clone() for name, tensor in mine.items()}
+    for step, weight in enumerate([0.9, 0.25, 1 / 3]):
+        model.train()(torch.randint(5, (4,), generator=torch.Generator().manual_seed(step)))
+        model.embed.weight.add_(0.1)
+        average.approach(weight)
+        for name, tensor in model_tensors(model).items():
+            floating = tensor.is_floating_point()
+            by_hand[name] = torch.lerp(by_hand[name], tensor, weight) if floating else tensor.clone()
+    assert all(torch.equal(mine[name], tensor) for name, tensor in by_hand.items())
+    assert mine["norm.num_batches_tracked"] == 3 and mine["norm.running_mean"].any()
+    average.approach(1.0)
+    assert all(torch.equal(mine[name], tensor) for name, tensor in model_tensors(model).items())
+
+
+def test_a_buffer_that_a_pass_puts_in_place_of_another_is_averaged() -> None:
+    model = nn.BatchNorm1d(3)
+    mine = {name: tensor.clone() for name, tensor in model_tensors(model).items()}
+    average = Average(mine, model)
+    before = model.running_mean
+    model.running_mean = torch.full((3,), 8.0)
+    average.approach(0.5)
+    assert mine["running_mean"].tolist() == [4.0] * 3
+    assert before is not None and not before.any(), "a list of the tensors themselves would have averaged these"
 
 
 # --- batch statistics ---

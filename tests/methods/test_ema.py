@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from explorer.engine.method import Moment
-from explorer.methods.ema import EMA, decay, update_average
+from explorer.methods.ema import EMA, decay
 from tests.loop_for_tests import noise_loop
 
 
@@ -19,13 +19,6 @@ def test_the_first_weights_are_forgotten_early() -> None:
     assert [decay(half_life=1000, updates=n) for n in range(4)] == [1 / 10, 2 / 11, 3 / 12, 4 / 13]
     assert decay(half_life=1000, updates=10**6) == 2 ** (-1 / 1000)
     assert decay(half_life=0, updates=5) == 0
-
-
-def test_floats_are_averaged_and_counters_copied() -> None:
-    average = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
-    update_average(average, {"w": torch.tensor([2.0, 0.0]), "n": torch.tensor(7)}, keep=0.75)
-    np.testing.assert_allclose(average["w"], [1.25, 1.5], rtol=1e-6)
-    assert average["n"].item() == 7
 
 
 @pytest.mark.parametrize("every", [1, 3])

@@ -9,16 +9,8 @@ from explorer.data.pace import Pace
 from explorer.engine.method import Moment
 from explorer.engine.optimizer import Linear
 from explorer.errors import RecipeError
-from explorer.methods.swa import SWA, add_to_mean, due
+from explorer.methods.swa import SWA, due
 from tests.loop_for_tests import noise_loop, small_net
-
-
-def test_floats_are_averaged_and_counters_copied() -> None:
-    mean = {"w": torch.zeros(2), "n": torch.tensor(0)}
-    for taken, (value, count) in enumerate([((1.0, 2.0), 3), ((2.0, 4.0), 5), ((6.0, 0.0), 9)]):
-        add_to_mean(mean, {"w": torch.tensor(value), "n": torch.tensor(count)}, taken=taken)
-    np.testing.assert_allclose(mean["w"], [3.0, 2.0], rtol=1e-6)
-    assert mean["n"] == 9
 
 
 @pytest.mark.parametrize(
