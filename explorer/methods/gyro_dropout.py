@@ -70,6 +70,15 @@ class MaskDropout(nn.Module):
         return drop(input, kept_BC=self._kept_MC[self.mask_of_rows], rate=self.rate)
 
 
+class Masked(tuple[MaskDropout, ...]):
+    """The layers of a model that drop features by masks."""
+
+
+def masked(model: nn.Module) -> Masked:
+    """Return these layers of a model, after `apply_gyro_dropout`."""
+    return Masked(module for module in model.modules() if isinstance(module, MaskDropout))
+
+
 class Dropping(nn.Linear if TYPE_CHECKING else object):
     """Behaviour of a linear layer with dropout before it."""
 
@@ -121,7 +130,7 @@ class _Choosing:
         chosen = _masks_of_step(
             self.method, self.step, total_steps=self.total_steps, batch_size=len(rows), seed=self.seed
         )
-        _tell(model, torch.from_numpy(chosen).to(rows.device))
+        _choose(masked(model), torch.from_numpy(chosen).to(rows.device))
         self.step += 1
 
 
@@ -200,10 +209,10 @@ class GyroDropout(Method):
             self, state.step, total_steps=state.total_steps, batch_size=state.batch_size, seed=state.seed
         )
         slots = state.rows.slots
-        _tell(state.model, torch.from_numpy(of_slots).to(slots.device)[slots])
+        _choose(_masked(state), torch.from_numpy(of_slots).to(slots.device, non_blocking=True)[slots])
 
     def after_forward(self, state: State) -> None:
-        _tell(state.model, None)
+        _choose(_masked(state), None)
 
     def neutral(self) -> Self:
         return replace(self, rate=0.0)
@@ -216,7 +225,11 @@ def _masks_of_step(method: GyroDropout, step: int, *, total_steps: int, batch_si
     return masks_of_slots(draws, masks=method.masks, together=method.together, batch_size=batch_size)
 
 
-def _tell(model: nn.Module, mask_of_rows: Tensor | None) -> None:
-    for module in model.modules():
-        if isinstance(module, MaskDropout):
-            module.mask_of_rows = mask_of_rows
+def _choose(layers: Masked, mask_of_rows: Tensor | None) -> None:
+    for layer in layers:
+        layer.mask_of_rows = mask_of_rows
+
+
+def _masked(state: State) -> Masked:
+    """Return the layers of the run's model, found once: surgery is over before the first step."""
+    return state.once(Masked, lambda: masked(state.model))

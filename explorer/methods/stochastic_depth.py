@@ -64,13 +64,17 @@ def apply_stochastic_depth(
     return names
 
 
-def gates_of(model: nn.Module) -> list[Gate | Admission]:
-    """Return the gates of a model's residual branches, first to last, after `apply_stochastic_depth`."""
-    return [
+class Gates(tuple[Gate | Admission, ...]):
+    """The gates of a model's residual branches, first to last."""
+
+
+def gates_of(model: nn.Module) -> Gates:
+    """Return the gates of a model, after `apply_stochastic_depth`."""
+    return Gates(
         module if isinstance(module, Gate) else module.admission
         for module in model.modules()
         if isinstance(module, Gate | Added)
-    ]
+    )
 
 
 def drop_rates(count: int, *, rate: float, rule: Rule) -> list[float]:
@@ -190,7 +194,7 @@ class StochasticDepth(Method):
         assert state.rows is not None
         if self.rate == 0:
             return
-        gates = gates_of(state.model)
+        gates = _gates(state)
         # A new stream in every pass, so that all passes of the step draw the same numbers. `survival` in evaluation and
         # the draws here use the same rates.
         draws = stream(state.seed, self.name, state.step)
@@ -199,10 +203,10 @@ class StochasticDepth(Method):
             keep(gates, kept.tolist())
         else:
             slots = state.rows.slots
-            keep(gates, list(torch.from_numpy(kept).to(slots.device)[:, slots]))
+            keep(gates, list(torch.from_numpy(kept).to(slots.device, non_blocking=True)[:, slots]))
 
     def after_forward(self, state: State) -> None:
-        gates = gates_of(state.model)
+        gates = _gates(state)
         keep(gates, [None] * len(gates))  # passes other than the training pass run every branch
 
     def before_evaluation(self, state: State) -> None:
@@ -214,6 +218,11 @@ class StochasticDepth(Method):
     def _follow(self, state: State) -> None:
         """Set the rates of this moment of the warm-up; without one they are constant."""
         if self.warmup:
-            gates = gates_of(state.model)
+            gates = _gates(state)
             now = self.rate * min(1.0, state.progress / self.warmup)
             set_rates(gates, drop_rates(len(gates), rate=now, rule=self.rule))
+
+
+def _gates(state: State) -> Gates:
+    """Return the gates of the run's model, found once: surgery is over before the first step."""
+    return state.once(Gates, lambda: gates_of(state.model))

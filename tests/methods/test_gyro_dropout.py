@@ -15,6 +15,7 @@ from explorer.methods.gyro_dropout import (
     MaskDropout,
     apply_gyro_dropout,
     drop,
+    masked,
     masks_of_slots,
     period_of,
 )
@@ -79,6 +80,18 @@ def test_the_steps_of_a_period_have_the_masks_of_their_slots() -> None:
         expected = masks[chosen[np.arange(8) * 2 // 8]]
         found = torch.cat(seen[3 * step : 3 * step + 3]).numpy()
         assert (found == expected).all()
+
+
+def test_the_layers_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every step sets those that the model runs."""
+    loop = gyro_loop(GyroDropout(rate=0.4, masks=5, together=2), model=tanh_net(), total_steps=10)
+    seen = dropped(loop)
+    loop.step()
+    monkeypatch.setattr(nn.Module, "named_modules", lambda *_, **__: pytest.fail("a step walks the modules"))
+    with pytest.raises(pytest.fail.Exception):
+        masked(loop.setting.model)
+    loop.step()
+    assert len(seen) == 2 and all(rows.any() for rows in seen)
 
 
 def test_it_stands_for_every_dropout_with_its_own_rate() -> None:

@@ -133,6 +133,19 @@ def test_other_passes_run_every_branch() -> None:
     assert loop.setting.model.training and all(gate.kept is None for gate in gates_of(loop.setting.model))
 
 
+def test_the_gates_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every step sets those that the model runs."""
+    loop = depth_loop(StochasticDepth(rate=0.9, warmup=0.5))
+    loop.step()
+    monkeypatch.setattr(nn.Module, "named_modules", lambda *_, **__: pytest.fail("a step walks the modules"))
+    with pytest.raises(pytest.fail.Exception):
+        gates_of(loop.setting.model)
+    for _ in range(3):
+        loop.step()
+    gates = [module.gate for module in loop.setting.model.children() if isinstance(module, Block)]
+    assert [gate.survival for gate in gates] == pytest.approx([1 - 0.9 * 3 / 5 * n / 4 for n in range(1, 5)])
+
+
 def test_a_warm_up_grows_from_nothing_and_evaluation_follows() -> None:
     loop = depth_loop(StochasticDepth(rate=0.8, rule="uniform", warmup=0.5))
     found = []
