@@ -17,7 +17,7 @@ other two look at one tensor at a time, whose numbers the same classes may chang
 Shapes: a weight is U x ..., U output units. A tensor of one dimension (biases, gains) is one unit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -44,14 +44,9 @@ def clip_factor(gradients: Sequence[Tensor], *, max_norm: float) -> Tensor:
     return torch.clamp(max_norm / (torch.nn.utils.get_total_norm(gradients) + EPSILON), max=1.0)
 
 
-def clip_values(gradient: Tensor, *, max_value: float) -> Tensor:
-    """Return the gradient with each number clamped to the range from -max_value to max_value, infinite ones too."""
-    return gradient.clamp(-max_value, max_value)
-
-
 def value_factor(gradient: Tensor, *, max_value: float) -> Tensor:
     """Return the factor on each number, at most 1, that limits its size to `max_value`. It is 0 for an infinite number,
-    which only `clip_values` can limit."""
+    which only a clamp can limit."""
     return torch.clamp(max_value / gradient.abs(), max=1.0)  # for 0: infinity, and so 1
 
 
@@ -95,9 +90,9 @@ def gradient_clipping(
     if clipping == "off" or not reached:
         return
     limit = USUAL[clipping] if threshold is None else threshold
-    for name, factor in factors(reached, clipping=clipping, threshold=limit).items():
-        gradient = reached[name][1]
-        gradient.copy_(clip_values(gradient, max_value=limit) if clipping == "value" else gradient * factor)
+    scales = factors(reached, clipping=clipping, threshold=limit)
+    shorter = shortened(reached, scales, clipping=clipping, threshold=limit)
+    torch._foreach_copy_([gradient for _, gradient in reached.values()], shorter)  # pyright: ignore
 
 
 def factors(group: Group, *, clipping: Clipping, threshold: float) -> dict[str, Tensor]:
@@ -107,6 +102,17 @@ def factors(group: Group, *, clipping: Clipping, threshold: float) -> dict[str, 
     if clipping == "value":
         return {name: value_factor(gradient, max_value=threshold) for name, (_, gradient) in group.items()}
     return {name: adaptive_factor(weight, gradient, max_ratio=threshold) for name, (weight, gradient) in group.items()}
+
+
+def shortened(group: Group, scales: Mapping[str, Tensor], *, clipping: Clipping, threshold: float) -> Sequence[Tensor]:
+    """Return the gradients that have a factor, clipped, in the order of their factors and in memory of their own."""
+    gradients, by_name = [group[name][1] for name in scales], list(scales.values())
+    if clipping == "value":  # by clamping, for the sake of infinite ones
+        limited = torch._foreach_clamp_min(gradients, -threshold)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_clamp_max_(limited, threshold)  # pyright: ignore[reportPrivateImportUsage]
+        return limited
+    # One tensor for all under `norm`, which takes fewer kernels on a GPU.
+    return torch._foreach_mul(gradients, by_name[0] if clipping == "norm" else by_name)  # pyright: ignore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,13 +153,15 @@ class GradientClipping(Method):
         if self.clipping == "off":
             return
         for group in groups(state):
-            for name, factor in self._factors(group, state.layers).items():
-                parameter, gradient = group[name]
-                by_value = self.clipping == "value"
-                # Not in place: where one class reaches a parameter, `.grad` is that class's own tensor, which the
-                # records of contributions read later. They also need the factor, to scale each class's part likewise.
-                parameter.grad = clip_values(gradient, max_value=self._threshold) if by_value else gradient * factor
-                state.scales[name] = factor
+            scales = self._factors(group, state.layers)
+            if not scales:
+                continue
+            # Not in place: where one class reaches a parameter, `.grad` is that class's own tensor, which the records
+            # of contributions read later. They also need the factor, to scale each class's part likewise.
+            shorter = shortened(group, scales, clipping=self.clipping, threshold=self._threshold)
+            for name, gradient in zip(scales, shorter, strict=True):
+                group[name][0].grad = gradient
+            state.scales |= scales
 
     def neutral(self) -> Self:
         return replace(self, clipping="off")
