@@ -92,6 +92,7 @@ class Batch:
     slots: Tensor  # B, int64: the place of each example in the nominal batch; keyed draws are indexed by it
     codes: Tensor  # B, int64: provenance class of each example; 0 where the data is untyped
     weight: float = 1.0  # of each row in the loss: a method that drops rows raises it, for the mean over the rest
+    pieces: int = 1  # rows that an example has, at most: a method that cuts long rows into several raises it
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -217,12 +218,15 @@ def draw_partners(draws: np.random.Generator, *, slots: Tensor, codes: Tensor, b
     Every slot of the nominal batch draws a number, whether or not its example is present. Within a class, the rows form
     a circle in the order of these numbers, so leaving another class out changes no pair.
     """
-    # Two stable sorts: by number, then by class, which keeps the numbers' order within each class.
-    numbers = torch.from_numpy(draws.random(batch_size)).to(slots.device)[slots]
+    # Two stable sorts: by number, then by class, which keeps the numbers' order within each class. All on the device of
+    # the rows, without asking it how many classes there are, for which it would have to be waited for.
+    numbers = torch.from_numpy(draws.random(batch_size)).to(slots.device, non_blocking=True)[slots]
     order = torch.argsort(numbers, stable=True)
     order = order[torch.argsort(codes[order], stable=True)]
+    circles = codes[order]
+    place = torch.arange(len(order), device=slots.device)
+    first = torch.searchsorted(circles, circles)
+    last = torch.searchsorted(circles, circles, right=True) - 1
     partners = torch.empty_like(order)
-    for code in torch.unique(codes):
-        circle = order[codes[order] == code]
-        partners[circle] = circle.roll(1)
+    partners[order] = order[torch.where(place == first, last, place - 1)]
     return partners

@@ -83,4 +83,5 @@ def cut_rows(batch: Batch, *, length: int) -> Batch:
         slots=batch.slots.repeat_interleave(pieces),
         codes=batch.codes.repeat_interleave(pieces),
         weight=batch.weight / pieces,
+        pieces=batch.pieces * pieces,
     )

@@ -43,15 +43,16 @@ def race(log_weights_N: Tensor, numbers_N: Tensor, *, count: int) -> Tensor:
     return times.sort(stable=True).indices[:count].sort().values
 
 
-def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int) -> Tensor:
-    """Return the exponential number of each row's slot, N, float64, on the device of `slots`. Rows of one slot, such as
-    pieces of a long text, have one each."""
+def numbers_of(draws: np.random.Generator, *, slots: Tensor, batch_size: int, pieces: int = 1) -> Tensor:
+    """Return the exponential number of each row's slot, N, float64, on the device of `slots`. A slot has up to `pieces`
+    rows, such as those of a long text, with one number each."""
+    # `pieces` is not counted from the slots: the host would have to wait for the device.
     order = slots.sort(stable=True)
     earlier = torch.empty_like(slots)  # how many rows of its slot come before a row
     earlier[order.indices] = torch.arange(len(slots), device=slots.device) - torch.searchsorted(
         order.values, order.values
     )
-    numbers = torch.from_numpy(draws.exponential(size=(int(earlier.max()) + 1, batch_size))).to(slots.device)
+    numbers = torch.from_numpy(draws.exponential(size=(pieces, batch_size))).to(slots.device, non_blocking=True)
     return numbers[earlier, slots]
 
 
@@ -107,9 +108,9 @@ class Subset(Method):
         count = kept(len(state.batch), keep=self.keep)
         if count == len(state.batch) or not self._acts(state.progress, state.step):
             return
-        draws = stream(state.seed, self.name, state.step)
-        numbers = numbers_of(draws, slots=state.batch.slots, batch_size=state.batch_size)
-        state.batch = train_on(state.batch, race(self.log_weights(state), numbers, count=count))
+        batch, draws = state.batch, stream(state.seed, self.name, state.step)
+        numbers = numbers_of(draws, slots=batch.slots, batch_size=state.batch_size, pieces=batch.pieces)
+        state.batch = train_on(batch, race(self.log_weights(state), numbers, count=count))
 
     def neutral(self) -> Self:
         return replace(self, keep=1.0)

@@ -104,7 +104,7 @@ class Cutout(Method):
             length=self.length,
             sizes=tuple(inputs.shape[2:]),
         )
-        mine = centres.to(inputs.device)[state.batch.slots]
+        mine = centres.to(inputs.device, non_blocking=True)[state.batch.slots]
         state.batch = replace(state.batch, inputs=cut_out(inputs, centres=mine, side=side))
 
     def neutral(self) -> Self:

@@ -237,6 +237,15 @@ def test_partners_stay_within_their_class() -> None:
     assert partners_of(list(range(16)), codes)[9] == 9, "a class of one mixes with itself"
 
 
+def test_partners_are_drawn_without_waiting_for_the_device() -> None:
+    """On the meta device, whose tensors have no content, whatever the host reads of one is an error."""
+    slots = torch.arange(16, device="meta")
+    found = draw_partners(stream(0, "mixup", 0), slots=slots, codes=torch.zeros_like(slots), batch_size=16)
+    assert found.shape == (16,)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.unique(slots)
+
+
 @pytest.mark.parametrize("gone", [0, 1, 2, 5])
 def test_leaving_a_class_out_changes_no_other_pair(gone: int) -> None:
     codes = [2, 0, 1, 0, 0, 2, 1, 2, 0, 5, 1, 0, 2, 2, 0, 1]

@@ -33,6 +33,6 @@ def test_pieces_weigh_together_what_their_row_did() -> None:
     slots = torch.tensor([1, 4, 6])
     whole = Batch(inputs=ROWS, targets=ROWS + 1, labels=ROWS + 2, slots=slots, codes=slots * 0 + 7, weight=0.5)
     found = cut_rows(whole, length=5)
-    assert len(found) == 6 and found.weight == 0.25
+    assert len(found) == 6 and found.weight == 0.25 and found.pieces == 2
     assert found.slots.tolist() == [1, 1, 4, 4, 6, 6] and found.codes.tolist() == [7] * 6
     assert torch.equal(found.targets, found.inputs + 1) and torch.equal(found.labels, found.inputs + 2)

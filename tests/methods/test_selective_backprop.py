@@ -76,12 +76,20 @@ def test_how_many_are_kept() -> None:
 
 def test_numbers_belong_to_slots_whoever_else_is_here() -> None:
     def numbers(slots: list[int]) -> list[float]:
-        return numbers_of(np.random.default_rng(0), slots=torch.tensor(slots), batch_size=8).tolist()
+        return numbers_of(np.random.default_rng(0), slots=torch.tensor(slots), batch_size=8, pieces=2).tolist()
 
     everybody = numbers(list(range(8)))
     assert numbers([1, 4, 6]) == [everybody[1], everybody[4], everybody[6]]
     pieces = numbers([4, 1, 4])
     assert pieces[:2] == [everybody[4], everybody[1]] and pieces[2] not in everybody
+
+
+def test_numbers_are_drawn_without_waiting_for_the_device() -> None:
+    """On the meta device, whose tensors have no content, whatever the host reads of one is an error."""
+    slots = torch.arange(8, device="meta")
+    assert numbers_of(np.random.default_rng(0), slots=slots, batch_size=8).shape == (8,)
+    with pytest.raises(RuntimeError):
+        int(slots.max())
 
 
 def selecting(keep: float = 0.5, **options: object) -> SelectiveBackprop:

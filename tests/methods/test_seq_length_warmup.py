@@ -100,7 +100,7 @@ def test_pieces_without_their_weight_would_count_as_whole_sequences() -> None:
     batch = read(loop)
     assert batch.weight == pytest.approx(1 / 3)
     assert batch.slots.tolist() == [slot for slot in range(4) for _ in range(3)] and len(batch.codes) == 12
-    loop.state.batch = replace(batch, weight=1.0)
+    loop._cells[0].batch = replace(batch, weight=1.0)  # pyright: ignore[reportPrivateUsage]
     share = loop.state.shares[0]
     unweighted = loop._take_gradients(share)  # pyright: ignore[reportPrivateUsage]
     torch.testing.assert_close(unweighted, 3 * gradients(text_loop(None))[0])
