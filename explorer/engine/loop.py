@@ -93,7 +93,7 @@ class Setting:
 
 @dataclass(slots=True)
 class _Cell:
-    """What one lane has of a share, with its rows."""
+    """A lane's part of a share, with its rows."""
 
     share: Share
     raw: Tensor

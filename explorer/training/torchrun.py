@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Ranks:
-    """What the ranks of a run have reported."""
+    """Reports of the ranks of a run."""
 
     size: int
     processes: dict[int, int] = field(default_factory=dict)
