@@ -111,6 +111,7 @@ METRICS: dict[str, Metric] = {
             name=TRAIN_LOSS, unit="nats", higher_is_better=False
         ),  # of some tasks in another unit, which they declare
         Metric(name="lr", higher_is_better=False),
+        Metric(name="skipped_steps", higher_is_better=False, format=",.0f"),  # of fp16, whose gradients overflowed
         Metric(name="ledger_bytes_per_step", unit="bytes", higher_is_better=False),
         Metric(name="ledger_seconds_per_step", unit="seconds", higher_is_better=False),
     )
@@ -170,7 +171,7 @@ def metric_of(row: Mapping[Any, Any]) -> Metric:
     )
 
 
-OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step"})
+OF_A_RUN = frozenset({"ledger_bytes_per_step", "ledger_seconds_per_step", "skipped_steps"})
 """Metrics of a whole run that methods report at its end (`Method.metrics`): no line of `metrics.jsonl` has them."""
 
 
@@ -271,6 +272,20 @@ def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
     if not isinstance(listed, list) or not all(isinstance(method, Mapping) and len(method) == 1 for method in listed):
         raise RunError(f"run {plan.run_id}: damaged: its identity does not name its methods")
     return listed
+
+
+FAST = (
+    "deterministic: fast adds in no fixed order, and gives up the same bits: when the run is made again, when it"
+    " resumes, for replay, and for deletion by replay (G3)"
+)
+
+
+def given_up(plan: Plan) -> str | None:
+    """Return a sentence about the guarantees that a run's settings give up; None: none."""
+    recipe: Any = plan.identity.get("recipe")
+    train = recipe.get("train") if isinstance(recipe, Mapping) else None
+    fast = isinstance(train, Mapping) and train.get("deterministic", "strict") != "strict"
+    return FAST if fast else None
 
 
 def read_plan(run: Path) -> Plan | None:

@@ -107,12 +107,13 @@ def run(
         raise RecipeError(f"{recipe}: the run would be trained into its own directory; name another one with --out")
     begin(planned, directory)
     if not json:
-        for warning in planned.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        for words in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
+            print(words, file=sys.stderr)
     with step_bar(record.model) as show:
         result = execute(directory, data=data, ranks=ranks, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
     rest = {"directory": directory, "same_bits": same, "warnings": planned.warnings}
+    rest |= {"notes": planned.notes} if planned.notes else {}
     return Answer(
         page=lambda: _run_lines(record, result, directory, same),
         record=lambda: run_files.to_json(result) | rest,
@@ -160,6 +161,8 @@ def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: b
         yield f"  {metric}  {kind.show(value) if kind else value}"
     if same is not None:
         yield "  bit-identical to the record" if same else "  NOT the same bits as the record"
+    if given_up := run_files.given_up(record):
+        yield f"  {given_up}"
 
 
 def begin(planned: PlannedRun, directory: Path) -> None:

@@ -140,6 +140,7 @@ def plan_blocks(
     if planned.spec.governance is not None:
         yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
     yield _counted(planned, estimate)
+    yield from dict.fromkeys(note for recipe in planned.spec.recipes for note in recipe.notes)
     yield from (f"warning: {warning}" for warning in planned.warnings)
     # What the number of runs leaves out or may mislead about.
     if planned.waiting:

@@ -726,8 +726,8 @@ KINDS = {
     "weights:digest? updated:bits",
     "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
     "state": "step:whole state:training sketches:[digest?]=",
-    "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution|ranks rule:name "
-    "parameters:{name:float} condition:name? subjects:[path] layers:[line] evidence:{path:digest}",
+    "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution|ranks|loss-scale "
+    "rule:name parameters:{name:float} condition:name? subjects:[path] layers:[line] evidence:{path:digest}",
     "trunk": "step:whole run:line ledger:ledger state:training",
     "end": "step:whole outcome:finished|stopped state:training metrics:{name:float}",
 }

@@ -179,8 +179,9 @@ def affordable_evaluations(*, training: float, one: float) -> int:
 
 
 def _method_metrics(loop: Loop) -> dict[str, float]:
-    """Return the metrics that methods report about the whole run."""
-    return {name: value for method in loop.methods for name, value in method.metrics(loop.state).items()}
+    """Return the metrics that methods and the loss scale of fp16 report about the whole run."""
+    skipped = {} if loop.loss_scale is None else {"skipped_steps": float(loop.loss_scale.skipped)}
+    return skipped | {name: value for method in loop.methods for name, value in method.metrics(loop.state).items()}
 
 
 def state_digest(loop: Loop) -> str:

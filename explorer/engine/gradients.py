@@ -9,7 +9,7 @@ stay. The message names the step, the class and the first layer at fault.
 """
 
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +116,11 @@ def _cause(state: State, modes: AbstractContextManager[object]) -> str:
     layer = first_not_finite(state.model, state.rows.inputs, modes)
     if layer is None:
         return "every layer gives finite numbers, and the loss of them is not"
-    return f"the first layer that gives something else is {layer or type(state.model).__name__!r}"
+    first = f"the first layer that gives something else is {layer or type(state.model).__name__!r}"
+    half = isinstance(modes, torch.autocast) and modes.fast_dtype is torch.float16
+    if half and first_not_finite(state.model, state.rows.inputs, nullcontext()) is None:
+        return f"{first}, which is finite in fp32: fp16 ends at 65,504, and bf16 has the range of fp32"
+    return first
 
 
 @torch.no_grad()

@@ -107,10 +107,14 @@ class Guard:
                 for put_back in attributes:
                     put_back()
 
+    def remember_buffers(self) -> Callable[[], None]:
+        """Return a function that restores all buffers as they are now."""
+        return self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
+
     @contextmanager
     def keeping_buffers(self) -> Iterator[None]:
         """Restore all buffers at the end of the block."""
-        undo = self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
+        undo = self.remember_buffers()
         try:
             yield
         finally:
@@ -120,7 +124,7 @@ class Guard:
     def untouched(self) -> Iterator[None]:
         """Guard a pass that only observes: everything is restored at the end of the block, parameters too."""
         values = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
-        undo = self._buffers(Open(frozenset(), frozenset()), _Closed(frozenset(), frozenset(self._modules)))
+        undo = self.remember_buffers()
         attributes = [_attributes(module) for module in self._scanned]
         try:
             yield

@@ -38,7 +38,7 @@ the final metrics are known.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,11 +53,13 @@ from explorer.engine.gradients import Gradients, diverged
 from explorer.engine.guard import Guard
 from explorer.engine.lanes import Lanes, Results, Statistics
 from explorer.engine.leaves import leaves
+from explorer.engine.loss_scale import NAME as LOSS_SCALE
+from explorer.engine.loss_scale import LossScale
 from explorer.engine.method import HOOKS, Kind, Method, Moment, acting, resting, turn_takers
 from explorer.engine.modules import initialise
 from explorer.engine.optimizer import OptimizerSpec, Schedule, build_optimizer
 from explorer.engine.parts import take_parts
-from explorer.engine.precision import Precision, autocast
+from explorer.engine.precision import Precision, autocast, backward_modes
 from explorer.engine.probing import Inspection, RecipeInspection
 from explorer.engine.ranks import Ranks
 from explorer.engine.state import SHARED, Part, Region, Share, State
@@ -122,6 +124,9 @@ class Loop:
     _diverged: str = ""  # why this rank's loss is not finite
     _cells: dict[int, _Cell] = field(default_factory=dict)  # of the current share, by lane
     _modes: AbstractContextManager[object] = field(init=False)
+    _backward: AbstractContextManager[object] = field(init=False)
+    loss_scale: LossScale | None = field(init=False)  # None: not fp16
+    _overflowed: bool = False  # gradients of the current share
 
     # --- building ---
 
@@ -130,6 +135,8 @@ class Loop:
         self._hooks = {hook: acting(hook, self.methods) for hook in HOOKS}
         self._takers = turn_takers(self.methods)
         self._modes = autocast(setting.batches.device, setting.precision)
+        self._backward = backward_modes(setting.precision)
+        self.loss_scale = LossScale() if setting.precision == "fp16" else None
         # Weights are drawn before surgery, so that surgery does not change the draws of modules that were there before.
         if setting.draw:
             initialise(setting.model, seed=setting.seed)
@@ -168,6 +175,8 @@ class Loop:
         self.state.layers = leaves(setting.model, setting.batches.prepare(blank))
         self.state.regions = self._build_regions()
         self.state.memory = {method.name: method.memory(self.state) for method in self.methods}
+        if self.loss_scale is not None:
+            self.state.memory[LOSS_SCALE] = self.loss_scale.memory
 
     def _build_regions(self) -> dict[str, Region]:
         """Return the shared region and every sealed one, each with optimisers of its own."""
@@ -250,6 +259,7 @@ class Loop:
         """Run the passes of all shares; sum their weighted gradients in order into `.grad`. Return the step's loss."""
         self._gradients.clear()
         total: Tensor | None = None
+        dropped: list[str] = []  # classes whose gradients overflowed
         shares = [share for share in self.state.shares if share.parameters]  # the others may change nothing: not read
         # All rows are read at once, unless the task pads rows to the longest: then a share's rows would depend on
         # others.
@@ -257,12 +267,34 @@ class Loop:
             cells = self._read_cells(part)
             for share in part:
                 self._cells = cells.pop(0)
+                self._overflowed = False
+                undo = None if self.loss_scale is None else self._gradients.guard.remember_buffers()
                 loss = self._take_gradients(share)
                 self.call("change_gradients")
                 self._gradients.add(share, self.state.gradients)
+                if undo is not None and self._overflowed:
+                    undo()
+                    self._drop(share)
+                    dropped.append(share.name)
                 self.clock.lap("backward")
                 total = loss if total is None else total + loss
+        if self.loss_scale is not None:
+            self.state.rescaled = self.loss_scale.advance(dropped) if shares else None
         return torch.zeros((), device=self.setting.batches.device) if total is None else total
+
+    def _drop(self, share: Share) -> None:
+        """Make the step without a share whose gradients overflowed, as if it might change nothing. Raises
+        `DivergedError` where no scale is left to blame."""
+        assert self.loss_scale is not None
+        if self.loss_scale.is_least:
+            of = f", class {share.name}" if share.name else ""
+            raise DivergedError(
+                f"training diverged: the gradients at step {self.state.step + 1}{of} are not finite in fp16, even with"
+                " a loss scale of 1; the step was not made, and checkpoints of earlier ones are kept; bf16 has the"
+                " range of fp32, and a lower learning rate or a warm-up may help"
+            )
+        denied = replace(share, parameters=frozenset(), buffers=frozenset())
+        self.state.shares = tuple(denied if one is share else one for one in self.state.shares)
 
     def _update(self) -> None:
         """Let every region's optimisers step."""
@@ -331,6 +363,10 @@ class Loop:
         else:
             state.gradients, loss = self._take_lanes(share)
         state.share = share
+        if self.loss_scale is not None:
+            # After the sum over lanes, so that all ranks come to the same answer.
+            unscaled = self.loss_scale.unscaled(state.gradients)
+            self._overflowed, state.gradients = unscaled is None, unscaled or {}
         return loss
 
     def _take_lanes(self, share: Share) -> tuple[dict[str, Tensor], Tensor]:
@@ -413,7 +449,9 @@ class Loop:
                 self._stop(diverged(state, self._modes))
             clock.lap("forward")
             self.call("before_backward")
-            self._gradients.take(state.loss, admitted, state.gradients)
+            scaled = state.loss if self.loss_scale is None else state.loss * self.loss_scale.scale
+            with self._backward:
+                self._gradients.take(scaled, admitted, state.gradients)
         self.call("after_backward")
         clock.lap("backward")
         return state.loss.detach()
@@ -443,6 +481,8 @@ class Loop:
         """Run the share's passes again, on identical rows and draws. Buffers stay: BatchNorm's statistics would count
         the batch twice."""
         assert self.state.share is not None
+        if self._overflowed:
+            return
         with self._gradients.guard.keeping_buffers():
             self._take_gradients(self.state.share)
 

@@ -23,7 +23,7 @@ from explorer.data.dataset import Modality, TaskName
 from explorer.data.pace import Pace
 from explorer.data.streams import stream
 from explorer.engine.optimizer import OptimizerSpec, Schedule
-from explorer.engine.precision import Precision
+from explorer.engine.precision import Kernels, Precision
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
@@ -84,6 +84,7 @@ class Planned:
     optimizer: OptimizerSpec
     schedule: Schedule
     precision: Precision
+    kernels: Kernels = "strict"
     microbatch_size: int | None
     lanes: int = 1
     one_target: bool = False  # an example has a target as a whole, not one for each token or pixel

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from explorer.data.streams import torch_stream
 from explorer.engine.method import Planned
-from explorer.engine.precision import autocast_type
+from explorer.engine.precision import HALF, autocast_type
 from explorer.errors import RecipeError
 
 Replace = Callable[[nn.Module, str], nn.Module | None]  # of a module and its full name
@@ -160,9 +160,9 @@ def lower(model: nn.Module, kind: type[nn.Module], by: type[LowPrecision], *, me
 
 
 def check_precision(planned: Planned) -> None:
-    """Raise `RecipeError` for a run in fp32, where low precision would change nothing."""
-    if planned.precision != "bf16":
-        raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16")
+    """Raise `RecipeError` for a run without autocast, where low precision would change nothing."""
+    if planned.precision not in HALF:
+        raise RecipeError(f"found precision {planned.precision}, where it changes nothing: expected bf16 or fp16")
 
 
 # --- initial weights ---

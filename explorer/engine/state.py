@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from explorer.data.batches import Batch
 from explorer.data.pace import Pace
 from explorer.engine.leaves import Leaf
+from explorer.engine.loss_scale import Rescaled
 from explorer.errors import RecipeError
 
 SHARED = "shared"  # the region of everything that belongs to no class in particular
@@ -110,13 +111,17 @@ class State:
     batch: Batch | None = None  # its rows, before `change_batch`; replaced by the methods that change the batch
     parts: tuple[Part, ...] = ()  # of a share that is divided, before `change_batch`; none: its rows are all alike
     passed: list[Part] = field(default_factory=list)  # the parts as they were passed, before `change_gradients`
-    gradients: dict[str, Tensor] = field(default_factory=dict)  # unweighted sums, before `change_gradients`; likewise
+    # Unweighted sums, before `change_gradients`; likewise. In fp16 without the loss scale; none if they overflowed.
+    gradients: dict[str, Tensor] = field(default_factory=dict)
 
     # Written by the engine for each microbatch of the share, in this order.
     rows: Batch | None = None  # before `before_forward`
     outputs: Tensor | None = None  # before `after_forward`
     loss_targets: Tensor | None = None  # before `before_loss`, from `rows.targets`; replaced by target methods
     loss: Tensor | None = None  # scalar: the sum over rows divided by `batch_size`, before `after_loss`
+
+    # Written by the engine before `before_update`: the change of fp16's loss scale that this step makes.
+    rescaled: Rescaled | None = None
 
     # Written by the methods that scale the sum over shares in `before_update`: the factor, by parameter, in a shape
     # that broadcasts to the parameter's; absent: 1.

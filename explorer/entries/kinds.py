@@ -203,13 +203,16 @@ class Decision:
     """Something that the run decided while it ran, the rule that did it, and commitments to the numbers behind it.
 
     The action `ranks` says that another number of processes makes the steps from here on. No bit depends on it.
+
+    The action `loss-scale` says that this step changes the scale of fp16's losses, from `before` to `after`: by the
+    rule `overflow`, because gradients of the subjects were not finite, which the step is made without; or by `growth`.
     """
 
     KIND: ClassVar[str] = "decision"
     VERSION: ClassVar[int] = 1
 
     step: Whole  # of a re-execution: the first step that is executed again
-    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution", "ranks"]
+    action: Literal["freeze", "re-open", "override", "activation", "selection", "re-execution", "ranks", "loss-scale"]
     rule: Name
     parameters: ByName[Float]  # of the rule: its thresholds
     condition: Name | None  # of the policy, that an activation switches on; None: nothing is switched

@@ -17,7 +17,8 @@ from pydantic import Field
 from torch import Tensor
 
 from explorer.canonical import canonical, digest
-from explorer.engine.method import Kind, Method, Saving, Unit
+from explorer.engine.loss_scale import Rescaled
+from explorer.engine.method import Kind, Method, Planned, Saving, Unit
 from explorer.engine.ranks import Ranks
 from explorer.engine.state import State, progress
 from explorer.entries.entropy_profile import LayerProfiles
@@ -100,6 +101,13 @@ class Recorder(Method):
         int, Field(ge=1, le=100_000, description="steps between two records of the whole state"), Unit("steps")
     ] = 50
 
+    def check(self, planned: Planned) -> None:
+        if planned.kernels != "strict":
+            raise RecipeError(
+                f"found deterministic: {planned.kernels}: a ledger states steps that anyone can make again bit for bit,"
+                " and replay, deletion and their certificates rest on that: expected deterministic: strict"
+            )
+
     def any_length(self) -> bool:
         return True
 
@@ -116,7 +124,10 @@ class Recorder(Method):
         _journal(state).begin(state.step, state_of(tensors, state, step=state.step))
 
     def before_update(self, state: State) -> None:
-        state.resource(Recording).decided = len(state.resource(Session).notes.decisions)
+        decisions = state.resource(Session).notes.decisions
+        if state.rescaled is not None:
+            decisions.append(_note_of(state.rescaled))
+        state.resource(Recording).decided = len(decisions)
 
     def after_step(self, state: State) -> None:
         """Record the step. This hook runs after those of all other methods; only the step's number still has to
@@ -164,6 +175,18 @@ class Recorder(Method):
         after = progress(state.pace, state.step + 1, state.total_steps)
         coming = state.resource(Router).at(after, conditions).admission
         return bool((_admitted(coming) & ~admitted).any())
+
+
+def _note_of(rescaled: Rescaled) -> DecisionNote:
+    """Return the change of the loss scale as a decision."""
+    return DecisionNote(
+        action="loss-scale",
+        rule=rescaled.rule,
+        parameters={"before": rescaled.before, "after": rescaled.after},
+        subjects=rescaled.classes,
+        layers=(),
+        evidence={},
+    )
 
 
 def _admitted(admission: Admission) -> Tensor:

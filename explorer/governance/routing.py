@@ -4,8 +4,8 @@ The policy's weights for the current phase narrow every share of a step. Its gra
 parameters of admitted layers (autograd prunes the rest, so denying saves work), times the weight where that is a
 fraction. The buffers of denied layers are restored after its passes. A sealed region takes part in its owner's forward
 pass and in no other. A tensor that no class of a step may change has no gradient, and the optimiser leaves it exactly
-as it was. The only half precision is bfloat16, which needs no loss scale: a scale would be common to all, and one
-class's overflow would skip a step of the others.
+as it was. fp16 is refused: its loss scale is common to all classes, so that the overflows of one would change how the
+gradients of the others are rounded.
 
 Cloud et al., "Gradient Routing", 2024, arXiv:2410.04332.
 
@@ -279,6 +279,13 @@ class Routing(Method):
     def absent(self) -> Absent:
         """Return the classes and examples that are left out."""
         return Absent(classes=self.without, authorities=self.without_authorities, records=self.without_records)
+
+    def check(self, planned: Planned) -> None:
+        if planned.precision == "fp16":
+            raise RecipeError(
+                "found precision fp16: its loss scale follows from the gradients of all classes, so that one class"
+                " would act on layers that it is denied: expected bf16, tf32 or fp32"
+            )
 
     def any_length(self) -> bool:
         return True  # a policy that looks at progress is refused where runs share steps (training/branching.py)

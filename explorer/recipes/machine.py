@@ -4,7 +4,8 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 
 import explorer
 from explorer import plugins
+from explorer.engine.precision import Kernels, allow_tf32, tf32_allowed
 from explorer.machine_class import Machine, cores
 from explorer.run_files import Hardware
 
@@ -47,13 +49,32 @@ def this_machine(*, threads: int = 1) -> Machine:
     )
 
 
-def fix_bits(*, threads: int) -> None:
-    """Set, for this process, what decides the last bits apart from the hardware: threads, kernels, and a true fp32."""
+def fix_bits(*, threads: int, kernels: Kernels = "strict") -> None:
+    """Set, for this process, what decides the last bits apart from the hardware: threads, kernels, and a true fp32.
+
+    Everything is set every time: the next run of this process may have other settings.
+    """
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(kernels == "strict")
+    torch.backends.cudnn.benchmark = kernels == "fast"
     # Without it deterministic matrix products raise; it has to be set before the first one.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.backends.cudnn.allow_tf32 = False  # on by default, and it rounds inputs to 10 bits
+    allow_tf32(False, False)  # of convolutions on by default, and it rounds inputs to 10 bits
+
+
+@contextmanager
+def fixed_bits(*, threads: int, kernels: Kernels) -> Iterator[None]:
+    """Set the same within the block only."""
+    count, deterministic, tf32 = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), tf32_allowed()
+    benchmark = torch.backends.cudnn.benchmark
+    fix_bits(threads=threads, kernels=kernels)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(count)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.backends.cudnn.benchmark = benchmark
+        allow_tf32(*tf32)
 
 
 @cache

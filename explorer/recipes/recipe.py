@@ -73,6 +73,7 @@ class Recipe(Training):
             schedule=training.schedule,
             methods=training.methods,
             ranks=training.ranks,
+            notes=training.notes,
         )
 
 

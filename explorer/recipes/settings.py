@@ -12,11 +12,12 @@ from explorer.engine.fit import AUTOMATIC
 from explorer.engine.lanes import MAX_LANES
 from explorer.engine.method import Method, ordered
 from explorer.engine.optimizer import OPTIMIZERS, SCHEDULES, Cosine, OptimizerSpec, Schedule
-from explorer.engine.precision import Precision
+from explorer.engine.precision import Kernels, Precision, choose_precision
 from explorer.errors import RecipeError, unknown
 from explorer.parameters import check
 from explorer.plugins import NO_CODE, Code
 from explorer.recipes.choice import choose, written
+from explorer.recipes.machine import device, hardware
 
 # Every method that a recipe can name: those that train, and those that act on signed documents.
 GOVERNED = frozenset(governance.METHODS)  # these need `governance: DIR`
@@ -38,9 +39,13 @@ class Numbers:
     evaluations: Annotated[int, Field(ge=0, le=1000)] = AUTOMATIC
     precision: Precision = "fp32"
     lanes: Annotated[int, Field(ge=1, le=MAX_LANES)] = 1  # parts of a step, added in a fixed order: engine/lanes.py
+    deterministic: Kernels = "strict"  # fast: kernels whose sums have no fixed order too, chosen by their speed
 
 
-LATER = frozenset({"lanes"})  # numbers that came later: a recipe that leaves them at their default has its old digest
+AUTO = "auto"  # the precision that the device decides, when a recipe is read: no plan and no record has the word
+LATER = frozenset(
+    {"lanes", "deterministic"}
+)  # numbers that came later: a recipe that leaves them at their default has its old digest
 TRAIN_KEYS = (*(field.name for field in fields(Numbers)), "optimizer", "schedule", "ranks")
 
 
@@ -53,6 +58,7 @@ class Training:
     schedule: Schedule
     methods: tuple[Method, ...]  # in acting order, so the order of writing makes no difference
     ranks: int = 1  # processes that train a run together: they change times and no bits, so no recipe's digest has them
+    notes: tuple[str, ...] = ()  # what was decided here, and not in the recipe: no part of its digest
 
     def training(self) -> dict[str, Any]:
         """Return the keys `train` and `methods` of the canonical JSON form, every default written out."""
@@ -74,7 +80,16 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
     """
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule", "ranks")}
+    notes: tuple[str, ...] = ()
+    if plain.get("precision") == AUTO:
+        plain["precision"], why = choose_precision(device(), hardware=hardware(threads=1).name)
+        notes = (why,)
     numbers = check(Numbers, plain, where=f"{where}: train")
+    if numbers.deterministic == "fast" and numbers.lanes > 1:
+        raise RecipeError(
+            f"{where}: train.deterministic: found 'fast' with 'lanes: {numbers.lanes}', which promise the same bits on"
+            " any number of ranks: expected 'strict'"
+        )
     ranks = check_ranks(train.get("ranks", 1), numbers, where=f"{where}: train.ranks")
     if not isinstance(methods, Sequence) or isinstance(methods, str):
         raise RecipeError(f"{where}: methods: found {type(methods).__name__}, expected a list of methods")
@@ -96,6 +111,7 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
         else Cosine(),
         methods=in_order,
         ranks=ranks,
+        notes=notes,
     ), chosen
 
 

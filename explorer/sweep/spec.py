@@ -122,6 +122,8 @@ def read_spec(document: Document) -> SweepSpec:
     controls = _controls(document, content)
     # The number of runs is checked before compositions are built, and again with them and their controls.
     written = _recipes(document, content)
+    if on and any(recipe.notes for recipe in written):
+        raise document.error(("train", "precision"), "auto follows this machine, and `on` has others: name a precision")
     search = read_search(document, content["search"], recipes=written) if searched else None
     budgets = list(search.ladder) if search is not None else _distinct(document, "budgets", content, _budget)
     classes = max(1, len(on))  # every run is planned for each

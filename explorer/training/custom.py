@@ -148,7 +148,7 @@ def train(
     if missing := [name for name in ("batch", "loss", "metrics") if not callable(getattr(task, name, None))]:
         raise RecipeError(f"{NAME}: task: found {type(task).__name__} without a function `{missing[0]}`")
     training = _training(train, methods)
-    machine.fix_bits(threads=threads)
+    machine.fix_bits(threads=threads, kernels=training.numbers.deterministic)
     with _handed_back(model):
         return _train(model, task, training, amounts, place)
 
@@ -207,7 +207,7 @@ def _train(
         keep_environment(directory, recorded=False)
         peak_memory = watch_memory()
         loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
-        warned = warnings_of(training, setting.batches.dataset, model, steps=steps)
+        warned = (*training.notes, *warnings_of(training, setting.batches.dataset, model, steps=steps))
         for words in warned:
             log.warning(words)
         with stop_signals() as stop:

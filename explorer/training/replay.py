@@ -341,6 +341,7 @@ def _genesis(ledger: Path, record: RunRecord) -> Genesis:
     if not ledger.exists():
         recorded = Recorder.name in record.methods
         why = "it was recorded, and is not here" if recorded else f"its recipe has no {Recorder.name!r}"
+        why = run_files.given_up(record) or why
         raise RunError(f"run {record.run_id}: has no ledger: {why}")
     entry = decode(next(LedgerDirectory(ledger).entries(0, 1)))
     if not isinstance(entry, Genesis) or entry.recipe != digest(record.identity):

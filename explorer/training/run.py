@@ -29,7 +29,6 @@ from explorer.engine.clock import Clock
 from explorer.engine.fit import GO, FitOptions, Fitted, Progress, fit, follow
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method, used_hooks
-from explorer.engine.precision import native_bf16
 from explorer.engine.ranks import Ranks, joined
 from explorer.engine.state import State
 from explorer.engine.task import task_class
@@ -95,15 +94,14 @@ def build_loop(
     if not elsewhere:
         _check_plan(record, data, documents)
     # --- data, documents, initial weights ---
-    machine.fix_bits(threads=record.hardware.threads)  # before any tensor exists
+    # Before any tensor exists.
+    machine.fix_bits(threads=record.hardware.threads, kernels=recipe.numbers.deterministic)
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
     initial = initial_tensors(record, recipe, documents, dataset)
     regions = () if documents is None else sealed_of(recipe, documents, data)
     nominal = total_steps(recipe, examples=len(dataset.train), ssr=record.ssr)
     device = machine.device()
-    if record.precision == "bf16" and not native_bf16(device):
-        log.warning("bf16 is emulated on %s: results are right, steps are slower than in fp32", record.hardware.name)
     # --- model and loop ---
     # torch initialises layers as it builds them. The loop draws the weights again, by name, so that a method that
     # changes one layer leaves the others' as they are; this stream only keeps the build out of all other draws.

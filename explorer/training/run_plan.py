@@ -32,6 +32,7 @@ from explorer.engine.clock import Clock
 from explorer.engine.leaves import uncompiled
 from explorer.engine.loop import Loop, Setting
 from explorer.engine.method import Method, Moment, Planned, used_hooks
+from explorer.engine.precision import drawback
 from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import Task, declared_by, task_class
@@ -42,7 +43,7 @@ from explorer.parameters import check
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.recipes.settings import Training
-from explorer.run_files import ALL_STEPS, RunRecord
+from explorer.run_files import ALL_STEPS, FAST, RunRecord
 from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card
@@ -283,6 +284,7 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
         optimizer=training.optimizer,
         schedule=training.schedule,
         precision=training.numbers.precision,
+        kernels=training.numbers.deterministic,
         microbatch_size=training.numbers.microbatch_size,
         lanes=training.numbers.lanes,
         one_target=dataset.modality == "text" and tuple(dataset.train.labels.shape[1:]) != dataset.example_shape,
@@ -290,9 +292,14 @@ def planned_of(training: Training, dataset: Dataset, *, steps: int) -> Planned:
 
 
 def warnings_of(training: Training, dataset: Dataset, model: nn.Module, *, steps: int) -> tuple[str, ...]:
-    """Return the methods' warnings about such a run on this model, each with the name of its method."""
-    planned = planned_of(training, dataset, steps=steps)
-    return tuple(f"{method.name}: {words}" for method in training.methods for words in method.warnings(planned, model))
+    """Return the warnings about such a run on this model and this machine: of its precision and kernels, and of its
+    methods, each with the name of its method."""
+    planned, numbers = planned_of(training, dataset, steps=steps), training.numbers
+    hardware = machine.hardware(threads=1).name
+    words = [drawback(machine.device(), numbers.precision, hardware=hardware)]
+    words += [FAST if numbers.deterministic == "fast" else None]
+    words += [f"{method.name}: {words}" for method in training.methods for words in method.warnings(planned, model)]
+    return tuple(filter(None, words))
 
 
 def check_methods(training: Training, name: str, dataset: Dataset, *, steps: int) -> None:
@@ -484,6 +491,7 @@ class PlannedRun(NamedTuple):
     documents: Documents | None
     start: ModelPlace | None = None
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was decided when the recipe was read
 
 
 def plan_single(
@@ -533,7 +541,7 @@ def plan_single(
         documents=documents,
         start=start,
     )
-    return PlannedRun(record=record, documents=documents, start=place, warnings=warned)
+    return PlannedRun(record=record, documents=documents, start=place, warnings=warned, notes=recipe.notes)
 
 
 def _start(

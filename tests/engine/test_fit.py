@@ -26,6 +26,8 @@ KINDS: dict[str, Any] = {
     "no momentum": lambda: {"optimizer": SGDSpec(lr=0.1, momentum=0.0)},
     "adamw": lambda: {"optimizer": AdamWSpec(lr=0.01, weight_decay=0.1)},
     "bf16": lambda: {"precision": "bf16"},
+    "tf32": lambda: {"precision": "tf32"},
+    "fp16": lambda: {"precision": "fp16"},
     "group norm": lambda: {"model": small_net("group")},
     "microbatches": lambda: {"microbatch_size": 3},
     "bf16, adamw, microbatches": lambda: {

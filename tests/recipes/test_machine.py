@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import explorer
+from explorer.engine.precision import allow_tf32, tf32_allowed
 from explorer.recipes import machine
 
 
@@ -37,6 +38,26 @@ def test_bits_are_fixed_for_the_process() -> None:
     assert torch.are_deterministic_algorithms_enabled()
     assert not torch.backends.cudnn.allow_tf32
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"]
+
+
+def test_fast_kernels_are_those_of_one_run() -> None:
+    """Neither they nor tf32 reach the next run of the process."""
+    machine.fix_bits(threads=1, kernels="fast")
+    assert not torch.are_deterministic_algorithms_enabled() and torch.backends.cudnn.benchmark
+    allow_tf32(True, True)
+    machine.fix_bits(threads=1)
+    assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
+    assert tf32_allowed() == (False, False)
+
+
+def test_bits_are_fixed_within_a_block() -> None:
+    machine.fix_bits(threads=1)
+    allow_tf32(False, True)
+    with machine.fixed_bits(threads=2, kernels="fast"):
+        assert torch.get_num_threads() == 2 and not torch.are_deterministic_algorithms_enabled()
+        assert tf32_allowed() == (False, False)
+    assert torch.get_num_threads() == 1 and torch.are_deterministic_algorithms_enabled()
+    assert tf32_allowed() == (False, True)
 
 
 def test_hardware_names_the_vector_instructions() -> None:

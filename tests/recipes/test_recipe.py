@@ -24,7 +24,9 @@ def recipe(settings: Any = (), *, task: Any = TASK, **train: Any) -> Recipe:
 
 
 METHODS = ", ".join(sorted(settings.METHODS))
-TRAIN_KEYS = "batch_size, epochs, evaluations, lanes, microbatch_size, optimizer, precision, ranks, schedule"
+TRAIN_KEYS = (
+    "batch_size, deterministic, epochs, evaluations, lanes, microbatch_size, optimizer, precision, ranks, schedule"
+)
 SCHEDULES = "constant, cosine, exponential, linear, multistep, polynomial, restarts, step, wsd"
 MODELS = ", ".join(sorted(table.MODELS))
 DATASETS = ", ".join(sorted(sources.DATASETS))
@@ -114,8 +116,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         " (weight of the uniform distribution; 0 is off)",
     ),
     "none of the choices": (
-        lambda: recipe(precision="fp16"),
-        ": train.precision: found str 'fp16': input should be 'fp32' or 'bf16'",
+        lambda: recipe(precision="fp8"),
+        ": train.precision: found str 'fp8': input should be 'fp32', 'tf32', 'bf16' or 'fp16'",
+    ),
+    "no fixed order, on any number of ranks": (
+        lambda: recipe(deterministic="fast", lanes=2),
+        ": train.deterministic: found 'fast' with 'lanes: 2', which promise the same bits on any number of ranks:"
+        " expected 'strict'",
     ),
     "choice of a dataset": (
         lambda: recipe(task={**TASK, "dataset": {"digits": {"size": 9}}}),
@@ -228,6 +235,7 @@ SAME: dict[str, tuple[Recipe, Recipe]] = {
     "whole numbers": (recipe(epochs=2), recipe(epochs=2.0)),
     "schedule written out": (recipe(), recipe(schedule={"cosine": {"final": 0}})),
     "precision written out": (recipe(), recipe(precision="fp32")),
+    "kernels written out": (recipe(), recipe(deterministic="strict")),
     "tuple or list": (
         recipe(optimizer={"adamw": {"lr": 1, "betas": (0.9, 0.999)}}),
         recipe(optimizer={"adamw": {"lr": 1.0}}),
@@ -255,10 +263,22 @@ DIFFERENT = {
     "batch_size": recipe(batch_size=32),
     "microbatch_size": recipe(microbatch_size=32),
     "precision": recipe(precision="bf16"),
+    "tf32": recipe(precision="tf32"),
+    "fp16": recipe(precision="fp16"),
+    "kernels": recipe(deterministic="fast"),
     "model": recipe(task={**TASK, "model": "resnet14"}),
     "width": recipe(task={**TASK, "model": {"resnet8": {"width": 2.0}}}),
     "image size": recipe(task={**TASK, "dataset": {"digits": {"size": 16}}}),
 }
+
+
+def test_the_device_decides_an_automatic_precision_when_the_recipe_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for native, precision in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr("explorer.engine.precision.is_native", lambda *_, native=native: native)
+        found = recipe(precision="auto")
+        assert found.digest == recipe(precision=precision).digest
+        assert [note.partition(" on ")[0] for note in found.notes] == [f"precision: auto is {precision}"]
+    assert recipe().notes == ()
 
 
 def test_whatever_determines_the_result_changes_the_digest() -> None:

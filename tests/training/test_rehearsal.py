@@ -10,6 +10,7 @@ from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
+from explorer.run_files import FAST
 from explorer.training.run_plan import _of_one, pace_of, rehearse, telling_steps, total_steps
 from tests.recipes_for_tests import tiny_recipe
 
@@ -130,7 +131,15 @@ def test_steps_are_made_on_the_device_that_trains(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("explorer.training.run_plan.machine.device", watched)
     rehearse(tiny_recipe(), data=None)
-    assert asked == [device()]
+    assert {*asked} == {device()}
+
+
+def test_settings_that_gain_nothing_or_give_something_up_are_said() -> None:
+    """On a CPU tf32 changes nothing. The control: the defaults, of which nothing is said."""
+    (words,) = rehearse(tiny_recipe(precision="tf32"), data=None)
+    assert words.startswith("tf32 changes nothing on ") and machine.hardware(threads=1).name in words
+    assert rehearse(tiny_recipe(deterministic="fast"), data=None) == (FAST,)
+    assert rehearse(tiny_recipe(), data=None) == ()
 
 
 def test_methods_warn_of_what_they_meet_and_of_nothing_else() -> None:

@@ -18,6 +18,8 @@ ACTIONS = {
     "selection": "circle",
     "override": "cross",
     "re-execution": "triangle-left",
+    "ranks": "triangle-right",
+    "loss-scale": "triangle-down",
 }
 """The actions of a decision (entries/kinds.py) and their shapes."""
 

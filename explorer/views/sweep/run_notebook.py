@@ -56,6 +56,7 @@ def describe(directory: Path | str) -> HTML:
         ("seed", str(run.seed)),
         ("precision", html.escape(run.precision)),
         ("hardware", f"{html.escape(hardware.name)}, {_count(hardware.threads, 'thread')}"),
+        *(("guarantees", html.escape(words)) for words in filter(None, (run_files.given_up(run),))),
         ("train again", _code(f"explorer run {shlex.quote(str(path))} --out again")),
     ]
     return HTML(_table(rows))
