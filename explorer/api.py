@@ -80,6 +80,9 @@ UNITS: Mapping[str, str] = {
     "train_seconds_windows": "seconds, one for each round of the profile",
     "inference_windows": "seconds for one example, one for each round of the profile",
     "peak_memory": "bytes",
+    "flops": "floating-point operations of all training steps",
+    "utilisation": "fraction of the operations that the device makes at its peak in the same time",
+    "energy_kwh": "kWh of all training steps, of the whole device",
 }
 """Units of the columns of `Runs.frame` that are numbers with one; also in its `attrs["units"]`."""
 
@@ -162,7 +165,8 @@ class Runs:
 
         Args:
             target: the quality to compare at, 0.97 or "97%"; by default the baseline's at its full budget.
-            x: what recipes are compared by: "time", "cost", "steps", "examples", "deletion" or "deletion_cost".
+            x: what recipes are compared by: "time", "cost", "energy", "memory", "steps", "examples", "deletion" or
+                "deletion_cost".
             metric: the metric of quality; by default the sweep's own.
             baseline: the recipe to compare with; by default the sweep's own.
             confidence: of the intervals.

@@ -389,6 +389,33 @@ class Trunk:
     state: str  # digest of parameters and buffers then; see `ResultRecord.state_digest`
 
 
+JOULES_PER_KWH = 3.6e6
+
+
+@record
+class Flops:
+    """Floating-point operations of a run's training steps, and the rate of its device.
+
+    Those of its matrix products, convolutions and attention are counted, as torch's counter has them. What is done
+    element by element is not. An operation is a multiplication or an addition.
+    """
+
+    phases: dict[str, Annotated[float, Field(ge=0, lt=1e30)]]  # of one step in each phase
+    total: Annotated[float, Field(ge=0, lt=1e37)]  # of all steps; a float, since no integer above 2**53 is portable
+    peak: Annotated[float, Field(ge=1e3, lt=1e24)] | None = None  # a second, of all devices of the run; None: unknown
+    peak_source: str = ""  # of `peak`: a data sheet, or how it was measured
+
+
+@record
+class Energy:
+    """Energy of timed training steps, by a counter of the machine: that of the whole device, idle or not."""
+
+    joules: Annotated[float, Field(ge=0, lt=1e15)] | None  # None: `missing` says why it was not measured
+    steps: int = 0  # that were measured
+    source: str = ""  # "RAPL package", "NVML total energy"
+    missing: str = ""
+
+
 @record
 class ResultRecord:
     """`result.json`: the run is done, and this is what came out. Its presence is the only sign of success."""
@@ -408,6 +435,25 @@ class ResultRecord:
     peak_memory: int | None = None  # bytes, see `training.peak_memory`; None: not measured, as by older versions
     clock: Literal["reported", "wall"] | None = None  # of a command's run; None: our loop timed every step
     trunk: Trunk | None = None  # None: the run made all its steps itself
+    flops: Flops | None = None  # None: not counted, as of a command or by older versions
+    energy: Energy | None = None  # None: not asked for, as of a command or by older versions
+
+    @property
+    def utilisation(self) -> float | None:
+        """Return operations over those that the device makes at its peak in the same time; None: unknown."""
+        if self.flops is None or self.flops.peak is None or self.contended:
+            return None
+        seconds = self.timings.training()
+        if not 0 < self.timed_steps <= self.steps or seconds < 1e-9:
+            return None
+        return self.flops.total * (self.timed_steps / self.steps) / (seconds * self.flops.peak)
+
+    @property
+    def energy_kwh(self) -> float | None:
+        """Return the energy of all training steps, from that of the steps that were measured; None: unknown."""
+        if self.energy is None or self.energy.joules is None or not 0 < self.energy.steps <= self.steps:
+            return None
+        return self.energy.joules * (self.steps / self.energy.steps) / JOULES_PER_KWH
 
 
 @record

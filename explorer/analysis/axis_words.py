@@ -4,13 +4,14 @@ Comparisons hold ratios, recipe over baseline, so that 0.62 means 0.62 of the ba
 so words turn the ratio round: 1.61x faster. The same number along an axis that is no time is called a gain.
 """
 
-from explorer.page.amounts import memory
+from explorer.page.amounts import energy, memory
 
 AXES = {
     "train_seconds": "time",
     "cost_usd": "cost",
     "steps": "steps",
     "peak_memory": "peak memory",
+    "energy_kwh": "energy",
     "wall_seconds": "wall time",
     "deletion_seconds": "time of deletion",
     "deletion_usd": "cost of deletion",
@@ -42,6 +43,8 @@ def amount_words(x: str, value: float) -> str:
     column = x.partition("/")[0]
     if column == "peak_memory":
         return memory(value)
+    if column == "energy_kwh":
+        return energy(value)
     unit = "s" if column.endswith("_seconds") else x
     return f"${value:.4g}" if column.endswith("_usd") else f"{value:.4g} {unit}"
 

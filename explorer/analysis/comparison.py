@@ -444,6 +444,7 @@ def known(value: float) -> float | None:
 _WITHOUT = {
     "train_seconds": "its steps were not profiled and its runs shared the machine",
     "cost_usd": "there is no price for its hardware, or its time is unknown",
+    "energy_kwh": "its machine has no counter that could be read, or its runs shared the machine",
     "deletion_seconds": "its runs keep no ledger, or its step time is unknown",
     "deletion_usd": "its runs keep no ledger, its step time is unknown, or there is no price for its hardware",
 }

@@ -12,7 +12,7 @@ import typer
 from explorer.cli import options
 from explorer.cli.verbs import part
 from explorer.errors import ExplorerError
-from explorer.page.amounts import MISSING, age_words, busy_times, dollars, seconds
+from explorer.page.amounts import MISSING, age_words, busy_times, dollars, energy, seconds
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, show, table, visible
 from explorer.planned import left_out_words
@@ -27,6 +27,7 @@ Metric = Annotated[str | None, typer.Option("--metric", metavar="NAME", help="Me
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write.")]
 
 SHOWN = ("recipe", "ssr", "seed", "quality", "train_seconds", "time_source", "cost_usd", "hardware")
+ENERGY = "energy_kwh"  # shown where a run has it
 
 
 class TableFormat(StrEnum):
@@ -141,11 +142,15 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
         "train_seconds": "time",
         "time_source": "source",
         "cost_usd": "cost",
+        ENERGY: "energy",
     }
     # A column that would say the same in every row is left out.
     several = len({row[index["sweep"]] for row in rows}) > 1
     controls = any(row[index["control"]] for row in rows)
     columns = (("sweep",) if several else ()) + SHOWN[:1] + (("control",) if controls else ()) + SHOWN[1:]
+    if ENERGY in finished.columns:
+        index[ENERGY] = finished.columns.index(ENERGY)
+        columns = (*columns[:-1], ENERGY, columns[-1])
     if "superseded" in finished.columns:
         index["superseded"] = finished.columns.index("superseded")
         columns += ("superseded",)
@@ -153,7 +158,7 @@ def _result_blocks(finished: Table) -> Iterator[Block | str]:
     shown = [
         tuple(_cell(name, row[index[name]], *(row[at] or "" for at in of_metric)) for name in columns) for row in rows
     ]
-    right = ("budget", "seed", name_of_quality, "time", "cost")
+    right = ("budget", "seed", name_of_quality, "time", "cost", "energy")
     yield table(tuple(titles.get(name, name) for name in columns), shown, right=right)
     recipe, busy = (finished.columns.index(name) for name in ("recipe", "busy_profile"))
     if words := busy_times(row[recipe] for row in rows if row[busy]):
@@ -195,6 +200,8 @@ def _cell(name: str, value: Any, unit: str, style: str) -> object:
             return seconds(value)
         case "cost_usd":
             return dollars(value) if isinstance(value, float) else "no price"
+        case "energy_kwh":
+            return energy(value)
         case "time_source":
             return "unknown" if value is None else value
         case "superseded":

@@ -9,6 +9,7 @@ import time
 
 import torch
 
+from explorer.engine.meter import Meter
 from explorer.run_files import Timings
 
 
@@ -25,20 +26,26 @@ class Clock:
         self._aside: str | None = None  # what this whole step counts as
         self._step: dict[str, float] = {}  # the seconds of this step by part
         self.timed_steps = 0
+        self.meter: Meter | None = None  # of the energy of the timed steps
 
     def start_step(self, steps_here: int) -> None:
         """Begin a step, the `steps_here`-th that this process executes."""
         self._aside = "warmup" if steps_here < self._warmup_steps else None
         self._step = {}
-        self.restart()
+        self._synchronise()
+        if self.meter and self._aside is None:
+            self.meter.start_step()
+        self._since = time.perf_counter()
 
     def set_aside(self, part: str) -> None:
         """Count all of this step as `part`: its time says nothing about other steps."""
         self._aside = part
 
     def restart(self) -> None:
-        """Forget the time since the last lap."""
+        """Begin something outside any step: forget the time since the last lap."""
         self._synchronise()
+        if self.meter:
+            self.meter.end()
         self._since = time.perf_counter()
 
     def lap(self, part: str) -> None:
@@ -53,6 +60,10 @@ class Clock:
         for part, seconds in self._step.items():
             counted = self._aside or part
             self._seconds[counted] = self._seconds.get(counted, 0.0) + seconds
+        if self.meter and self._aside is None:
+            self.meter.end_step()
+        elif self.meter:
+            self.meter.drop()
 
     def end(self, part: str) -> None:
         """Count the time since `restart` as `part`, outside any step."""

@@ -111,6 +111,8 @@ class Fitted:
     resumed: int  # how often
     state_digest: str  # of the final model, see `state_digest`
     trunk: Trunk | None = None  # with which it began
+    joules: float = 0.0  # of timed steps, by the clock's meter
+    metered_steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +137,7 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         session = _Session(loop, options, writer, before, measured)
         session.train()
         metrics = session.finish()
+    joules, metered_steps = _metered(loop, before)
     return Fitted(
         metrics=metrics | _method_metrics(loop),
         timings=loop.clock.timings(before.timings),
@@ -142,7 +145,16 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         resumed=before.resumed,
         state_digest=_agreed(loop),
         trunk=before.trunk,
+        joules=joules,
+        metered_steps=metered_steps,
     )
+
+
+def _metered(loop: Loop, before: "_Before") -> tuple[float, int]:
+    """Return the joules of the run so far, and the steps that they are of."""
+    meter = loop.clock.meter
+    here = (0.0, 0) if meter is None else (meter.joules, meter.steps)
+    return before.joules + here[0], before.metered_steps + here[1]
 
 
 def follow(loop: Loop) -> None:
@@ -221,6 +233,8 @@ class _Before:
     evaluations: int = 0
     trunk: Trunk | None = None  # with which the run began
     carried: tuple[Evaluation, ...] = ()  # of a run that will leave its trunk to longer ones
+    joules: float = 0.0
+    metered_steps: int = 0
 
 
 def _resume(loop: Loop, options: FitOptions) -> tuple[_Before, Measured]:
@@ -397,6 +411,7 @@ class _Session:
         self._flush_losses()
         tensors = self.loop.tensors()
         check_finite(tensors, step=self.loop.state.step)
+        joules, metered_steps = _metered(self.loop, self.before)
         # The metrics are on disk before the checkpoint that counts on them: `flush` syncs.
         before = _Before(
             offset=self.writer.flush(),
@@ -406,6 +421,8 @@ class _Session:
             evaluations=self._evaluations,
             trunk=self.before.trunk,
             carried=() if self._growing is None else tuple(self._growing.evaluations),
+            joules=joules,
+            metered_steps=metered_steps,
         )
         if self._growing is not None:
             tensors |= self._growing.tensors()

@@ -1,10 +1,11 @@
-"""Timing of single steps of a loop, from which profiles are made."""
+"""Timing of single steps of a loop, from which profiles are made, and counting of their operations."""
 
 import time
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from explorer.data.pace import Pace
 from explorer.engine.clock import Clock
@@ -70,6 +71,32 @@ def time_inference(loop: Loop, *, examples: int, count: int) -> float:
         loop.setting.model(inputs)
     _synchronise(loop)
     return (time.perf_counter() - start) / count / len(inputs)
+
+
+def count_flops(loop: Loop, place: Place) -> int:
+    """Return the floating-point operations of that step: of its matrix products, convolutions and attention, forward
+    and backward, and of what its methods add. The step takes two or three times as long as others.
+
+    Compiled passes run uncompiled, since nothing is compiled under a counter; the operations are the same.
+    """
+    with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False, custom_mapping=_ON_CPU) as counter:
+        _step(loop, place)
+    return counter.get_total_flops()
+
+
+def _attention(query: Any, key: Any, value: Any, *args: Any, **named: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _attention_backward(grad: Any, query: Any, key: Any, value: Any, *args: Any, **named: Any) -> int:
+    return sdpa_backward_flop_count(grad, query, key, value)
+
+
+# torch's counter knows the kernels of attention on GPUs only. As there, causal attention counts as if it were full.
+_ON_CPU = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
 
 
 def _step(loop: Loop, place: Place) -> None:

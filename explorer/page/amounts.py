@@ -101,6 +101,32 @@ def memory(size: float | None) -> str:
     return f"{size / MEMORY[name.lower()]:.3g} {name}"
 
 
+def energy(kwh: float | None) -> str:
+    """Return kilowatt-hours in the unit that suits them.
+
+    >>> [energy(v) for v in (12.345, 0.0456, 2e-6, None)]
+    ['12.3 kWh', '45.6 Wh', '7.2 J', '-']
+    """
+    if kwh is None or missing(kwh):
+        return MISSING
+    if kwh >= 0.1:
+        return f"{kwh:,.3g} kWh"
+    return f"{kwh * 1e3:.3g} Wh" if kwh >= 1e-4 else f"{kwh * 3.6e6:.3g} J"
+
+
+def flops(operations: float | None) -> str:
+    """Return floating-point operations in the unit that suits them.
+
+    >>> [flops(v) for v in (2.1e10, 3e15, 4.2e23, None)]
+    ['21 GFLOP', '3 PFLOP', '4.2e+05 EFLOP', '-']
+    """
+    if operations is None or missing(operations):
+        return MISSING
+    units = ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"))
+    unit, name = next((pair for pair in units if operations >= pair[0]), (1e6, "MFLOP"))
+    return f"{operations / unit:.3g} {name}"
+
+
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number of things.
 

@@ -180,6 +180,9 @@ def _step_faults(record: RunRecord, result: ResultRecord | None, metrics: tuple[
         faults.append(f"run {record.run_id}: planned {record.steps} steps, the result reports {result.steps}")
     if result is not None and not 0 <= result.timed_steps <= result.steps:
         faults.append(f"run {record.run_id}: {result.timed_steps} timed steps of {result.steps}")
+    energy = None if result is None else result.energy
+    if result is not None and energy is not None and not 0 <= energy.steps <= result.timed_steps:
+        faults.append(f"run {record.run_id}: energy of {energy.steps} steps, of {result.timed_steps} timed ones")
     trunk = None if result is None else result.trunk
     if result is not None and trunk is not None and not 0 < trunk.step <= result.steps - result.timed_steps:
         timed = f"{result.timed_steps} timed steps of {result.steps}"

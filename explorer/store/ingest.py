@@ -27,7 +27,7 @@ from explorer.errors import ExplorerError, RunError, StoreError
 from explorer.imports.imported_file import About, ImportedRun, read_import
 from explorer.ledger.storage import LedgerDirectory
 from explorer.planned import read_plan
-from explorer.run_files import TRAIN_LOSS
+from explorer.run_files import TRAIN_LOSS, ResultRecord
 from explorer.runlog.documents import read_policy
 from explorer.runlog.forecast import STRUCTURAL, overhead_of, route_of
 from explorer.runlog.influence import Presence, reach_of
@@ -415,7 +415,13 @@ def _run_columns(run: Examined) -> Row:
         *(record.control, "+".join(record.control_of) or None, record.effective_digest),
         *(result.peak_memory if result else None, None, None, result.clock if result else None),
         loss.unit if (loss := record.metric(TRAIN_LOSS)) else None,
+        *(_counted(result) if result else (None, None, None)),
     )
+
+
+def _counted(result: ResultRecord) -> Row:
+    """Return operations, utilisation and energy."""
+    return (None if result.flops is None else result.flops.total, result.utilisation, result.energy_kwh)
 
 
 def _profile(path: str, file: Path) -> Found:
@@ -483,7 +489,7 @@ def _imported_columns(run: ImportedRun, about: About) -> Row:
         *(run.run_id, run.recipe, about.baseline, None, recipe, identity, about.dataset, about.model, ""),
         *(run.ssr, run.seed, run.steps, None, None, "unknown", run.hardware, 1, 1, about.metric.name, {}),
         *(run.examples, None, None, None, None, about.made_at, None, None, None, None, None, recipe),
-        *(None, about.words, run.seconds, None, None),
+        *(None, about.words, run.seconds, None, None, None, None, None),
     )
 
 

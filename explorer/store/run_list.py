@@ -21,6 +21,7 @@ SORTS: Mapping[str, str] = {
     "time": "train_seconds",
     "cost": "cost_usd",
     "memory": "peak_memory",
+    "energy": "energy_kwh",
     "steps": "steps",
     "methods": "methods",
     "hardware": "hardware",
@@ -38,7 +39,7 @@ SELECT r.directory, r.run_id, CASE WHEN r.superseded THEN 'superseded' ELSE r.st
        coalesce(r.failure_message, r.problem) AS message, r.recipe, r.is_baseline, r.methods, r.ssr, r.seed, r.steps,
        r.batch_size, r.hardware, coalesce(r.finished_at, '') AS ended, f.value AS quality,
        o.train_seconds, o.time_source, o.train_seconds / 3600 * u.usd_per_accelerator_hour * r.world_size AS cost_usd,
-       r.peak_memory, r.imported
+       r.peak_memory, r.energy_kwh, r.imported
 FROM (SELECT * FROM runs WHERE sweep = $sweep) r
 LEFT JOIN (SELECT * FROM finals WHERE sweep = $sweep AND metric = $metric AND unit IS NOT NULL) f USING (run_id)
 LEFT JOIN (SELECT * FROM outcomes WHERE sweep = $sweep AND time_source IS DISTINCT FROM 'predicted') o USING (directory)
@@ -101,10 +102,11 @@ class RunList:
         return [by_directory[name] for name in directories if name in by_directory]
 
     def known(self) -> frozenset[str]:
-        """Return which of the columns time, cost and memory some run has."""
-        sql = "SELECT count(train_seconds), count(cost_usd), count(peak_memory) FROM listed"
+        """Return which of the columns time, cost, memory and energy some run has."""
+        sql = "SELECT count(train_seconds), count(cost_usd), count(peak_memory), count(energy_kwh) FROM listed"
         (counts,) = self._ask(sql).rows
-        return frozenset(name for name, count in zip(("time", "cost", "memory"), counts, strict=True) if count)
+        names = ("time", "cost", "memory", "energy")
+        return frozenset(name for name, count in zip(names, counts, strict=True) if count)
 
     def _rows(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
         """Return the answer as rows, each with what its quality is; `metric` is None for a row without one."""

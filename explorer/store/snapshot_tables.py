@@ -48,7 +48,7 @@ CREATE TABLE runs (
     contended BOOLEAN, resumed BIGINT, state_digest VARCHAR, finished_at VARCHAR, failure VARCHAR,
     failure_message VARCHAR, attempts BIGINT, control VARCHAR, control_of VARCHAR,
     effective_digest VARCHAR, peak_memory BIGINT, imported VARCHAR, imported_seconds DOUBLE,
-    clock VARCHAR, loss_unit VARCHAR
+    clock VARCHAR, loss_unit VARCHAR, flops DOUBLE, utilisation DOUBLE, energy_kwh DOUBLE
 );
 CREATE TABLE finals (
     path VARCHAR, version VARCHAR, metric VARCHAR, value DOUBLE, unit VARCHAR, higher_is_better BOOLEAN, format VARCHAR
@@ -387,7 +387,9 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        h.size AS ledger_size, h.root AS ledger_root, c.profile,
        c.windows AS train_seconds_windows, CASE WHEN c.seconds IS NOT NULL THEN c.profile_pass END AS profile_pass,
        CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows,
-       CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory, r.added, r.searched
+       CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory, r.added, r.searched, r.flops,
+       CASE WHEN NOT c.predicted THEN r.utilisation END AS utilisation,
+       CASE WHEN NOT c.predicted THEN r.energy_kwh END AS energy_kwh
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -413,7 +415,7 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
        o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.peak_memory, o.added,
-       o.searched,
+       o.searched, o.flops, o.utilisation, o.energy_kwh,
        o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 
@@ -455,7 +457,7 @@ SELECT o.sweep, o.dataset, o.model, q.metric, q.unit, q.higher_is_better, q.form
        median(o.chi) AS chi, median(o.ledger_overhead) AS ledger_overhead, bool_or(o.busy_profile) AS busy_profile,
        count(*) FILTER (o.time_source = 'predicted') AS predicted,
        array_to_string(list_sort(list_distinct(list(o.time_source))), '+') AS time_source,
-       max(o.peak_memory) AS peak_memory
+       max(o.peak_memory) AS peak_memory, median(o.energy_kwh) AS energy_kwh
 FROM outcomes o JOIN qualities q USING (sweep, run_id)
 WHERE NOT o.superseded AND (o.time_source IS DISTINCT FROM 'predicted' OR q.unit IS DISTINCT FROM 'seconds')
 GROUP BY ALL
@@ -480,7 +482,8 @@ SELECT m.sweep, m.dataset, m.model, m.metric, m.unit, m.higher_is_better, m.form
        m.train_seconds, m.steps, m.examples, u.usd_per_accelerator_hour * m.world_size AS usd_per_hour,
        m.train_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS cost_usd, m.inference_seconds,
        m.deletion_seconds, m.deletion_seconds / 3600 * u.usd_per_accelerator_hour * m.world_size AS deletion_usd,
-       m.chi, m.ledger_overhead, m.time_source, m.busy_profile, m.peak_memory, m.is_quality
+       m.chi, m.ledger_overhead, m.time_source, m.busy_profile, m.peak_memory, m.energy_kwh,
+       m.is_quality
 FROM recipe_means m LEFT JOIN rates u USING (hardware);
 """.replace("{drift}", repr(DRIFT)).replace("{apart}", str(APART))
 

@@ -323,6 +323,19 @@ def count_phases(
     return counts
 
 
+def middles(methods: Sequence[Method], dataset: Dataset, *, phases: Mapping[str, int], pace: Pace) -> dict[str, Place]:
+    """Return the step in the middle of each phase of a run; `phases` are those that `count_phases` has counted."""
+    steps = sum(phases.values())
+    seen, places = dict.fromkeys(phases, 0), dict[str, Place]()
+    for step in range(steps):
+        moment = Moment(step=step, total_steps=steps, example_shape=dataset.example_shape, pace=pace)
+        name = phase_of(tuple(methods), moment)
+        if seen[name] == phases[name] // 2:
+            places[name] = Place(step=step, total_steps=steps)
+        seen[name] += 1
+    return places
+
+
 def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
     """Return the joint phase of all methods at one moment."""
     return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL_STEPS

@@ -19,9 +19,10 @@ from explorer.page import amounts, theme
 from explorer.page.amounts import DAY, HOUR, MINUTE
 from explorer.page.document import clipped
 from explorer.run_files import Metric
+from explorer.views.explorer.axes import energy_unit
 from explorer.views.explorer.payments import PAYMENTS, Payment, amount
 
-AXES = ("time", "cost", "steps", "examples")
+AXES = ("time", "cost", "energy", "steps", "examples")
 MOST_RECIPES = 40  # check boxes that a reader can look through
 MOST_POINTS = 60  # of one learning curve
 HEIGHT = 380
@@ -52,6 +53,8 @@ def tradeoffs(results: Mapping[str, pd.DataFrame], targets: Mapping[str, float |
 
 
 def _along(rows: pd.DataFrame, payment: Payment) -> pd.DataFrame | None:
+    if payment.column not in rows:
+        return None
     known = rows[payment.column].notna() & (rows[payment.column] > 0)
     drawn = curves(rows[known], x=payment.column) if known.any() else []
     if not drawn:
@@ -353,6 +356,8 @@ def _axis(payment: Payment, values: pd.Series) -> Json:
         most = float(values.max())
         sizes = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
         unit, name = next(((size, words) for size, words in sizes if most >= 2 * size), (1.0, "seconds"))
+    elif payment.unit == "kWh":
+        unit, name = energy_unit(float(values.max()))
     low, high = float(values.min()) / unit, float(values.max()) / unit
     return {
         "label": payment.label,

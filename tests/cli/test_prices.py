@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from explorer.costing import COLUMNS, own_prices
+from explorer.run_files import Energy
 from explorer.store import queries
 from explorer.store.ingest import ingest
 from explorer.store.published import database
+from tests.builders import change_result
 from tests.cli.command import explorer, refused
 from tests.sample import write_sample
 
@@ -62,6 +64,16 @@ def test_an_old_price_says_how_old(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "as of 2026-08-06, over 12 months old," in found["words"]
     assert all(row["stale"] for row in found["prices"])
     assert "2026-08-06 (over 12 months old)" in explorer("prices", "list", "--hardware", "H200").stdout
+
+
+def test_energy_is_a_column_of_the_table_once_a_run_has_it(tmp_path: Path) -> None:
+    write_sample(tmp_path)
+    assert " energy " not in explorer("results", "--runs", tmp_path).stdout
+    result = next(tmp_path.glob("digits/*/result.json"))
+    change_result(result.parent, energy=Energy(joules=7200.0, steps=1, source="RAPL package"))
+    ingest(tmp_path)
+    lines = explorer("results", "--runs", tmp_path).stdout.splitlines()
+    assert " energy " in lines[0] and sum("Wh " in line for line in lines) == 1
 
 
 def test_unknown_hardware_has_no_price(tmp_path: Path) -> None:

@@ -212,10 +212,50 @@ def test_the_training_time_comes_from_the_result_of_this_run(run: Path, tmp_path
         f"1.5 min for {STEPS - 10} optimiser steps, 2 s for the first ones, 3 s for evaluation, according to "
         "result.json, while other runs shared the machine"
     )
+    # An older version counted no operations and asked for no energy.
+    assert "none are estimated" in (answers(found)["compute"].lacks or "")
+    assert answers(found)["energy"].would_stand_in == (
+        "a measurement of energy: none is made, and none is estimated from time"
+    )
     run_files.write(copy / rundir.RESULT, replace(result, run_id="another"))
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"
     (copy / rundir.RESULT).write_text("{")
     assert answers(read_run(copy, trust=None, now=NOW))["training time"].status == "not recorded"
+
+
+@pytest.mark.slow
+def test_operations_and_energy_come_from_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
+    result = run_files.ResultRecord(
+        run_id=run.name,
+        metrics={},
+        steps=STEPS,
+        examples=0,
+        timings=run_files.Timings(forward=100.0),
+        timed_steps=STEPS,
+        contended=False,
+        resumed=0,
+        state_digest="",
+        files={},
+        finished_at="2026-11-21T12:00:00Z",
+        flops=run_files.Flops(phases={"all": 3e12}, total=3e12 * STEPS, peak=3e11 * STEPS, peak_source="data sheet"),
+        energy=run_files.Energy(joules=3.6e5, steps=STEPS // 2, source="RAPL package"),
+    )
+    run_files.write(copy / rundir.RESULT, result)
+    found = read_run(copy, trust=None, now=NOW)
+    counted = f"; {3e12 * STEPS:.4g} floating-point operations, 10.0% of the peak of its device (data sheet)"
+    assert counted in said(found, "compute")
+    assert answers(found)["compute"].status == answers(found)["energy"].status == "in part", "no entry binds them"
+    kwh = 0.1 * STEPS / (STEPS // 2)
+    assert said(found, "energy") == (
+        f"{kwh:.3g} kWh for {STEPS} optimiser steps, from {STEPS // 2} that were measured (RAPL package), according to "
+        "result.json"
+    )
+    # The negative control: a machine without a counter.
+    none = "the machine has no energy counter that this process may read: no package of RAPL"
+    run_files.write(copy / rundir.RESULT, replace(result, energy=run_files.Energy(joules=None, missing=none)))
+    energy = answers(read_run(copy, trust=None, now=NOW))["energy"]
+    assert energy.status == "not recorded" and f"Not measured: {none}" in (energy.would_stand_in or "")
 
 
 def test_unrecorded_facts_are_not_answered(content: ReportedRun) -> None:

@@ -19,6 +19,7 @@ MEDIANS = (
     *("train_seconds", "steps", "examples", "usd_per_hour", "cost_usd", "inference_seconds"),
     *("deletion_seconds", "deletion_usd", "chi", "ledger_overhead"),
 )
+ENDING = ("time_source", "busy_profile", "peak_memory", "energy_kwh")
 T4 = replace(H200, name="Tesla T4", threads=4)
 
 
@@ -43,7 +44,7 @@ def test_means_are_those_of_the_rows(path: Path, metric: str | None) -> None:
     at = SETTING.index("device")
     kinds = (*SETTING[:at], "format", *SETTING[at:])
     names = [*kinds, "recipe", "recipe_digest", "methods", "policy", "is_baseline", "baseline", "control", "ssr"]
-    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, "time_source", "busy_profile", "peak_memory"]
+    assert list(means.columns) == [*names, "n", "quality", *MEDIANS, *ENDING]
     groups = {key: group for key, group in rows.groupby(names, sort=False, dropna=False)}
     assert len(means) == len(groups) == 6
     for row, (_, group) in zip(means.to_dict("records"), groups.items(), strict=True):  # in the order of `results`

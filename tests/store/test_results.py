@@ -7,8 +7,9 @@ import pytest
 from explorer import costing, run_files, rundir
 from explorer.costing import default_price, load_prices
 from explorer.errors import PriceError, StoreError
-from explorer.run_files import ProfileRecord, Watch
+from explorer.run_files import Energy, Flops, ProfileRecord, Watch
 from explorer.store import frames, queries, snapshot_tables
+from explorer.store.examine import examine
 from explorer.store.ingest import ingest, rebuild
 from explorer.store.published import database
 from tests.builders import (
@@ -52,7 +53,7 @@ def test_columns(tmp_path):
     write_run(tmp_path, run_record())
     ingest(tmp_path)
     assert queries.results(database(tmp_path)).columns == tuple(COLUMNS)
-    assert list(frames.results(database(tmp_path)).columns) == [*COLUMNS, "peak_memory", "added", "searched"]
+    assert list(frames.results(database(tmp_path)).columns) == [*COLUMNS, *queries.LATER]
 
 
 def test_peak_memory_is_a_column_once_a_run_has_it(tmp_path):
@@ -66,6 +67,38 @@ def test_peak_memory_is_a_column_once_a_run_has_it(tmp_path):
     imported(tmp_path, record)
     ingest(tmp_path)
     assert {row["time_source"]: row["peak_memory"] for row in rows(tmp_path) if row["seed"] == 0}["predicted"] is None
+
+
+def test_energy_and_operations_are_columns_once_a_run_has_them(tmp_path):
+    record = run_record()
+    write_run(tmp_path, run_record(seed=1))
+    directory = write_run(tmp_path, record, contended=False)
+    # An amount that no portable integer holds.
+    counted = Flops(phases={"all": 1e21}, total=8e22, peak=1e24 / 2, peak_source="data sheet")
+    change_result(directory, flops=counted, energy=Energy(joules=1.8e6, steps=40, source="RAPL package"))
+    ingest(tmp_path)
+    seen = {row["seed"]: (row["flops"], row["energy_kwh"]) for row in rows(tmp_path)}
+    assert seen == {0: (8e22, 1.0), 1: (None, None)}, "half of the steps were measured, all count"
+    ((utilisation, seconds),) = [(row["utilisation"], row["wall_seconds"]) for row in rows(tmp_path) if not row["seed"]]
+    assert seconds > 0 and 0.1 < utilisation < 1
+    assert frames.means(database(tmp_path))["energy_kwh"].tolist() == [1.0]
+    # On a machine that the run was not trained on, its operations are the same, and its energy is not known.
+    imported(tmp_path, record)
+    ingest(tmp_path)
+    (other,) = [row for row in rows(tmp_path) if row["time_source"] == "predicted" and row["seed"] == 0]
+    assert (other["flops"], other["energy_kwh"], other["utilisation"]) == (8e22, None, None)
+
+
+def test_a_contended_run_has_no_utilisation_and_more_steps_than_were_timed_are_a_fault(tmp_path):
+    counted = Flops(phases={"all": 1e9}, total=8e10, peak=1e11, peak_source="data sheet")
+    directory = write_run(tmp_path, run_record(), contended=True)
+    change_result(directory, flops=counted)
+    ingest(tmp_path)
+    assert "utilisation" not in one(tmp_path) and one(tmp_path)["flops"] == 8e10
+    change_result(directory, energy=Energy(joules=1.0, steps=77, source="RAPL package"))
+    assert "energy of 77 steps, of 76 timed ones" in str(examine(directory).problem)
+    change_result(directory, energy=Energy(joules=1.0, steps=76, source="RAPL package"))  # the control
+    assert examine(directory).problem is None
 
 
 def test_runs_that_did_not_finish_say_why_and_what_their_budget_would_take(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 
 from explorer.errors import StoreError
+from explorer.run_files import Energy
 from explorer.store.ingest import ingest
 from explorer.store.run_list import GROUPS, SORTS, RunList
 from tests.builders import change_result, run_record, write_failure, write_plan, write_run, write_sweep
@@ -15,7 +16,9 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> RunList:
     ladder = {"baseline": {0.5: (0.8, 0.7, 0.75), 1.0: (0.9, 0.85, 0.95)}, "fast": {1.0: (0.92, 0.91, 0.93)}}
     planned = write_sweep(runs, ladder)
     for seed, record in enumerate(planned[:3]):
-        change_result(runs / "digits" / record.run_id, peak_memory=(seed + 1) * 2**20)
+        change_result(
+            runs / "digits" / record.run_id, peak_memory=(seed + 1) * 2**20, energy=Energy(joules=9.0 - seed, steps=4)
+        )
     hot, half = run_record(recipe="hot"), run_record(recipe="half")
     write_failure(runs, hot, kind="diverged", message="training diverged: the loss is nan at step 36")
     write_run(runs, half, finished=False)
@@ -35,7 +38,7 @@ def test_every_state_is_there(listed: RunList) -> None:
     assert hot["quality"] is None and hot["steps"] == 80
     (torn,) = listed.page(count=9, group="state", of_group="damaged")
     assert torn["message"] and torn["recipe"] is None
-    assert listed.known() == {"time", "memory"}
+    assert listed.known() == {"time", "memory", "energy"}
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -24,6 +24,7 @@ def test_only_what_is_known_of_some_run_is_offered(results: pd.DataFrame) -> Non
         ("chi", 0.1234, "0.123 nats"),
         ("overhead", 0.05, "5.0%"),
         ("memory", 431 * 2**20, "431 MiB"),
+        ("energy", 0.0123, "12.3 Wh"),
     ],
 )
 def test_a_value_is_said_in_its_unit(key: str, value: float, words: str) -> None:
@@ -44,6 +45,21 @@ def test_peak_memory_is_an_x_axis_once_every_run_measured_it(results: pd.DataFra
     # The negative control: one run that lacks it, as of an older version, and it is no axis.
     lacking = results.assign(peak_memory=sizes.where(results.index != results.index[0]))
     assert answer(InMemory(frame=lacking), Question(payment="memory")).question.payment == "time"
+
+
+def test_energy_is_an_x_axis_once_every_run_measured_it(results: pd.DataFrame) -> None:
+    kwh = results["recipe"].map({"baseline": 0.002, "fast": 0.001, "heavy": 0.002}) * results["ssr"]
+    measured = InMemory(frame=results.assign(energy_kwh=kwh * (1 + results["seed"] / 1000)))
+    shown = answer(measured, Question(payment="energy"))
+    assert shown.question.payment == "energy" and shown.scene is not None
+    assert shown.sentence.startswith("fast reaches the baseline's accuracy with ") and "less energy" in shown.sentence
+    axis = tradeoff_spec(shown.scene)["layer"][0]["encoding"]["x"]
+    assert axis["title"] == "Training energy (Wh)" and "datum.value / 0.001" in axis["axis"]["labelExpr"]
+    assert " Wh" in comparison_html(shown)
+    # The negative controls: a run that shared its machine has none, and older results have no such column.
+    lacking = results.assign(energy_kwh=kwh.where(results.index != results.index[0]))
+    for frame in (lacking, results):
+        assert answer(InMemory(frame=frame), Question(payment="energy")).question.payment == "time"
 
 
 def test_the_deletion_of_one_class_is_a_measure_of_its_own(results: pd.DataFrame) -> None:

@@ -87,10 +87,10 @@ def test_all_runs_are_listed_in_any_state(snapshot: Snapshot) -> None:
     cells = [text(cell) for cell in hot["cells"]]
     assert cells[1].startswith("diverged training diverged: the loss is nan at step 36")
     assert "<b>" not in hot["cells"][1], "a message is words"
-    assert 'href="' in hot["cells"][8], "the partial notebook"
+    assert 'href="' in hot["cells"][9], "the partial notebook"
     baseline = [text(cell) for cell in opened.grid.lines[0]["cells"]]
     assert baseline[:2] == ["baseline", "finished"] and baseline[7] == "300 MiB"
-    assert {"cost", "steps"} <= set(opened.grid.hidden) and "memory" not in opened.grid.hidden
+    assert {"cost", "energy", "steps"} <= set(opened.grid.hidden) and "memory" not in opened.grid.hidden
 
 
 def test_ticks_and_clicks_choose_and_two_are_compared(snapshot: Snapshot) -> None:
@@ -129,7 +129,8 @@ def test_what_differs_comes_first_and_what_agrees_is_a_sentence() -> None:
         method = [] if recipe == "baseline" else [{"mixup": {"alpha": 0.2}}]
         identity = {"recipe": {"train": {"lr": lr, "epochs": 4}, "methods": method}, "seed": 0, "versions": {"x": "1"}}
         known = {"state": "finished", "metric": "accuracy", "unit": "fraction", "higher_is_better": True, "format": ""}
-        numbers = {"quality": 0.9, "train_seconds": 60.0, "cost_usd": None, "peak_memory": None, "steps": 80}
+        numbers = {"quality": 0.9, "train_seconds": 60.0, "cost_usd": None, "peak_memory": None, "energy_kwh": None}
+        numbers["steps"] = 80
         return {
             **{"recipe": recipe, "ssr": 1.0, "seed": 0, "identity": json.dumps(identity)},
             **known,
@@ -141,7 +142,7 @@ def test_what_differs_comes_first_and_what_agrees_is_a_sentence() -> None:
     rows = [text(line) for line in re.findall("<tr.*?</tr>", html, re.S)]
     assert rows[1:4] == ["methods.mixup - on", "methods.mixup.alpha - 0.2", "train.lr 0.1 0.2"]
     assert "State finished failed" in rows and "Training time 1 min 1 min" in rows
-    assert not any(line.startswith(("Cost", "Peak memory")) for line in rows), "what no run has"
+    assert not any(line.startswith(("Cost", "Peak memory", "Energy")) for line in rows), "what no run has"
     assert "The same in all of them: seed 0, train.epochs 4." in text(html)
     assert "<fast>" not in html
 

@@ -3,8 +3,8 @@ it names the place where one would have to be recorded.
 
 Nothing is inferred. A field of a signed document is quoted under its own name; a question that no field answers is "not
 recorded", however easily a person who knows the dataset could guess. Compute is given as steps, batches and hardware,
-because floating-point operations are neither counted nor estimated. Training time comes from the run's result, which no
-entry binds, and the answer says so. Energy is not measured.
+and as the floating-point operations that were counted. These, training time and energy come from the run's result,
+which no entry binds, and the answers say so.
 
 A form (`explorer/report/forms/*.toml`) names the function that answers a question; `of` are its arguments.
 """
@@ -37,6 +37,8 @@ NO_TAXONOMY = "the taxonomy, which is missing or not trusted"
 NO_TAGS_OR_TAXONOMY = "the taxonomy and the tags, which are missing or not trusted"
 NO_TRUST = "the trust file that the first entry binds, which is missing"
 NO_PERSONAL_DATA = "the taxonomy marks no class of the run as one that may hold personal data"
+FLOPS = "the number of floating-point operations"
+UNBOUND = "on record: no entry binds the result of the run"
 NO_RECIPE = "the recipe next to the ledger (run.json), as its first entry binds it"
 
 
@@ -304,17 +306,50 @@ def compute(run: ReportedRun) -> Answer | NotRecorded:
     machine = record.hardware
     used = f"{words.count(machine.threads, 'thread')}, {words.count(machine.world_size, 'process', 'processes')}"
     text = f"{record.steps:,} steps of batch {record.batch_size:,} in {record.precision} on {machine.name} ({used})"
-    return bound(run, text, "recipe", steps=True)
+    result = _result(run)
+    if isinstance(result, NotRecorded) or result.flops is None:
+        return bound(run, text, "recipe", steps=True, lacks=f"{FLOPS}: none are counted, and none are estimated")
+    counted = f"{result.flops.total:.4g} floating-point operations"
+    if result.utilisation is not None:
+        counted += f", {result.utilisation:.1%} of the peak of its device ({result.flops.peak_source})"
+    text += f"; {counted}, according to {rundir.RESULT}"
+    return bound(run, text, "recipe", steps=True, lacks=f"{FLOPS} {UNBOUND}")
 
 
 @resolver
-def training_time(run: ReportedRun) -> Answer | NotRecorded:
+def energy(run: ReportedRun) -> Answer | NotRecorded:
+    result = _result(run)
+    if isinstance(result, NotRecorded):
+        return result
+    if result.energy is None:
+        return NotRecorded(where="a measurement of energy: none is made, and none is estimated from time")
+    if result.energy_kwh is None:
+        return NotRecorded(where=f"a measurement of energy. Not measured: {result.energy.missing}")
+    text = (
+        f"{words.energy(result.energy_kwh)} for {result.steps:,} optimiser steps, from {result.energy.steps:,} that"
+        f" were measured ({result.energy.source}), according to {rundir.RESULT}"
+    )
+    return Answer(
+        text=text, references=(run.steps,), lacks=f"an energy {UNBOUND}; that of evaluations, and around the device"
+    )
+
+
+def _result(run: ReportedRun) -> ResultRecord | NotRecorded:
+    """Return the result of the run, which its ledger does not bind."""
     try:
         result = run_files.read(ResultRecord, run.ledger.run / rundir.RESULT)
     except RunError:
         return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which is missing or cannot be read")
     if result.run_id != run.run_id:
         return NotRecorded(where=f"{rundir.RESULT} next to the ledger, which belongs to another run")
+    return result
+
+
+@resolver
+def training_time(run: ReportedRun) -> Answer | NotRecorded:
+    result = _result(run)
+    if isinstance(result, NotRecorded):
+        return result
     shared = ", while other runs shared the machine" if result.contended else ""
     spent = result.timings
     text = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.analysis.monotone import monotone
 from explorer.page.amounts import DAY, HOUR, MEMORY, MINUTE
-from explorer.run_files import Metric
+from explorer.run_files import JOULES_PER_KWH, Metric
 from explorer.views.explorer.payments import Payment
 
 NARROW = 2.3  # least ratio of the ends of a log axis: any such range has two of 1, 1.5, 2, 3, 5, 7
@@ -18,7 +18,7 @@ LOG_FROM = 6.0  # largest error over smallest: from here on a linear axis squeez
 
 
 def payment_axis(payment: Payment, values: Sequence[float], *, log: bool) -> alt.X:
-    """Return the x channel over the field `x`: seconds, dollars, bytes or a count, labelled in one unit that suits."""
+    """Return the x channel over the field `x`: an amount or a count, labelled in one unit that suits."""
     return alt.X(**payment_channel(payment, values, log=log))
 
 
@@ -171,12 +171,19 @@ def _unit(payment: Payment, high: float) -> tuple[float, str]:
     if payment.unit == "bytes":
         name = next((name for name in ("GiB", "MiB") if high >= MEMORY[name.lower()]), "KiB")
         return float(MEMORY[name.lower()]), name
+    if payment.unit == "kWh":
+        return energy_unit(high)
     if payment.unit != "seconds":
         return 1.0, ""
     for least, unit, name in ((4 * DAY, DAY, "days"), (4 * HOUR, HOUR, "hours"), (4 * MINUTE, MINUTE, "minutes")):
         if high >= least:
             return unit, name
     return 1.0, "seconds"
+
+
+def energy_unit(high: float) -> tuple[float, str]:
+    """Return the unit that suits an axis up to so many kWh, in kWh, and its name."""
+    return (1.0, "kWh") if high >= 0.1 else (1e-3, "Wh") if high >= 1e-4 else (1 / JOULES_PER_KWH, "J")
 
 
 def _step(raw: float) -> float:

@@ -354,9 +354,9 @@ def _has_any(rows: pd.DataFrame, methods: Sequence[str]) -> pd.Series:
 
 
 def _is_offered(payment: Payment, rows: pd.DataFrame, *, priced: bool) -> bool:
-    """Return whether some run has an amount: costs need a price, deletions a ledger. Memory needs all runs: it was not
-    always measured, and a recipe without it would only seem to have lost."""
-    if payment.key == "memory":
+    """Return whether some run has an amount: costs need a price, deletions a ledger. Memory and
+    energy need all runs: they are not always measured, and a recipe without them would only seem to have lost."""
+    if payment.key in ("memory", "energy"):
         return payment.column in rows and bool(rows[payment.column].notna().all())
     known = not payment.forecast or rows[DELETION].notna().any()
     return bool(known and (payment.unit != "dollars" or priced))

@@ -19,13 +19,13 @@ class Payment:
     column: str
     label: str
     title: str
-    unit: Literal["seconds", "dollars", "count", "bytes"]
+    unit: Literal["seconds", "dollars", "count", "bytes", "kWh"]
     forecast: bool = False  # it lies in the future, so it is never measured
 
     @property
     def counted(self) -> bool:
-        """True for a count or a size, which is known of a run even where its time is not."""
-        return self.unit in ("count", "bytes")
+        """True for what is counted or measured of a run itself, even where its time is not known."""
+        return self.unit in ("count", "bytes", "kWh")
 
 
 PAYMENTS = {
@@ -36,6 +36,7 @@ PAYMENTS = {
         Payment(key="steps", column="steps", label="Steps", title="Optimiser steps", unit="count"),
         Payment(key="examples", column="examples", label="Examples", title="Training examples", unit="count"),
         Payment(key="memory", column="peak_memory", label="Peak memory", title="Peak memory", unit="bytes"),
+        Payment(key="energy", column="energy_kwh", label="Energy", title="Training energy", unit="kWh"),
         Payment(
             key="deletion",
             column="deletion_seconds",
@@ -74,6 +75,8 @@ def amount(x: float | None, payment: Payment) -> str:
         return amounts.dollars(x)
     if payment.unit == "bytes":
         return amounts.memory(x)
+    if payment.unit == "kWh":
+        return amounts.energy(x)
     return amounts.MISSING if amounts.missing(x) else f"{x:,.0f}"
 
 
@@ -84,7 +87,7 @@ class Measure:
     key: str
     column: str
     label: str
-    unit: str  # "seconds", "dollars", "bytes", "nats", "share", "count"
+    unit: str  # "seconds", "dollars", "bytes", "kWh", "nats", "share", "count"
 
     @property
     def of_deletion(self) -> bool:
@@ -102,6 +105,8 @@ class Measure:
                 return amounts.dollars(value)
             case "bytes":
                 return amounts.memory(value)
+            case "kWh":
+                return amounts.energy(value)
             case "share":
                 return f"{value:.1%}"
             case "nats":
@@ -117,6 +122,7 @@ MEASURES = {
         Measure(key="cost", column="cost_usd", label="Training cost", unit="dollars"),
         Measure(key="examples", column="examples", label="Examples", unit="count"),
         Measure(key="memory", column="peak_memory", label="Peak memory", unit="bytes"),
+        Measure(key="energy", column="energy_kwh", label="Training energy", unit="kWh"),
         Measure(key="inference", column="inference_seconds", label="Inference per example", unit="seconds"),
         Measure(key="deletion", column=DELETION, label=f"Deletion of {COSTLIEST}", unit="seconds"),
         Measure(key="deletion_cost", column=COST, label=f"Cost of deleting {COSTLIEST}", unit="dollars"),

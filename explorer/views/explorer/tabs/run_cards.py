@@ -365,6 +365,11 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
     if not amounts.missing(run["peak_memory"]):
         of = "allocated on the GPU" if run["device"] == "cuda" else "of the whole process"
         yield "Peak memory", f"{amounts.memory(run['peak_memory'])} {of}"
+    if not amounts.missing(run["energy_kwh"]):
+        yield "Energy", f"{amounts.energy(run['energy_kwh'])} of training, of the whole device"
+    if not amounts.missing(run["flops"]):
+        used = "" if amounts.missing(run["utilisation"]) else f", {run['utilisation']:.0%} of the peak of its device"
+        yield "Operations", f"{amounts.flops(run['flops'])}{used}"
     yield "Hardware", isolated(_label(_machine(run)), 80)
     if training := _training(run):
         yield "Training", training

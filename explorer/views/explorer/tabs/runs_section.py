@@ -56,7 +56,7 @@ class RunSource:
     here: Path
     metric: str
     database: str  # the digest of its file: another one has other runs
-    known: frozenset[str]  # of time, cost and memory: a column that no run has a value in is not shown
+    known: frozenset[str]  # of time, cost, memory and energy: a column that no run has a value in is not shown
 
     @property
     def columns(self) -> tuple[GridColumn, ...]:
@@ -69,6 +69,7 @@ class RunSource:
             GridColumn(key="time", title="Training time", number=True, shown="time" in self.known),
             GridColumn(key="cost", title="Cost", number=True, shown="cost" in self.known),
             GridColumn(key="memory", title="Peak memory", number=True, shown="memory" in self.known),
+            GridColumn(key="energy", title="Energy", number=True, shown="energy" in self.known),
             GridColumn(key="notebook", title="Notebook", sortable=False),
             GridColumn(key="steps", title="Steps", number=True, shown=False),
             GridColumn(key="methods", title="Methods", groups=True, shown=False),
@@ -108,6 +109,7 @@ class RunSource:
                 amounts.seconds(run["train_seconds"]),
                 amounts.dollars(run["cost_usd"]),
                 amounts.memory(run["peak_memory"]),
+                amounts.energy(run["energy_kwh"]),
                 notebook(directory, here=self.here),
                 _steps(run),
                 clipped(str(run["methods"] or "none").replace("+", ", ")),
@@ -163,6 +165,7 @@ def _outcomes(runs: Sequence[RunRow]) -> Iterator[Row]:
         ("Training time", [amounts.seconds(run["train_seconds"]) for run in runs]),
         ("Cost", [amounts.dollars(run["cost_usd"]) for run in runs]),
         ("Peak memory", [amounts.memory(run["peak_memory"]) for run in runs]),
+        ("Energy", [amounts.energy(run["energy_kwh"]) for run in runs]),
         ("Steps", [_steps(run) for run in runs]),
     )
     for title, words in outcomes:
