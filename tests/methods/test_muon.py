@@ -18,7 +18,9 @@ from explorer.methods.muon import (
     hidden_matrices,
     matrices_in,
     matrix_groups,
+    number_format,
     orthogonalise,
+    stacks_up,
     step_size,
 )
 from explorer.models.gpt import AnySpec
@@ -63,6 +65,38 @@ def test_the_result_is_about_orthogonal(shape: tuple[int, int]) -> None:
 
 def test_zeros_stay_zeros() -> None:
     assert not orthogonalise(torch.zeros(3, 5)).any()
+    assert not orthogonalise(torch.zeros(2, 3, 5)).any()
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (16, 16), (16, 144), (40, 24)])
+def test_a_stack_is_its_matrices_one_by_one(shape: tuple[int, int]) -> None:
+    matrices = [drawn(*shape, seed=seed) * 10.0**seed for seed in range(4)]
+    stack = orthogonalise(torch.stack(matrices))
+    for matrix, update in zip(matrices, stack, strict=True):
+        torch.testing.assert_close(update, orthogonalise(matrix), rtol=0, atol=1e-5)
+    short = orthogonalise(torch.stack([matrices[0], *(torch.zeros(3, *shape))]))
+    assert torch.equal(short[0], stack[0]), "to the bit: what else is in the stack makes no difference"
+    together = orthogonalise(torch.cat(matrices))[: shape[0]]
+    assert not torch.allclose(together, stack[0], atol=0.1), "the control: one matrix of all of them"
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16), (12, 512)])
+def test_bf16_as_on_a_gpu_stays_within_its_digits(shape: tuple[int, int]) -> None:
+    """Bits differ from fp32 by what torch's own Muon, which iterates in bf16 everywhere, differs."""
+    stack = torch.stack([drawn(*shape, seed=seed) for seed in range(3)])
+    updates = orthogonalise(stack, kind=torch.bfloat16)
+    assert updates.dtype is torch.float32 and not torch.equal(updates, orthogonalise(stack))
+    for matrix, update in zip(stack, updates, strict=True):
+        np.testing.assert_allclose(update, quintic(matrix), atol=0.03)
+
+
+def test_what_runs_as_a_stack() -> None:
+    def stacks(*shape: int, count: int = 8, device: str = "cpu") -> bool:
+        return stacks_up(torch.Size(shape), count=count, device=torch.device(device))
+
+    assert stacks(16, 144) and stacks(32, 288) and not stacks(88, 88) and not stacks(64, 576)
+    assert stacks(64, 576, device="cuda") and not stacks(64, 576, count=1, device="cuda")
+    assert number_format(torch.device("cpu")) is torch.float32
 
 
 def test_the_length_of_an_update() -> None:
