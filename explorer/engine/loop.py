@@ -438,11 +438,13 @@ class Loop:
                 raise TrainingError(f"the model gives {type(outputs).__name__} in training, expected a tensor")
             state.outputs = outputs.float()
             self.call("after_forward")
-            state.loss_targets = state.rows.targets
+            state.loss_targets, state.smoothing = state.rows.targets, 0.0
             self.call("before_loss")
             # Divided by the constant batch size, not by the number of rows, so that microbatches and shares add up to
             # the loss of the whole batch.
-            state.loss = _weighted(setting.task.loss(state.outputs, state.loss_targets).sum(), state.rows.weight)
+            smoothing = {"smoothing": state.smoothing} if state.smoothing else {}  # only where the loss can smooth
+            losses = setting.task.loss(state.outputs, state.loss_targets, **smoothing)
+            state.loss = _weighted(losses.sum(), state.rows.weight)
             state.loss = state.loss / state.batch_size
             self.call("after_loss")
             if not torch.isfinite(state.loss):  # before the gradients, so that weights stay those of the last good step

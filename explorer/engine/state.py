@@ -118,6 +118,7 @@ class State:
     rows: Batch | None = None  # before `before_forward`
     outputs: Tensor | None = None  # before `after_forward`
     loss_targets: Tensor | None = None  # before `before_loss`, from `rows.targets`; replaced by target methods
+    smoothing: float = 0.0  # likewise: the share by which the loss moves class numbers towards uniform
     loss: Tensor | None = None  # scalar: the sum over rows divided by `batch_size`, before `after_loss`
 
     # Written by the engine before `before_update`: the change of fp16's loss scale that this step makes.

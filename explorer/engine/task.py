@@ -3,9 +3,11 @@
 Shapes: B examples, T tokens, H rows, W columns, K classes.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -47,11 +49,21 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each example, B."""
+        """Return the loss of each example, B.
+
+        With another parameter, `smoothing`, it moves class numbers this share of the way to uniform by itself. Without
+        one, label smoothing gives it distributions over the classes.
+        """
 
     @abstractmethod
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         """Return the metrics on the test side, with the model in evaluation mode, fp32 and sums in float64."""
+
+
+@cache
+def smooths(task: type[Task]) -> bool:
+    """Return whether the loss of a task smooths class numbers by itself."""
+    return "smoothing" in inspect.signature(task.loss).parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +73,9 @@ class Classification(Task):
     loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = 1
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss for outputs B K and targets as indices (B) or distributions (B K)."""
-        return F.cross_entropy(outputs, targets, reduction="none")
+        return F.cross_entropy(outputs, targets, reduction="none", label_smoothing=smoothing)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
@@ -90,10 +102,11 @@ class LanguageModelling(Task):
     loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = -1
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss for outputs B T K and targets as indices (B T) or distributions (B T K)."""
-        flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(0, 1), reduction="none")
-        return flat.view(outputs.shape[:2]).mean(1)
+        flat_outputs, flat_targets = outputs.flatten(0, 1), targets.flatten(0, 1)
+        losses = F.cross_entropy(flat_outputs, flat_targets, reduction="none", label_smoothing=smoothing)
+        return losses.view(outputs.shape[:2]).mean(1)
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
@@ -120,11 +133,12 @@ class Segmentation(Task):
     loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = 1
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss for outputs B K H W and targets as indices (B H W) or distributions (B H W K); with depth
         likewise."""
         flat = targets.flatten(1, -2).flatten(0, 1) if targets.is_floating_point() else targets.flatten()
-        losses = F.cross_entropy(outputs.movedim(1, -1).flatten(0, -2), flat, reduction="none")
+        flat_outputs = outputs.movedim(1, -1).flatten(0, -2)
+        losses = F.cross_entropy(flat_outputs, flat, reduction="none", label_smoothing=smoothing)
         return losses.view(len(outputs), -1).mean(1)
 
     @torch.no_grad()

@@ -15,7 +15,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.forms import checked, distributions
 from explorer.engine.method import EVERYTHING, Kind, Method, Planned, Unit
 from explorer.engine.state import State
-from explorer.engine.task import Multilabel, Task
+from explorer.engine.task import Multilabel, Task, smooths
 from explorer.errors import RecipeError
 
 
@@ -23,7 +23,8 @@ def smooth_labels(targets: Tensor, *, smoothing: float = 0.1, classes: int | Non
     """Return `(1 - smoothing) * targets + smoothing / K`, for targets ... K. Zero returns the targets.
 
     Every row keeps its sum: one, or zero for a label that the loss ignores. Class numbers (integers) become
-    distributions over `classes` first; without `classes` they raise `TrainingError`.
+    distributions over `classes` first; without `classes` they raise `TrainingError`. Where nothing else needs these,
+    torch's own `F.cross_entropy(..., label_smoothing=0.1)` has the same loss in less time and memory.
 
     >>> smooth_labels(torch.tensor([0, 3]), smoothing=0.2, classes=4)
     tensor([[0.8500, 0.0500, 0.0500, 0.0500],
@@ -78,12 +79,17 @@ class LabelSmoothing(Method):
 
     def before_loss(self, state: State) -> None:
         assert state.loss_targets is not None
-        if self.smoothing and isinstance(state.resources.get(Task), Multilabel):
+        if not self.smoothing:
+            return
+        targets, task = state.loss_targets, state.resources.get(Task)
+        if isinstance(task, Multilabel):
             # Each label is a question of its own, with two answers: uniform is one half.
-            half = torch.full_like(state.loss_targets, 0.5)
-            state.loss_targets = torch.lerp(state.loss_targets, half, self.smoothing)
-        elif self.smoothing:
-            state.loss_targets = smooth_labels(state.loss_targets, smoothing=self.smoothing, classes=state.classes)
+            state.loss_targets = torch.lerp(targets, torch.full_like(targets, 0.5), self.smoothing)
+        elif task is not None and smooths(type(task)) and not targets.is_floating_point():
+            # By the loss itself: the distributions of 8 rows of 1024 tokens over 50,257 of them take 1.5 GiB.
+            state.smoothing = self.smoothing
+        else:
+            state.loss_targets = smooth_labels(targets, smoothing=self.smoothing, classes=state.classes)
 
     def neutral(self) -> Self:
         return replace(self, smoothing=0.0)
