@@ -55,7 +55,7 @@ from explorer.plugins import code_of
 from explorer.recipes import machine
 from explorer.recipes.settings import GOVERNED, MODALITIES, Training, check_serving, read_training
 from explorer.run_files import METRICS, Metric, ResultRecord, RunRecord
-from explorer.training.energy import watch_energy
+from explorer.training.energy import card, watch_energy
 from explorer.training.ledgered import keep_environment
 from explorer.training.peak_memory import watch_memory
 from explorer.training.run import PATIENCE, WARMUP_STEPS, kept_divergence, result_of, stop_signals
@@ -208,7 +208,7 @@ def _train(
         keep_environment(directory, recorded=False)
         peak_memory = watch_memory()
         loop = Loop(setting, training.methods, Clock(setting.batches.device, warmup_steps=WARMUP_STEPS, split=False))
-        energy = watch_energy(loop.clock, devices=1)
+        energy = watch_energy(loop.clock, [card()])
         warned = (*training.notes, *warnings_of(training, setting.batches.dataset, model, steps=steps))
         for words in warned:
             log.warning(words)

@@ -9,7 +9,7 @@ energy, and nothing is divided among runs. Where nothing is measured, the record
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,18 @@ SHORT = "no timed step was long enough to be measured"
 Counter = Callable[[], float]
 
 
-def watch_energy(clock: Clock, *, devices: int) -> Callable[[Fitted, bool], Energy]:
-    """Let the clock of a run on this machine also measure energy, of so many GPUs if it trains on them. Return the
+def card() -> str:
+    """Return the name that NVML has for the GPU of this process; empty on a CPU."""
+    device = machine.device()
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else ""
+
+
+def watch_energy(clock: Clock, cards: Sequence[str]) -> Callable[[Fitted, bool], Energy]:
+    """Let the clock of a run on this machine also measure energy; `cards` are those of all its ranks. Return the
     function that gives the result of the run, from whether it was contended."""
     source = NVML if machine.device().type == "cuda" else RAPL
     try:
-        counter = nvml(devices) if source == NVML else rapl(POWERCAP)
+        counter = nvml(cards) if source == NVML else rapl(POWERCAP)
         counter()
     except CounterError as error:
         missing = str(error)
@@ -107,23 +113,22 @@ def _number(path: Path) -> int:
 # --- NVML ---
 
 
-def nvml(devices: int) -> Counter:
-    """Return the counter of the first GPUs of this process together, in joules. Raises `CounterError` without one."""
+def nvml(cards: Sequence[str]) -> Counter:
+    """Return the counter of these GPUs together, in joules. Raises `CounterError` where there is none."""
     try:
         library: Any = importlib.import_module("pynvml")
     except ImportError as error:
         raise CounterError(f"{NONE}: the package nvidia-ml-py, which reads that of a GPU, is not installed") from error
     try:
         library.nvmlInit()
-        # By name: NVML counts all cards of the machine, torch those that the process may use.
-        names = [f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in range(devices)]
-        cards = [library.nvmlDeviceGetHandleByUUID(name) for name in names]
+        # By name: NVML counts all cards of the machine, and a rank of several sees only its own.
+        handles = [library.nvmlDeviceGetHandleByUUID(name) for name in cards]
     except library.NVMLError as error:
         raise CounterError(f"{NONE}: NVML: {error}") from error
 
     def read() -> float:
         try:
-            return sum(library.nvmlDeviceGetTotalEnergyConsumption(card) for card in cards) / 1e3
+            return sum(library.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles) / 1e3
         except library.NVMLError as error:
             raise CounterError(f"{NONE}: NVML: {error}") from error
 

@@ -8,7 +8,7 @@ A worker of a sweep trains one run after another, and a process remembers the hi
 an earlier run left behind is given back first, and Linux is asked to begin a new peak. Where neither a new peak can be
 asked for nor the old one was exceeded, the peak of this run is unknown: None.
 
-A resumed run is measured from its last start.
+A resumed run is measured from its last start, and one of several ranks in rank 0.
 """
 
 import ctypes

@@ -21,7 +21,7 @@ import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ from explorer.engine.stepping import Place, Window, split_steps, time_inference,
 from explorer.errors import RunError, TrainingError
 from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.runlog.documents import Documents
-from explorer.training.run import execute, rehearsed
+from explorer.training.ledgered import keep_environment, recording
+from explorer.training.run import build_loop, execute
 from explorer.training.run_plan import pace_of, phase_of, plan_again, recipe_of, total_steps
 from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 
@@ -278,6 +279,17 @@ def _median_by_part(splits: Sequence[dict[str, float]]) -> dict[str, float]:
     parts = dict.fromkeys(part for split in splits for part in split)
     medians = {part: statistics.median(split.get(part, 0.0) for split in splits) for part in parts}
     return {part: seconds for part, seconds in medians.items() if seconds}
+
+
+@contextlib.contextmanager
+def rehearsed(run: RunRecord, *, data: Path | None, documents: Documents | None) -> Iterator[Loop]:
+    """Yield the loop of a run, to be timed. What it records goes into a directory that is removed afterwards."""
+    loop = build_loop(run, data=data, documents=documents)
+    with tempfile.TemporaryDirectory(prefix="explorer-") as made:
+        scratch = Path(made)
+        keep_environment(scratch, recorded=False)
+        with recording(loop, run, recipe_of(run), scratch, documents, data=data, rehearsal=True):
+            yield loop
 
 
 def _by_recipe(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:

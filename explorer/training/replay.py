@@ -46,8 +46,8 @@ from explorer.run_files import Plan, RunRecord
 from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.target import Target, counterfactual
 from explorer.training.ledgered import STRATEGY
-from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS
-from explorer.training.run import build_loop, documents_in, rehearsed
+from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
+from explorer.training.run import build_loop, documents_in
 from explorer.training.run_plan import recipe_of
 
 INITIAL = "the initial state"

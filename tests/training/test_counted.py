@@ -11,11 +11,16 @@ from explorer import run_files
 from explorer.engine import stepping
 from explorer.engine.stepping import Place, count_flops
 from explorer.errors import RunError
+from explorer.governance.entropy import Entropy
 from explorer.recipes.peak_rate import DATA_SHEETS, peak_rate
-from explorer.run_files import Flops, Hardware, ResultRecord
+from explorer.run_files import Flops, Hardware, ResultRecord, RunRecord
+from explorer.runlog.documents import read_copies
+from explorer.training import run as module
 from explorer.training import watch
 from explorer.training.run import build_loop, execute
+from tests.methods.samples import SAMPLES, active, sample_loop
 from tests.recipes_for_tests import machine_with, tiny_recipe, tiny_run, write_run
+from tests.training.recorded_runs import documents_for_digits, planned_run
 
 
 def by_hand(model: nn.Module, inputs: Tensor) -> int:
@@ -63,6 +68,35 @@ def test_counting_changes_no_bit_of_the_run(tmp_path: Path, monkeypatch: pytest.
     assert plain.flops is not None and plain.flops.total == 0
     assert counted.state_digest == plain.state_digest
     assert counted.files["metrics.jsonl"] == plain.files["metrics.jsonl"]
+
+
+@pytest.mark.slow
+def test_every_method_can_be_counted() -> None:
+    for name in SAMPLES:
+        loop = sample_loop([active(name)], like=(name,))
+        total = loop.setting.total_steps
+        assert count_flops(loop, Place(step=total // 2, total_steps=total)) > 0, name
+
+
+@pytest.mark.slow
+def test_a_governed_run_is_counted_without_what_only_observes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(Entropy, "after_update", lambda _, state: looked.append(state.step))
+    directory = planned_run(tmp_path, documents_for_digits(tmp_path))
+    record, documents = run_files.read(RunRecord, directory / "run.json"), read_copies(directory)
+    counted = module._counted(record, data=None, documents=documents)
+    assert counted.phases.keys() == record.phases.keys() == {"no profile", "entropy profile"}
+    assert min(counted.phases.values()) > 0 and not looked and not (directory / "ledger").exists()
+    # The negative control: the run itself makes profiles.
+    loop = build_loop(record, data=None, documents=documents)
+    assert any(isinstance(method, Entropy) for method in loop.methods)
+
+
+@pytest.mark.slow
+def test_any_number_of_ranks_counts_the_same(tmp_path: Path) -> None:
+    run = tiny_run(tiny_recipe(lanes=2))
+    one, two = (execute(write_run(tmp_path / str(ranks), run), ranks=ranks).flops for ranks in (1, 2))
+    assert one is not None and two is not None and one.phases == two.phases and one.total == two.total > 0
 
 
 def test_a_compiled_step_counts_as_the_plain_one() -> None:

@@ -182,7 +182,7 @@ def test_a_resumed_run_adds_what_it_took_before(tmp_path: Path, counted: Path, m
 def test_a_gpu_needs_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(CounterError, match="nvidia-ml-py, which reads that of a GPU, is not installed"):
-        nvml(1)
+        nvml(["GPU-aa"])
 
 
 def test_the_cards_of_a_run_are_added_in_joules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +196,7 @@ def test_the_cards_of_a_run_are_added_in_joules(monkeypatch: pytest.MonkeyPatch)
     library.nvmlDeviceGetHandleByUUID = lambda name: name
     library.nvmlDeviceGetTotalEnergyConsumption = lambda card: cards[card]
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    uuids = {0: "aa", 1: "bb", 2: "cc"}
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: types.SimpleNamespace(uuid=uuids[index]))
-    read = nvml(2)
+    read = nvml(["GPU-aa", "GPU-bb"])
     assert read() == pytest.approx(12.0)
 
     def refuse(card: str) -> int:
@@ -213,6 +211,6 @@ def test_a_machine_without_a_counter_measures_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "POWERCAP", tmp_path)
     monkeypatch.setattr(machine, "device", lambda: torch.device("cpu"))
     clock: Any = types.SimpleNamespace(meter=None)
-    end = module.watch_energy(clock, devices=1)
+    end = module.watch_energy(clock, [module.card()])
     fitted = Fitted(metrics={}, timings=run_files.Timings(), timed_steps=4, resumed=0, state_digest="")
     assert clock.meter is None and "no package of RAPL" in end(fitted, False).missing
