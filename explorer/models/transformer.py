@@ -8,7 +8,8 @@ Shapes: B examples, T places, D width, H heads, d width of a head, K tokens in t
 """
 
 import math
-from typing import ClassVar
+from itertools import pairwise
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -85,25 +86,71 @@ class AlibiBias(nn.Module):
         return bias_HTT[None].to(query_BHTd.dtype)
 
 
+class Borders(NamedTuple):
+    """The documents of a batch by length, row by row."""
+
+    lengths: list[int]
+    by_length: dict[int, list[int]]  # the numbers of the documents of each length
+
+
 class Documents:
-    """The documents of a batch, for one pass. A document ends with the separator, which belongs to it."""
+    """The documents of a batch, for one pass. A document ends with the separator, which belongs to it.
+
+    On a CPU each document attends by itself, those of equal length together: no score between two documents is
+    computed, and what a document becomes depends neither on its place nor on the others. Elsewhere, and in compiled
+    passes, whose shapes are fixed, a dense mask hides the others: to know the borders, the host would have to wait.
+    """
 
     def __init__(self, tokens_BT: Tensor, separator: int) -> None:
         place = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        begins_BT = torch.zeros_like(tokens_BT, dtype=torch.bool)
-        begins_BT[:, 1:] = tokens_BT[:, :-1] == separator
-        number_BT = begins_BT.cumsum(1)
-        same_BTT = number_BT[:, :, None] == number_BT[:, None, :]
-        self.places_BT = place - (place * begins_BT).cummax(1).values  # counted from the start of the document
-        self._seen_B1TT = (same_BTT & (place[:, None] >= place))[:, None]
+        self._begins_BT = torch.zeros_like(tokens_BT, dtype=torch.bool)
+        self._begins_BT[:, 1:] = tokens_BT[:, :-1] == separator
+        self.places_BT = place - (place * self._begins_BT).cummax(1).values  # counted from the start of the document
+        self.apart = tokens_BT.device.type == "cpu" and not torch.compiler.is_compiling()
         self._masks: dict[nn.Module | None, Tensor] = {}  # by bias; made once for all layers
+        self._borders: Borders | None = None
+
+    def borders(self) -> Borders:
+        """Return where each document ends. Waits for the device."""
+        if self._borders is None:
+            begins_BT = self._begins_BT.clone()
+            begins_BT[:, 0] = True
+            starts = begins_BT.flatten().nonzero()[:, 0].tolist()
+            lengths = [end - start for start, end in pairwise([*starts, begins_BT.numel()])]
+            by_length: dict[int, list[int]] = {}
+            for number, length in enumerate(lengths):
+                by_length.setdefault(length, []).append(number)
+            self._borders = Borders(lengths, by_length)
+        return self._borders
 
     def mask(self, query_BHTd: Tensor, bias: nn.Module | None) -> Tensor:
         """Return the term to add to the scores, B H T T or B 1 T T: the bias, and -inf outside the document."""
         if bias not in self._masks:
+            number_BT, place = self._begins_BT.cumsum(1), torch.arange(query_BHTd.shape[2], device=query_BHTd.device)
+            seen_BTT = (number_BT[:, :, None] == number_BT[:, None, :]) & (place[:, None] >= place)
             within = query_BHTd.new_zeros(()) if bias is None else bias(query_BHTd)
-            self._masks[bias] = torch.where(self._seen_B1TT, within, -math.inf)
+            self._masks[bias] = torch.where(seen_BTT[:, None], within, -math.inf)
         return self._masks[bias]
+
+
+def attend(qkv_BT3Hd: Tensor, *, bias: nn.Module | None, documents: Documents | None = None) -> Tensor:
+    """Return what each place takes from those it may see, B T H d, given queries, keys and values."""
+    if documents is not None and documents.apart:
+        return _attend_apart(qkv_BT3Hd, documents.borders(), bias)
+    q, k, v = qkv_BT3Hd.permute(2, 0, 3, 1, 4)
+    mask = documents.mask(q, bias) if documents is not None else None if bias is None else bias(q)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
+
+
+def _attend_apart(qkv_BT3Hd: Tensor, borders: Borders, bias: nn.Module | None) -> Tensor:
+    """Return the same where each document attends by itself."""
+    pieces = qkv_BT3Hd.flatten(0, 1).split(borders.lengths)
+    results = list(pieces)
+    for equal in borders.by_length.values():
+        attended = attend(torch.stack([pieces[number] for number in equal]), bias=bias)
+        for number, result in zip(equal, attended, strict=True):
+            results[number] = result
+    return torch.cat(results).unflatten(0, qkv_BT3Hd.shape[:2])
 
 
 class Attention(nn.Module):
@@ -123,14 +170,8 @@ class Attention(nn.Module):
 
     def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
         batch, places, width = x_BTD.shape
-        q, k, v = self.qkv(x_BTD).view(batch, places, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        if documents is not None:
-            y_BHTd = F.scaled_dot_product_attention(q, k, v, attn_mask=documents.mask(q, self.bias))
-        elif self.bias is not None:
-            y_BHTd = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(q))
-        else:
-            y_BHTd = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y_BHTd.transpose(1, 2).reshape(batch, places, width))
+        qkv_BT3Hd = self.qkv(x_BTD).view(batch, places, 3, self.heads, -1)
+        return self.out(attend(qkv_BT3Hd, bias=self.bias, documents=documents).reshape(batch, places, width))
 
 
 # --- perceptrons, which act on each place by itself ------------------------------------------------------------------

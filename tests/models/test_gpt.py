@@ -183,6 +183,19 @@ def test_every_choice_is_causal_and_a_document_reads_the_same_wherever_it_stands
         assert torch.allclose(model(row)[:, 3:], model(document), atol=1e-5) == masked
 
 
+def test_a_compiled_pass_hides_other_documents_too() -> None:
+    """By a mask: documents apart have shapes of their own, which cannot be captured."""
+    spec = AnySpec(depth=1, width=12, heads=3, document_mask=True)
+    model, rows = spec.build(example_shape=(7,), classes=TOKENS), torch.tensor([[7, 7, 0, 4, 9, 2, 0]])
+    initialise(model, seed=0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True, dynamic=False)
+    torch.testing.assert_close(compiled(rows), model(rows), rtol=1e-5, atol=1e-5)
+    assert torch.allclose(compiled(rows)[:, 3:], model(rows[:, 3:]), atol=1e-5)
+
+
 def test_positions_and_perceptrons_are_what_was_chosen() -> None:
     for choice in CHOICES:
         model = AnySpec(depth=1, width=12, heads=3, **choice).build(example_shape=(7,), classes=TOKENS)

@@ -13,6 +13,7 @@ from explorer.models.transformer import (
     GatedPerceptron,
     Perceptron,
     alibi_slopes,
+    attend,
     gated_hidden,
 )
 
@@ -76,6 +77,42 @@ def test_it_is_the_sum_over_what_a_place_may_see(alibi: bool, masked: bool) -> N
     assert torch.allclose(made(x, documents), expected, rtol=1e-12, atol=1e-12)
     other = naive(made, x, slopes=[slope + 0.01 for slope in slopes], numbers=[[0] * 7] * 3)
     assert not torch.allclose(made(x, documents), other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+def test_documents_apart_are_those_behind_a_mask(alibi: bool) -> None:
+    """Outputs and gradients, as on a GPU, where a dense mask hides the other documents."""
+    made, x, answers = attention(alibi=alibi), torch.randn(3, 7, WIDTH, dtype=torch.float64), list[list[Tensor]]()
+    for apart in (True, False):
+        documents = Documents(TOKENS, SEPARATOR)
+        assert documents.apart
+        documents.apart = apart
+        y = made(x, documents)
+        answers.append([y, *torch.autograd.grad(y.square().sum(), list(made.parameters()))])
+        assert bool(documents._masks) != apart, "no score between two documents is computed"  # pyright: ignore
+    torch.testing.assert_close(answers[0], answers[1], rtol=1e-9, atol=1e-10)
+    assert not torch.allclose(made(x, Documents(TOKENS, 8)), answers[0][0], atol=1e-3)
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@torch.no_grad()
+def test_what_a_document_becomes_does_not_depend_on_the_others(alibi: bool) -> None:
+    """To the bit: in another row, at another place, among others of its length or by itself."""
+    bias = AlibiBias(4) if alibi else None
+    values, long, short = (torch.randn(length, 3, 4, 22) for length in (50, 300, 17))
+
+    def attended(rows: list[list[Tensor]]) -> list[Tensor]:
+        tokens = torch.ones(len(rows), sum(map(len, rows[0])), dtype=torch.int64)
+        for row, parts in zip(tokens, rows, strict=True):
+            row[torch.tensor([len(part) for part in parts]).cumsum(0) - 1] = SEPARATOR
+        together = torch.stack([torch.cat(parts) for parts in rows])
+        results = attend(together, bias=bias, documents=Documents(tokens, SEPARATOR)).flatten(0, 1)
+        return list(results.split([len(part) for parts in rows for part in parts]))
+
+    first = attended([[values]])[0]
+    assert torch.equal(attended([[long, values, short], [values, short, long]])[1], first)
+    assert torch.equal(attended([[long, values, short], [values, short, long]])[3], first)
+    assert torch.equal(attended([[values.flip(0), values, values]])[1], first)
 
 
 def test_places_count_from_the_start_of_a_document() -> None:
