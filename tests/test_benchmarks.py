@@ -14,7 +14,17 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(path for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text())
 ALONE = {"fuzz_guided.py"}  # needs the extra `bench` before it can read its arguments
-JUDGED = ("engine_overhead", "governed_step", "ledger", "startup", "tags", "trace", "usage", "warm_overhead")
+JUDGED = (
+    "engine_overhead",
+    "governed_step",
+    "ledger",
+    "rehearsal",
+    "startup",
+    "tags",
+    "trace",
+    "usage",
+    "warm_overhead",
+)
 
 
 @pytest.fixture(scope="module")

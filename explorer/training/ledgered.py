@@ -177,10 +177,7 @@ def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tup
     credentials = credentials_of(recipe, documents, data)
     if credentials.routing is not None:
         _refuse_mixing(recipe, credentials.routing.policy)
-    for reason, numbers in credentials.quarantine.items():
-        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
-    session = session_of(credentials)
-    return {Session: session}, Typing(codes=credentials.codes, names=credentials.names)
+    return {Session: session_of(credentials)}, Typing(codes=credentials.codes, names=credentials.names)
 
 
 # --- the ledger ---

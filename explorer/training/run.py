@@ -102,6 +102,8 @@ def build_loop(
     machine.fix_bits(threads=record.hardware.threads, kernels=recipe.numbers.deterministic)
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
+    for reason, numbers in resources[Session].quarantine.items() if documents is not None else ():
+        log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
     initial = initial_tensors(record, recipe, documents, dataset)
     regions = () if documents is None else sealed_of(recipe, documents, data)
     nominal = total_steps(recipe, examples=len(dataset.train), ssr=record.ssr)

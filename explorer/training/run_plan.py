@@ -2,17 +2,17 @@
 
 **Rehearsal.** A recipe that cannot work is refused when it is planned, not when the faulty method first acts. The
 methods change the model once, so that surgery which finds nothing to change is noticed. Then a few steps are made, with
-few rows and each from the initial weights, on the device that trains: a size, a sequence length or a loss that does not
-fit fails here and not in the middle of a run. They are the first and the last step of the schedule, and as many more as
-it takes to see every phase of every method; of a method with many phases the first, the last and the largest. Phases of
-several methods multiply: not every combination of them is tried.
+few rows and each from the initial weights, on the device that trains and with the kernels of the run: a size, a
+sequence length or a loss that does not fit, or a layer without a deterministic kernel, fails here and not in the middle
+of a run. They are the first and the last step of the schedule, and as many more as it takes to see every phase of every
+method; of a method with many phases the first, the last and the largest. Phases of several methods multiply: not every
+combination of them is tried. Steps of governed recipes are made under their policy, and recorded nowhere.
 """
 
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import nn
 
 from explorer.canonical import digest
-from explorer.data.batches import Batches
+from explorer.data.batches import Batches, Typing
 from explorer.data.dataset import Dataset
 from explorer.data.pace import Pace
 from explorer.data.sources import load
@@ -31,13 +31,14 @@ from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.leaves import uncompiled
 from explorer.engine.loop import Loop, Setting
-from explorer.engine.method import Method, Moment, Planned, used_hooks
+from explorer.engine.method import Method, Moment, Planned
+from explorer.engine.nondeterministic import refused_layer, refused_operation
 from explorer.engine.precision import drawback
-from explorer.engine.state import State
 from explorer.engine.stepping import Place, time_steps
 from explorer.engine.task import Task, declared_by, task_class
 from explorer.errors import ExplorerError, RecipeError, RunError, unknown
-from explorer.governance.shared_state import Session
+from explorer.governance.recorder import Recorder
+from explorer.governance.shared_state import Notes, Session
 from explorer.machine_class import MAX_THREADS, Machine
 from explorer.parameters import check
 from explorer.recipes import machine
@@ -47,7 +48,7 @@ from explorer.run_files import ALL_STEPS, FAST, RunRecord
 from explorer.runlog.attested import ModelPlace
 from explorer.runlog.documents import Documents
 from explorer.runlog.model_file import read_card
-from explorer.training.ledgered import credentials_of, documents_of, refuse_governed, sealed_of, session_of
+from explorer.training.ledgered import credentials_of, documents_of, given, refuse_governed, sealed_of
 from explorer.training.start import Start, StartFrom, check_fit, identity_of, start_in, start_of
 
 # --- length ---
@@ -358,59 +359,43 @@ def rehearse(
     `ProvenanceError` for documents or examples that cannot be trusted.
     """
     dataset = load(recipe.dataset, data)
-    with _threads(threads or torch.get_num_threads()):
-        if documents is None:
-            refuse_governed(recipe)
-            model = _try_steps(recipe, dataset)
-        else:  # steps of a governed recipe would be written into a ledger: only its surgery is tried
-            model = _try_surgery(recipe, dataset, {Session: session_of(credentials_of(recipe, documents, data))})
+    if documents is None:
+        refuse_governed(recipe)
+    with machine.fixed_bits(threads=threads or torch.get_num_threads(), kernels=recipe.numbers.deterministic):
+        resources, typing = given(recipe, documents, data)
+        rows = ROWS * recipe.numbers.lanes * (1 if documents is None else len(resources[Session].classes))
+        try:
+            model = _try_steps(recipe, dataset, resources, typing, rows=rows)
+        except RecipeError:
+            if documents is None or rows >= recipe.numbers.batch_size:
+                raise
+            # Of a few rows a class may have one by chance, which is too few for BatchNorm.
+            resources, typing = given(recipe, documents, data)
+            model = _try_steps(recipe, dataset, resources, typing, rows=recipe.numbers.batch_size)
     steps = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
     return warnings_of(recipe, dataset, model, steps=steps)
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Let torch use that many threads within the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _try_surgery(recipe: Recipe, dataset: Dataset, resources: dict[type, Any]) -> nn.Module:
-    """Let the methods change the model, and return it."""
-    with torch_stream(CPU, 0, "rehearse"):  # a stream of its own, so that no other draw changes
-        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    state = State(
-        seed=0,
-        total_steps=1,
-        batch_size=1,
-        classes=dataset.classes,
-        model=model,
-        resources=resources,
-        recompute=lambda: None,
-    )
-    for method in recipe.methods:
-        if "change_model" in used_hooks(type(method)):
-            method.change_model(state)
-    return state.model
-
-
-def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
-    """Make the most telling steps, and return the model."""
+def _try_steps(
+    recipe: Recipe, dataset: Dataset, resources: dict[type, Any], typing: Typing | None, *, rows: int
+) -> nn.Module:
+    """Make the most telling steps with at most so many rows each, and return the model."""
     nominal = max(1, total_steps(recipe, examples=len(dataset.train), ssr=1.0))
     pace = pace_of(recipe, steps=nominal)
     total = max(1, pace.steps(nominal * recipe.numbers.batch_size))
-    with torch_stream(CPU, 0, "rehearse"):
+    with torch_stream(CPU, 0, "rehearse"):  # a stream of its own, so that no other draw changes
         model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
-    device, rows = machine.device(), ROWS * recipe.numbers.lanes
+    device = machine.device()
     setting = Setting(
         model=model,
         task=task_class(recipe.dataset)(classes=dataset.classes),
         batches=Batches(
-            dataset, batch_size=min(rows, recipe.numbers.batch_size), seed=0, device=device, pace=_few_rows(pace, rows)
+            dataset,
+            batch_size=min(rows, recipe.numbers.batch_size),
+            seed=0,
+            device=device,
+            typing=typing,
+            pace=_few_rows(pace, rows),
         ),
         optimizer=recipe.optimizer,
         schedule=recipe.schedule,
@@ -419,8 +404,11 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
         full_steps=total,
         precision=recipe.numbers.precision,
         lanes=recipe.numbers.lanes,
+        resources=resources,
     )
-    loop = Loop(setting, recipe.methods, Clock(device, warmup_steps=0, split=False))
+    # Without the recorder, which changes nothing and would need a ledger.
+    methods = tuple(method for method in recipe.methods if not isinstance(method, Recorder))
+    loop = Loop(setting, methods, Clock(device, warmup_steps=0, split=False))
     loop.state.pace = pace  # methods see the progress that the real batch sizes will give
     with uncompiled():  # compiling takes longer than the few steps
         # Every step begins with the initial weights: a step that diverges has no effect on the next one.
@@ -428,6 +416,9 @@ def _try_steps(recipe: Recipe, dataset: Dataset) -> nn.Module:
         for step, phase in telling_steps(recipe, dataset, pace, total).items():
             _try_step(recipe, loop, phase, Place(step=step, total_steps=total))
             loop.restore(initial, step=0)
+            if Session in resources:
+                session: Session = resources[Session]
+                session.notes, session.conditions = Notes(), set()
     return loop.setting.model
 
 
@@ -474,9 +465,24 @@ def _try_step(recipe: Recipe, loop: Loop, phase: str, place: Place) -> None:
     except ExplorerError as error:
         raise RecipeError(f"recipe {recipe.name!r}: step {place.step + 1} ({phase}): {error}") from error
     except (RuntimeError, ValueError, TypeError, IndexError) as error:  # torch's errors for shapes and types
-        raise RecipeError(
-            f"recipe {recipe.name!r}: step {place.step + 1} ({phase}) cannot be made: {str(error).splitlines()[0]}"
-        ) from error
+        where = f"recipe {recipe.name!r}: step {place.step + 1} ({phase})"
+        if (operation := refused_operation(error)) is not None:
+            raise RecipeError(f"{where}: {_refused(loop, operation)}") from error
+        raise RecipeError(f"{where} cannot be made: {str(error).splitlines()[0]}") from error
+
+
+def _refused(loop: Loop, operation: str) -> str:
+    """Return the sentence about an operation that torch refuses for the sake of determinism, and what to do."""
+    model, rows, device = loop.setting.model, loop.state.rows, loop.setting.batches.device
+    layer = None if rows is None else refused_layer(model, rows.inputs)
+    what = "no layer, but what follows the model,"
+    if layer is not None:
+        what = f"{layer or 'the model'} ({type(model.get_submodule(layer)).__name__})"
+    return (
+        f"{what} has no deterministic kernel on {device.type}, torch's {operation}: expected another layer, such as a"
+        " convolution with a stride in place of pooling, nearest upsampling, or padding with zeros; or"
+        " train.deterministic: fast, which gives up the same bits"
+    )
 
 
 # --- a single run from a recipe file ---

@@ -1,18 +1,27 @@
 """What cannot be trained is refused before anything is."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
 from explorer.data.digits import Digits
 from explorer.engine.method import Moment
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.methods.progressive_resizing import ProgressiveResizing
+from explorer.models.resnet import ResNetSpec
 from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe
 from explorer.run_files import FAST
+from explorer.training import run_plan
 from explorer.training.run_plan import _of_one, pace_of, rehearse, telling_steps, total_steps
+from tests.engine.test_nondeterministic import Scattering
+from tests.governance import desk
 from tests.recipes_for_tests import tiny_recipe
+from tests.training.recorded_runs import EVERY, METHODS, documents_for_digits
 
 
 def test_a_recipe_that_can_be_trained_passes() -> None:
@@ -132,6 +141,79 @@ def test_steps_are_made_on_the_device_that_trains(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("explorer.training.run_plan.machine.device", watched)
     rehearse(tiny_recipe(), data=None)
     assert {*asked} == {device()}
+
+
+def test_a_layer_without_a_deterministic_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run would stop in its first step. Neither fast kernels nor another layer are refused."""
+    build = ResNetSpec.build
+
+    def scattering(self: ResNetSpec, **shape: Any) -> nn.Module:
+        model = build(self, **shape)
+        model.add_module("pool", Scattering())
+        forward = model.forward
+        model.forward = lambda inputs: model.get_submodule("pool")(forward(inputs))  # pyright: ignore
+        return model
+
+    rehearse(tiny_recipe(), data=None)
+    monkeypatch.setattr(ResNetSpec, "build", scattering)
+    with pytest.raises(RecipeError) as caught:
+        rehearse(tiny_recipe(), data=None)
+    assert str(caught.value).startswith(
+        "recipe 'tiny': step 1 (all steps): pool (Scattering) has no deterministic kernel on cpu, torch's put_:"
+        " expected another layer, such as "
+    )
+    rehearse(tiny_recipe(deterministic="fast"), data=None)
+
+
+def test_governed_recipes_are_tried_in_steps_and_nothing_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under their policy, class by class. What breaks in the second half of the schedule is found."""
+    documents = desk.read(documents_for_digits(tmp_path), "late")
+    recipe = tiny_recipe([*METHODS, {"recorder": {"every": EVERY}}, "progressive_resizing"])
+    files, shares = {*tmp_path.rglob("*")}, []
+    whole = ProgressiveResizing.change_batch
+
+    def watched(self: ProgressiveResizing, state: State) -> None:
+        whole(self, state)
+        assert state.batch is not None and state.share is not None
+        shares.append((state.progress > 0.5, state.share.name))
+
+    monkeypatch.setattr(ProgressiveResizing, "change_batch", watched)
+    rehearse(recipe, data=None, documents=documents)
+    assert (True, "licensed/news") in shares and (False, "licensed/news") not in shares
+    assert (False, "open/mit") in shares
+    assert {*tmp_path.rglob("*")} == files
+
+    def late(self: ProgressiveResizing, state: State) -> None:
+        watched(self, state)
+        if state.progress > 0.5:
+            state.batch.inputs.view(3, 5)  # pyright: ignore
+
+    monkeypatch.setattr(ProgressiveResizing, "change_batch", late)
+    with pytest.raises(
+        RecipeError, match=r"'tiny': step \d+ \(8x8 px, entropy profile\) cannot be made: shape '\[3, 5\]' is invalid"
+    ):
+        rehearse(recipe, data=None, documents=documents)
+
+
+def test_a_class_with_one_row_by_chance_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BatchNorm needs two. With a batch that is small itself the run would fail, and so does the rehearsal."""
+    documents = desk.read(documents_for_digits(tmp_path), "late")
+    tried: list[int] = []
+    whole = run_plan._try_steps
+
+    def watched(*given: Any, rows: int) -> nn.Module:
+        tried.append(rows)
+        return whole(*given, rows=rows)
+
+    monkeypatch.setattr(run_plan, "_try_steps", watched)
+    monkeypatch.setattr(run_plan, "ROWS", 1)
+    small = {"progressive_resizing": {"delay": 0.3, "finetune": 0.3}}  # at 4 pixels the last layers see one place
+    rehearse(tiny_recipe([*METHODS, small]), data=None, documents=documents)
+    assert tried == [3, 64]
+    with pytest.raises(RecipeError, match="Expected more than 1 value per channel"):
+        rehearse(tiny_recipe([*METHODS, small], batch_size=3), data=None, documents=documents)
 
 
 def test_settings_that_gain_nothing_or_give_something_up_are_said() -> None:
