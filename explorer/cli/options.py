@@ -97,6 +97,16 @@ OwnLoop = Annotated[
         help="Function of your own training loop, called with `govern`. Its module is imported.",
     ),
 ]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        metavar="N",
+        help="Processes that train the run together, at most one for each lane (train.lanes). Any number gives the same"
+        " bits. Default: as the run was planned (train.ranks).",
+    ),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 # --- one governed run, and what a deletion is about ---

@@ -78,15 +78,7 @@ def run(
             " its salts and the trainer's key are now.",
         ),
     ] = None,
-    ranks: Annotated[
-        int | None,
-        typer.Option(
-            "--ranks",
-            metavar="N",
-            help="Processes that train the run together, at most one for each lane (train.lanes); the bits are the"
-            " same for any number. Default: train.ranks.",
-        ),
-    ] = None,
+    ranks: options.Ranks = None,
     json: options.Json = False,
 ) -> Answer:
     """Train one run, or train a recorded one again and compare it with its record bit for bit.

@@ -171,7 +171,8 @@ class Parcel:
         device = next(iter(self._like.values())).device
         row = torch.zeros(self._size + len(self._like), dtype=torch.uint8, device=device)
         views = self._views(row)
-        torch._foreach_copy_([views[name] for name in results], list(results.values()))  # pyright: ignore
+        if results:
+            torch._foreach_copy_([views[name] for name in results], list(results.values()))  # pyright: ignore
         there = torch.tensor([name in results for name in self._like], dtype=torch.uint8)
         row[self._size :].copy_(there)
         return row

@@ -449,6 +449,7 @@ class Loop:
             self.call("after_loss")
             if not torch.isfinite(state.loss):  # before the gradients, so that weights stay those of the last good step
                 self._stop(diverged(state, self._modes))
+                return state.loss.detach()
             clock.lap("forward")
             self.call("before_backward")
             scaled = state.loss if self.loss_scale is None else state.loss * self.loss_scale.scale

@@ -77,6 +77,7 @@ def delete(
     to: Path,
     data: Path | None = None,
     private: Path | None = None,
+    ranks: int | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     loop: OwnLoop | None = None,
 ) -> Path:
@@ -89,6 +90,7 @@ def delete(
         to: the parent of the new directory.
         data: the directory of data sets.
         private: where the salts and the trainer's key are now, if not where the run had them.
+        ranks: how many processes train the new run; None: as many as the old one was planned for.
         on_progress: gets steps done and steps in all.
         loop: the function that trains, for the run of a custom loop (govern.py).
 
@@ -149,7 +151,7 @@ def delete(
                 _take_over(old, directory, old_id=record.run_id, new_id=new.run_id, step=route.start)
                 write_origin(directory, replace(origin, state=state))
                 run_files.write(directory / rundir.RUN, new)
-    execute(directory, data=data, on_progress=on_progress)
+    execute(directory, data=data, ranks=ranks, on_progress=on_progress)
     return directory
 
 

@@ -34,7 +34,6 @@ from explorer.engine.state import State
 from explorer.engine.stepping import count_flops
 from explorer.engine.task import task_class
 from explorer.errors import DivergedError, RecipeError, RunError
-from explorer.governance.recorder import Recorder
 from explorer.governance.routing import Routing
 from explorer.governance.shared_state import Session
 from explorer.machine_class import why_not_here
@@ -85,8 +84,8 @@ def build_loop(
 ) -> Loop:
     """Return the loop of a run at step 0, on this machine. Sets torch's thread count, and deterministic algorithms.
 
-    `ranks`: this process as one of those that train the run; None: it makes all passes. Only rank 0 has methods that
-    observe, which the training of the others does not need. Without `observed` none has them, and there is no ledger.
+    `ranks`: this process as one of those that train the run; None: it makes all passes. Without `observed` it has no
+    methods that observe, and there is no ledger.
 
     `documents` govern it; their session is among the resources of its methods. Raises `RunError` when the machine, the
     software, the data or the documents are not those that the run was planned for: its name promises a result that they
@@ -131,16 +130,16 @@ def build_loop(
         begin=lambda model: begin_with(model, initial, regions) if initial else None,
     )
     ranks = ranks or Ranks()
-    methods = recipe.methods if ranks.leads else tuple(filter(_trains, recipe.methods))
+    methods = recipe.methods if ranks.leads else tuple(filter(_is_on_every_rank, recipe.methods))
     if not observed:
         methods = tuple(method for method in methods if method.kind is not Kind.RECORD)
     return Loop(setting, methods, Clock(device, warmup_steps=WARMUP_STEPS, split=False), ranks=ranks)
 
 
-def _trains(method: Method) -> bool:
-    """Return whether every rank needs a method: all but those that only observe. The recorder compares the states that
-    the ranks come to."""
-    return method.kind is not Kind.RECORD or isinstance(method, Recorder)
+def _is_on_every_rank(method: Method) -> bool:
+    """Return whether every rank has a method. One that observes and remembers nothing is rank 0's; what the others
+    remember is part of the state, in which the ranks have to agree."""
+    return method.kind is not Kind.RECORD or method.traits.remembers != "nothing"
 
 
 def execute(
@@ -170,6 +169,7 @@ def execute(
             return result
         size = record.hardware.world_size if ranks is None else _checked_ranks(record, ranks)
         contended = contended or size != record.hardware.world_size
+        _check_devices(record, size)
         if size == 1:
             return _train(directory, record, Ranks(), data=data, contended=contended, on_progress=on_progress)
         torchrun.train(
@@ -188,6 +188,15 @@ def _checked_ranks(record: RunRecord, ranks: int) -> int:
         return check_ranks(ranks, recipe_of(record).numbers, where="ranks")
     except RecipeError as error:
         raise RunError(f"run {record.run_id}: {error}") from error
+
+
+def _check_devices(record: RunRecord, ranks: int) -> None:
+    devices = machine.this_machine().devices or 0
+    if record.hardware.device == "cuda" and devices < ranks:
+        raise RunError(
+            f"run {record.run_id}: found {ranks} ranks and {devices} GPUs: every rank needs one; give --ranks {devices}"
+            " or fewer, which leads to the same bits"
+        )
 
 
 def train_as(directory: Path, *, data: str | None, contended: bool, on_progress: Progress) -> None:

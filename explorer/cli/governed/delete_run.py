@@ -77,6 +77,7 @@ def run(
     expires: options.Expires = None,
     governance: options.Private = None,
     data: options.Data = None,
+    ranks: options.Ranks = None,
     loop: options.OwnLoop = None,
     json: options.Json = False,
 ) -> Answer:
@@ -106,6 +107,7 @@ def run(
             to=out or runs_of(run) / SWEEP,
             data=data,
             private=governance,
+            ranks=ranks,
             on_progress=show,
             loop=None if loop is None else load_loop(loop),
         )
