@@ -25,6 +25,7 @@ from explorer.runlog.documents import keep
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from explorer.training import run as training
+from explorer.training.deletion import delete
 from explorer.training.replay import replay
 from explorer.training.run import execute
 from explorer.training.run_plan import plan_run
