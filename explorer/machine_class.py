@@ -109,6 +109,8 @@ def why_not_here(run: RunRecord, here: Machine, *, planned: Machine | None = Non
         return f"planned for {wanted:.300}, and this machine has {has:.300}"
     if planned is None:
         return None
+    if here.devices is not None and here.devices < run.hardware.devices:
+        return f"planned for {run.hardware.devices} GPUs of one machine, and this one has {here.devices}"
     if None not in (planned.torch_build, here.torch_build) and planned.torch_build != here.torch_build:
         return f"planned for another build of torch: {planned.torch_build}, and this machine has {here.torch_build}"
     if None not in (planned.training_code, here.training_code) and planned.training_code != here.training_code:

@@ -193,6 +193,11 @@ class Hardware:
     world_size: int = 1  # processes that train one run together
 
     @property
+    def of_a_process(self) -> "Hardware":
+        """Return the machine as each process of a run has it: runs of one class of machines have it in common."""
+        return dataclasses.replace(self, world_size=1)
+
+    @property
     def devices(self) -> int:
         """Return how many accelerators of one node a run needs, which is what engines and schedulers are asked for."""
         return self.world_size if self.device == "cuda" else 0

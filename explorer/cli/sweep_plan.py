@@ -122,8 +122,9 @@ SHARED = (
 def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estimate, int]:
     """Estimate the missing runs, and return how many of them run at the same time."""
     device = planned.runs[0].record.hardware.device
-    usual = 1 if planned.spec.command else default_workers(threads=planned.spec.threads, device=device)
-    if planned.spec.command is None and planned.why_not_here is not None:
+    by_one = planned.spec.command is not None or any(run.record.hardware.world_size > 1 for run in planned.runs)
+    usual = 1 if by_one else default_workers(threads=planned.spec.threads, device=device)
+    if not by_one and planned.why_not_here is not None:
         usual = planned.target.machine.at_once(planned.spec.threads) or usual
     at_once = workers or usual
     return planned.estimate(workers=at_once, prices=(*load_prices(), *own_prices(runs))), at_once

@@ -73,10 +73,8 @@ class Belonging(NamedTuple):
     record: RunRecord
     machine: Machine
 
-    @property
-    def asked(self) -> dict[str, int]:
-        """The resources that a run asks for: a worker that has declared the class, and devices of one node."""
-        devices = self.record.hardware.devices
+    def asked(self, devices: int) -> dict[str, int]:
+        """Return the resources of a run: a worker that has declared the class, and devices of one node."""
         return {self.resource: 1, **({GPU: devices} if devices else {})}
 
     @property
@@ -128,7 +126,8 @@ class DaskWorkers(Executor):
         Raises `SweepError` for an address that is not one of these, if nothing answers there, and if no worker is of
         any of the classes.
         """
-        self._classes = {record.hardware: Belonging(record, machine) for record, machine in classes}
+        self._classes = {record.hardware.of_a_process: Belonging(record, machine) for record, machine in classes}
+        devices = max((record.hardware.devices for record, _ in classes), default=0)
         self._cluster: LocalCluster | None = None
         self._avoided: set[str] = set()  # hosts
         self._chosen: list[str] | None = None  # addresses of the workers on other hosts; None: all workers
@@ -144,7 +143,7 @@ class DaskWorkers(Executor):
                     dashboard_address="127.0.0.1:0",  # with None all clusters of a machine want the same port
                     silence_logs=logging.CRITICAL,
                     env=child_environment(threads=threads),
-                    resources={GPU: 1} if any(hardware.devices for hardware in self._classes) else {},
+                    resources={GPU: devices} if devices else {},
                 )
             self._client = Client(self._cluster)
         else:
@@ -177,7 +176,7 @@ class DaskWorkers(Executor):
             return None
         known = self._client.scheduler_info(n_workers=-1)["workers"]
         declared = [known[one]["resources"] for one in known if self._chosen is None or one in self._chosen]
-        asked = self._classes[hardware].asked
+        asked = self._classes[hardware.of_a_process].asked(hardware.devices)
         return sum(min(int(has.get(name, 0) // amount) for name, amount in asked.items()) for has in declared)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -187,7 +186,8 @@ class DaskWorkers(Executor):
         self, hardware: Hardware, apart: Collection[str], fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
         """Submit a call for workers with this hardware, and for those on hosts in `apart` if there are no others."""
-        asked = {"resources": self._classes[hardware].asked} if self._classes else {}
+        own = self._classes[hardware.of_a_process] if self._classes else None
+        asked = {} if own is None else {"resources": own.asked(hardware.devices)}
         # Where the others have gone when the call is made, Dask gives it to any worker, whatever the call asks for: so
         # hosts are not chosen where that may be one of another class.
         if apart and len(self._classes) < 2 and (others := self._on_others({*apart, *self._avoided})):

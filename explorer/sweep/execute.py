@@ -231,16 +231,18 @@ class _Execution:
     def _make_workers(self) -> None:
         threads, made = self.plan.spec.threads, self.settings.executor
         device = self.plan.runs[0].record.hardware.device
-        usual = default_workers(threads=threads, device=device)
-        if self.plan.spec.command is not None:
-            usual = 1  # its time is measured in the run, which has to be the only one
+        ranks = max(run.record.hardware.world_size for run in self.plan.runs)
+        usual = default_workers(threads=threads, device=device, ranks=ranks)
+        if self.plan.spec.command is not None or ranks > 1:
+            usual = 1  # their time is measured in the run, which has to be the only one
         if made is not None:
             self.workers = self.settings.workers or self.pool.workers or usual
             self.rooms = {own.target.machine.label: self._room(own) for own in self._own}
             return
         wanted = self.settings.workers or usual
         self.workers = wanted if self.source is not None else min(wanted, max(1, len(self.waiting)))
-        self.pool = Pool(lambda: make_executor(self.workers, threads=threads, device=device), self.plan.directory)
+        make = partial(make_executor, threads=threads, device=device, ranks=ranks)
+        self.pool = Pool(lambda: make(self.workers), self.plan.directory)
 
     def run(self) -> Summary:
         # A fault of the engine or the notebook would fail every run: it is reported before anything is written. So is
@@ -346,8 +348,8 @@ class _Execution:
         return self._own if self.settings.place is None else self.plan.classes
 
     def _class_of(self, run: PlannedRun) -> Plan:
-        hardware = run.record.hardware
-        return next(own for own in self.plan.classes if own.runs[0].record.hardware == hardware)
+        machine = run.record.hardware.of_a_process
+        return next(own for own in self.plan.classes if own.runs[0].record.hardware.of_a_process == machine)
 
     def _label_of(self, run: PlannedRun) -> str:
         return self._class_of(run).target.machine.label

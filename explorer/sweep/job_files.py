@@ -47,6 +47,11 @@ class Jobs:
         name = re.sub(r"[^a-z0-9]+", "-", self.sweep.lower())[:longest].strip("-") or "sweep"
         return name if self.label is None else f"{name}-{self.label}"
 
+    @property
+    def cpus(self) -> int:
+        """The cores of a run: all of its processes are on one node."""
+        return self.hardware.threads * self.hardware.world_size
+
     def command(self, *options: str) -> list[str]:
         """Return the unit of work as a command."""
         own = () if self.label is None else ("--class", self.hardware.name)
@@ -68,7 +73,7 @@ def slurm(jobs: Jobs) -> str:
 #SBATCH --job-name={jobs.name}
 #SBATCH --array=0-{jobs.runs - 1}{at_once}
 #SBATCH --ntasks=1
-#SBATCH --cpus-per-task={jobs.hardware.threads}
+#SBATCH --cpus-per-task={jobs.cpus}
 {gpu}#SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=USR1@{GRACE}
@@ -96,7 +101,7 @@ def kubernetes(jobs: Jobs) -> str:
 
     def resources() -> dict[str, str]:  # a new one for every use, or YAML would refer to the first
         devices = jobs.hardware.devices
-        return {"cpu": threads, **({"nvidia.com/gpu": str(devices)} if devices else {})}
+        return {"cpu": str(jobs.cpus), **({"nvidia.com/gpu": str(devices)} if devices else {})}
 
     def container(name: str, command: list[str]) -> dict[str, Any]:
         return {

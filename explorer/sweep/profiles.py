@@ -61,6 +61,8 @@ def unprofiled(directory: Path, runs: Sequence[RunRecord], *, failed: Collection
 
 
 def to_profile(runs: Sequence[RunRecord], *, failed: Collection[str] = ()) -> list[RunRecord]:
-    """Return these runs without those of recipes of which every run `failed`."""
+    """Return these runs without those of recipes of which every run `failed`, and without those of several ranks, whose
+    times are measured in the runs."""
+    runs = [run for run in runs if run.hardware.world_size == 1]
     sound = {run.recipe_digest for run in runs if run.run_id not in failed}
     return [run for run in runs if run.recipe_digest in sound]

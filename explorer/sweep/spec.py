@@ -17,6 +17,7 @@
     threads: 1                                           # torch threads of a run; they change bits, so never guessed
     on: [{name: "NVIDIA H200"}]                          # other classes of machines, see `explorer.sweep.on_key`
     governance: ../governed                              # signed documents for all runs, relative to this file
+    # in train: lanes: 4, ranks: 2                       # processes that train a run together: see `engine.lanes`
     tune: {space: {lr: [0.03, 0.3]}, runs: 24, budget: 0.25, seeds: [100]}    # in place of `tuning`, for every recipe
 
 With `search`, recipes are made as results arrive, and `budgets` are its ladder: see `explorer.sweep.search_key`.

@@ -62,9 +62,9 @@ def use_gpus(written: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = written
 
 
-def default_workers(*, threads: int, device: str = "cpu") -> int:
-    """Return the number of runs with `threads` threads that fit the machine: by its cores, or one for each GPU."""
-    return max(1, len(gpus())) if device == "cuda" else max(1, cores() // threads)
+def default_workers(*, threads: int, device: str = "cpu", ranks: int = 1) -> int:
+    """Return the number of runs that fit the machine: by its GPUs, one for each rank, or else by its cores."""
+    return max(1, len(gpus()) // ranks if device == "cuda" else cores() // (threads * ranks))
 
 
 class InProcess(Executor):
@@ -203,9 +203,11 @@ def _ending(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def make_executor(workers: int, *, threads: int, device: str = "cpu") -> InProcess | LocalProcesses:
-    """Return an executor for this number of workers; a single one needs no process of its own."""
-    devices = gpus() if device == "cuda" else ()
+def make_executor(workers: int, *, threads: int, device: str = "cpu", ranks: int = 1) -> InProcess | LocalProcesses:
+    """Return an executor for this number of workers; a single one needs no process of its own. Each has a GPU for every
+    rank."""
+    names = gpus() if device == "cuda" else ()
+    devices = [",".join(names[at : at + ranks]) for at in range(0, len(names) - ranks + 1, ranks)]
     return InProcess() if workers == 1 else LocalProcesses(workers, threads=threads, devices=devices)
 
 
