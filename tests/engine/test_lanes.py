@@ -170,6 +170,8 @@ def test_statistics_that_a_share_may_not_change_are_not_merged() -> None:
 
 
 class Counting(nn.Module):
+    seen: Tensor
+
     def __init__(self, *, replaced: bool) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(()))
