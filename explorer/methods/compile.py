@@ -8,9 +8,13 @@ that is saved, and the names of its tensors stay.
 A pass is compiled whole, and again for each shape of its inputs and each set of parameters that may change. There are
 no fallbacks, and nothing depends on what the process compiled before: otherwise a resumed run would compute other bits.
 Dropout draws as it does without compilation. Steps with a compilation are timed separately (`Timings.compile`).
+
+`reduce-overhead` also records the kernels of a pass as a CUDA graph and replays them with one launch. Its outputs and
+gradients are where the next pass writes its own, so gradients are copied. `max-autotune` does that too, and chooses
+kernels by timing them, so that another process may choose others, with other last bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,11 +23,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.dataset import Modality
-from explorer.engine.method import EVERYTHING, Kind, Method
+from explorer.engine.method import EVERYTHING, Kind, Method, Planned
 from explorer.engine.state import State
 from explorer.errors import RecipeError, TrainingError
 
 Backend = Literal["inductor", "aot_eager"]
+Mode = Literal["default", "reduce-overhead", "max-autotune"]
 MOST_GRAPHS = 64  # limit for one run: each graph takes seconds to minutes
 SETTINGS: dict[str, Any] = {
     "skip_nnmodule_hook_guards": False,  # later runs of the process reuse graphs, but only if the hooks are equal too
@@ -35,23 +40,27 @@ SETTINGS: dict[str, Any] = {
 class Compiled:
     """The forward pass of a model, compiled at its first call and again for each new shape or set of parameters."""
 
-    def __init__(self, model: nn.Module, *, backend: Backend) -> None:
+    def __init__(self, model: nn.Module, *, backend: Backend, mode: Mode = "default", graphs: bool = False) -> None:
+        """`graphs`: the mode replays CUDA graphs."""
+
         def forward(inputs: Tensor) -> Tensor:
             return model(inputs)
 
-        # `fallback_random`: dropout draws from torch's generator, as without compilation, not from inductor's own.
-        options: dict[str, Any] | None = {"fallback_random": True} if backend == "inductor" else None
+        options = options_of(mode) if backend == "inductor" else None
         # `dynamic=False`: otherwise a second size would get a symbolic kernel, and a resumed run, which meets only that
         # size, a static one.
         self._forward: Callable[[Tensor], Tensor] = torch.compile(
             forward, backend=backend, dynamic=False, fullgraph=True, options=options
         )
+        self._replays = graphs
         self.graphs = 0  # compiled in all calls so far
         self.fresh = False  # the last call compiled one
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the model's outputs. Raises `TrainingError` for a model that cannot be compiled."""
         before = _graphs()
+        if self._replays:
+            torch.compiler.cudagraph_mark_step_begin()
         try:
             with torch._dynamo.config.patch(SETTINGS):
                 return self._forward(inputs)
@@ -63,9 +72,23 @@ class Compiled:
             self.graphs, self.fresh = self.graphs + made, made > 0
 
 
+def options_of(mode: Mode) -> dict[str, Any]:
+    """Return the options of inductor for a mode."""
+    from torch._inductor import list_mode_options  # a second to import, and only for this
+
+    # `fallback_random`: dropout draws from torch's generator, as without compilation, not from inductor's own.
+    return list_mode_options(mode) | {"fallback_random": True}
+
+
 def _graphs() -> int:
     """Return the number of graphs compiled in this process."""
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies, made in one launch on a GPU."""
+    same = torch._foreach_mul(list(tensors.values()), 1.0)  # pyright: ignore[reportPrivateImportUsage]
+    return dict(zip(tensors, same, strict=True))
 
 
 def require_compiler() -> None:
@@ -105,6 +128,21 @@ class Compile(Method):
     backend: Annotated[
         Backend, Field(description="inductor makes kernels; aot_eager only captures graphs, for debugging")
     ] = "inductor"
+    mode: Annotated[
+        Mode,
+        Field(description="reduce-overhead replays CUDA graphs; max-autotune also tries kernels and takes the fastest"),
+    ] = "default"
+
+    def __post_init__(self) -> None:
+        if self.backend != "inductor" and self.mode != "default":
+            raise RecipeError(f"found mode {self.mode} and backend {self.backend}: expected backend inductor")
+
+    def check(self, planned: Planned) -> None:
+        if self.mode == "max-autotune" and planned.kernels == "strict":
+            raise RecipeError(
+                "found mode max-autotune, which chooses kernels by timing them, so that a resumed run may come to other"
+                " bits: expected deterministic: fast in train, or another mode"
+            )
 
     def any_length(self) -> bool:
         return True
@@ -112,7 +150,12 @@ class Compile(Method):
     def change_model(self, state: State) -> None:
         if self.backend == "inductor":
             require_compiler()
-        state.forward = Compiled(state.model, backend=self.backend)
+        device = next(state.model.parameters()).device.type
+        if self.mode == "reduce-overhead" and device != "cuda":
+            raise RecipeError(
+                f"compile: found mode reduce-overhead on {device}, which has no CUDA graphs: expected mode default"
+            )
+        state.forward = Compiled(state.model, backend=self.backend, mode=self.mode, graphs=self._replays(device))
 
     def before_loss(self, state: State) -> None:
         assert isinstance(state.forward, Compiled)
@@ -122,3 +165,11 @@ class Compile(Method):
                 " through so many shapes or sets of trained layers is better off without it"
             )
         state.compiled |= state.forward.fresh
+
+    def after_backward(self, state: State) -> None:
+        if state.gradients and self._replays(next(iter(state.gradients.values())).device.type):
+            state.gradients = copied(state.gradients)
+
+    def _replays(self, device: str) -> bool:
+        """Return whether passes are replayed as CUDA graphs."""
+        return self.mode != "default" and device == "cuda"

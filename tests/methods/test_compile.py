@@ -1,5 +1,6 @@
 """Compile: the plain model's numbers, nobody else's passes, and time apart."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -9,9 +10,11 @@ from torch import Tensor, nn
 from explorer.engine.loop import Loop
 from explorer.errors import RecipeError, TrainingError
 from explorer.methods import compile as module
-from explorer.methods.compile import Compile, Compiled, require_compiler
+from explorer.methods.compile import Compile, Compiled, copied, options_of, require_compiler
 from explorer.methods.progressive_resizing import ProgressiveResizing
+from explorer.recipes.recipe import build_recipe
 from explorer.run_files import Timings
+from explorer.training.run_plan import plan_run
 from tests.loop_for_tests import noise_loop, small_net
 
 CAPTURED = Compile(backend="aot_eager")
@@ -121,6 +124,45 @@ def test_without_a_compiler_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(RecipeError, match="aot_eager needs none"):
         noise_loop([Compile()])
     noise_loop([CAPTURED])
+
+
+def test_graphs_are_refused_where_there_are_none_and_choices_by_time_where_bits_are_promised() -> None:
+    with pytest.raises(RecipeError, match="compile: found mode reduce-overhead on cpu, which has no CUDA graphs"):
+        noise_loop([Compile(mode="reduce-overhead")])
+    with pytest.raises(RecipeError, match="found mode max-autotune and backend aot_eager: expected backend inductor"):
+        Compile(mode="max-autotune", backend="aot_eager")
+    with pytest.raises(RecipeError, match=r"compile: .*expected deterministic: fast in train"):
+        planned("strict")
+    planned("fast")
+
+
+def planned(kernels: str) -> None:
+    """Plan a run with kernels that are chosen by time."""
+    train = {"epochs": 1, "batch_size": 8, "optimizer": {"sgd": {"lr": 0.1}}, "deterministic": kernels}
+    task, methods = {"dataset": "digits", "model": "resnet8"}, [{"compile": {"mode": "max-autotune"}}]
+    recipe = build_recipe("r", task=task, train=train, methods=methods, where="r")
+    plan_run(recipe, ssr=1.0, seed=0, threads=1, sweep="s", baseline="r", tuning=None, data=None)
+
+
+def test_gradients_of_replayed_passes_are_copied_exactly() -> None:
+    gradients = {"a": torch.tensor([1.5, -0.0, 0.0, math.inf, -math.inf, math.nan]), "b": torch.randn(3, 4).T}
+    copies = copied(gradients)
+    for name, gradient in gradients.items():
+        assert copies[name].numpy().tobytes() == gradient.numpy().tobytes()
+        assert copies[name].stride() == gradient.stride() and copies[name].data_ptr() != gradient.data_ptr()
+
+
+def test_modes_are_those_of_inductor_with_torch_s_own_draws() -> None:
+    assert options_of("default") == {"fallback_random": True}
+    assert options_of("reduce-overhead") == {"fallback_random": True, "triton.cudagraphs": True}
+    assert options_of("max-autotune")["max_autotune"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own
+def test_kernels_chosen_by_time_are_close_to_the_plain_steps() -> None:
+    tuned, plain = noise_loop([Compile(mode="max-autotune")], model=Dropping()), noise_loop(model=Dropping())
+    assert timed(tuned, 2) == pytest.approx(timed(plain, 2), rel=1e-4)
 
 
 @pytest.mark.slow
