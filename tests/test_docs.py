@@ -29,6 +29,7 @@ PAGES = (
     "GLOSSARY.md",
     "docs/tradeoffs.md",
     "docs/machines.md",
+    "docs/ranks.md",
     "docs/anything.md",
     "docs/numbers.md",
     "docs/methods.md",
