@@ -15,7 +15,8 @@ from explorer.run_files import Hardware
 PRODUCT = 512  # rows and columns: three matrices fit into the cache of a core
 PRODUCTS = 10
 
-# Dense figures in 10^12 a second. Sheets of Hopper and Ada give twice as much for their tensor cores, with sparsity.
+# Dense figures in 10^12 a second, from NVIDIA's data sheets of the H200, H100, A100, L40S, L4 and T4 Tensor Core GPUs.
+# Those of Hopper and Ada print twice as much for tensor cores, with sparsity.
 _HOPPER = {"fp32": 67.0, "tf32": 494.7, "bf16": 989.4, "fp16": 989.4}
 _AMPERE = {"fp32": 19.5, "tf32": 156.0, "bf16": 312.0, "fp16": 312.0}
 DATA_SHEETS: dict[str, dict[str, float]] = {

@@ -35,7 +35,11 @@ Counter = Callable[[], float]
 def card() -> str:
     """Return the name that NVML has for the GPU of this process; empty on a CPU."""
     device = machine.device()
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else ""
+    if device.type != "cuda":
+        return ""
+    return (
+        f"GPU-{str(torch.cuda.get_device_properties(device).uuid).removeprefix('GPU-')}"  # torch leaves out the prefix
+    )
 
 
 def watch_energy(clock: Clock, cards: Sequence[str]) -> Callable[[Fitted, bool], Energy]:

@@ -30,10 +30,10 @@ _NEW_PEAK = "5"  # resets the peak: Linux, proc(5)
 def watch_memory() -> Callable[[], int | None]:
     """Begin a measurement; the function that is returned ends it with the peak in bytes, or None."""
     device = machine.device()
+    gc.collect()  # loops refer to themselves, so one whose steps were counted or timed is still there
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return lambda: torch.cuda.max_memory_allocated(device)
-    gc.collect()
     with suppress(OSError, AttributeError):  # another C library than glibc gives memory back by itself, or not at all
         ctypes.CDLL(None).malloc_trim(0)
     before = _peak()

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from explorer import run_files
 from explorer.engine import stepping
+from explorer.engine.loop import Loop
 from explorer.engine.stepping import Place, count_flops
-from explorer.errors import RunError
+from explorer.errors import DivergedError, RunError
 from explorer.governance.entropy import Entropy
 from explorer.recipes.peak_rate import DATA_SHEETS, peak_rate
 from explorer.run_files import Flops, Hardware, ResultRecord, RunRecord
@@ -58,6 +59,27 @@ def test_each_phase_is_counted_and_the_run_is_their_sum(tmp_path: Path) -> None:
     assert result.flops.phases.keys() == run.phases.keys()
     assert result.flops.total == sum(steps * result.flops.phases[name] for name, steps in run.phases.items())
     assert len(set(result.flops.phases.values())) == len(run.phases), "images of other sizes take other numbers"
+
+
+def test_counted_steps_that_diverge_are_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a recipe whose learning rate is only right after a warm-up: the first counted step spoils the weights."""
+    run = tiny_run(tiny_recipe(["progressive_resizing"], epochs=2))
+    spoilt: list[str] = []
+
+    def count(loop: Loop, place: Place) -> int:
+        try:
+            counted = count_flops(loop, place)
+        except DivergedError as error:
+            spoilt.append(str(error))
+            raise
+        for parameter in loop.setting.model.parameters():
+            parameter.data.fill_(torch.inf)
+        return counted
+
+    plain = module._counted(run, data=None, documents=None)
+    monkeypatch.setattr(module, "count_flops", count)
+    assert module._counted(run, data=None, documents=None).phases == plain.phases
+    assert len(spoilt) == len(run.phases) - 1 > 0 and "loss is nan" in spoilt[0]
 
 
 def test_counting_changes_no_bit_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.context import BaseContext
@@ -93,6 +94,17 @@ def test_without_a_new_peak_only_a_higher_one_counts(tmp_path: Path, monkeypatch
     monkeypatch.setattr(peak_memory, "_peak", lambda: next(peaks))
     assert watch_memory()() is None
     assert watch_memory()() == 250
+
+
+def test_loops_of_before_are_gone_when_a_gpu_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = build_loop(tiny_run(tiny_recipe()), data=None)
+    model, left = weakref.ref(loop.setting.model), list[bool]()
+    monkeypatch.setattr(machine, "device", lambda: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: left.append(model() is not None))
+    watch_memory()
+    del loop
+    watch_memory()
+    assert left == [True, False]
 
 
 def test_the_same_run_twice_has_the_same_bits(tmp_path: Path) -> None:
