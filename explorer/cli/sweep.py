@@ -72,8 +72,8 @@ def run(
     planned = planned if at is None else at_place(planned)
     if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
         print(words)
-    for words in planned.warnings:
-        print(f"warning: {visible(words)}", file=sys.stderr)
+    for words in (*planned.notes, *(f"warning: {words}" for words in planned.warnings)):
+        print(visible(words), file=sys.stderr)
     if planned.spec.command is not None and (workers or 1) > 1:
         print(SHARED, file=sys.stderr)
     summary = run_until(

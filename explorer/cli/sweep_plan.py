@@ -75,6 +75,7 @@ def plan(
                 "busy_profile": list(_busy(planned)),
             }
             | before.record
+            | ({"notes": planned.notes} if planned.notes else {})
             | ({"classes": [_class_record(*own) for own in every]} if others else {})
             | ({} if more is None else {"then": asdict(more)})
         ),
@@ -141,7 +142,7 @@ def plan_blocks(
     if planned.spec.governance is not None:
         yield f"governed by the documents in {planned.spec.governance}, whose signatures are valid now"
     yield _counted(planned, estimate)
-    yield from dict.fromkeys(note for recipe in planned.spec.recipes for note in recipe.notes)
+    yield from planned.notes
     yield from (f"warning: {warning}" for warning in planned.warnings)
     # What the number of runs leaves out or may mislead about.
     if planned.waiting:

@@ -43,15 +43,17 @@ def apply_low_precision_layernorm(model: nn.Module) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LowPrecisionLayerNorm(Method):
-    """Changes training in bf16 only; evaluation is always in fp32."""
+    """Changes training in bf16 and fp16 only; evaluation is always in fp32."""
 
     name: ClassVar[str] = "low_precision_layernorm"
     kind: ClassVar[Kind] = Kind.SURGERY
-    summary: ClassVar[str] = "Runs layer normalisation in bf16 where autocast would run it in fp32."
+    summary: ClassVar[str] = "Runs layer normalisation in bf16 or fp16 where autocast would run it in fp32."
     source: ClassVar[str] = "no paper"
     formula: ClassVar[str] = "y = layer_norm(round(x), round(gain), round(shift)), rounded to the format of autocast"
     changes: ClassVar[str] = "the model, in training"
-    needs: ClassVar[str] = "layer normalisation, as in transformers, and precision bf16; saves time only on GPUs"
+    needs: ClassVar[str] = (
+        "layer normalisation, as in transformers, and precision bf16 or fp16; saves time only on GPUs"
+    )
     routing: ClassVar[str] = "Works: each row is normalised by itself."
     after: ClassVar[tuple[str, ...]] = ("factorize", "alibi", "gated_linear_units")
     modalities: ClassVar[frozenset[Modality]] = frozenset({"text", "image"})

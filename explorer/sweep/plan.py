@@ -111,6 +111,11 @@ class Plan:
         """The machines of all classes."""
         return tuple(plan.target for plan in self.classes)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was decided when the specification was read."""
+        return tuple(dict.fromkeys(note for recipe in self.spec.recipes for note in recipe.notes))
+
     @cached_property
     def left_out(self) -> tuple[Path, ...]:
         """The run directories that this plan leaves out. They are kept, and shown only on request."""

@@ -475,11 +475,11 @@ def _refused(loop: Loop, operation: str) -> str:
     """Return the sentence about an operation that torch refuses for the sake of determinism, and what to do."""
     model, rows, device = loop.setting.model, loop.state.rows, loop.setting.batches.device
     layer = None if rows is None else refused_layer(model, rows.inputs)
-    what = "no layer, but what follows the model,"
-    if layer is not None:
-        what = f"{layer or 'the model'} ({type(model.get_submodule(layer)).__name__})"
+    said = f"no deterministic kernel on {device.type}, torch's {operation}: expected"
+    if layer is None:
+        return f"the loss, or what else follows the model, has {said} train.deterministic: fast, and not the same bits"
     return (
-        f"{what} has no deterministic kernel on {device.type}, torch's {operation}: expected another layer, such as a"
+        f"{layer or 'the model'} ({type(model.get_submodule(layer)).__name__}) has {said} another layer, such as a"
         " convolution with a stride in place of pooling, nearest upsampling, or padding with zeros; or"
         " train.deterministic: fast, which gives up the same bits"
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from explorer.cli.results import measured
 from explorer.errors import StoreError
 from explorer.provenance.trust import new_trust
-from explorer.run_files import METRICS, Metric
+from explorer.run_files import FAST, METRICS, Metric
 from explorer.schema import to_json
 from explorer.training.run import execute
+from explorer.views.sweep.run_notebook import describe
 from tests.builders import run_record, write_failure
 from tests.cli.command import Done, explorer, refused
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
@@ -195,6 +197,33 @@ def test_what_methods_warn_of_shows_in_the_plan_and_in_json(tmp_path: Path) -> N
     path.write_text(json.dumps(single))
     done = explorer("run", path, "--runs", tmp_path / "runs")
     assert done.returncode == 0 and "warning: weight_standardization: The model has" in done.stderr
+
+
+def test_what_the_machine_decides_and_what_a_run_gives_up_is_said(tmp_path: Path) -> None:
+    """In plan, run, record and notebook. The control: a precision of the author's, and strict kernels."""
+    task = {"dataset": "digits", "model": {"resnet8": {"width": 0.5}}}
+    train = {"epochs": 0.2, "batch_size": 64, "optimizer": {"sgd": {"lr": 0.1}}}
+    sweep = {"name": "sweep", "task": task, "baseline": "plain", "budgets": [1.0], "seeds": [0]}
+    path = tmp_path / "spec.yaml"
+    for more, given_up in (({"precision": "auto", "deterministic": "fast"}, True), ({"precision": "fp32"}, False)):
+        path.write_text(json.dumps({**sweep, "train": train | more, "recipes": {"plain": [], "ema": ["ema"]}}))
+        words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
+        record = json.loads(explorer("sweep", "plan", path, "--runs", tmp_path / "runs", "--json").stdout)
+        assert words.count("precision: auto is ") == len(record.get("notes", ())) == given_up
+        assert (f"warning: recipe ema: {FAST}" in words) is given_up
+        path.write_text(json.dumps({"name": "one", "task": task, "train": train | more}))
+        done = explorer("run", path, "--runs", tmp_path / "runs")
+        assert done.returncode == 0
+        assert (done.stderr.startswith("precision: auto is "), f"warning: {FAST}" in done.stderr) == (
+            given_up,
+            given_up,
+        )
+        assert (FAST in done.stdout) is given_up
+        (run,) = (tmp_path / "runs" / "single").iterdir()
+        assert (FAST in str(describe(run).data)) is given_up
+        message = refused("replay", run)
+        assert ("deterministic: fast adds in no fixed order" in message) is given_up and "has no ledger: " in message
+        shutil.rmtree(tmp_path / "runs")
 
 
 def test_a_plan_says_what_longer_runs_share_and_why_others_do_not(tmp_path: Path) -> None:

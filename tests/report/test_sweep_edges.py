@@ -11,6 +11,7 @@ import pytest
 
 from explorer.report.sweep.measured_section import MeasuredSection
 from explorer.report.sweep_report import FORMATS, read_sweep
+from explorer.run_files import FAST
 from explorer.store.ingest import ingest
 from tests.builders import run_record, write_failure, write_plan, write_run, write_sweep
 from tests.store.test_predicted import imported
@@ -47,6 +48,24 @@ def test_a_report_of_one_run_lists_unknowns(hostile: dict[str, bytes]) -> None:
     assert "### Unknowns" in text
     for words in ("no price for", "there is only one seed", "no search for its settings"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "gives_up"),
+    [
+        ({"train": {"deterministic": "fast"}}, True),
+        ({"recipes": {"baseline": [], "fast": {"train": {"deterministic": "fast"}}}}, True),
+        ({"train": {"deterministic": "strict"}, "recipes": {"baseline": []}}, False),
+        ({"name": "digits"}, False),
+    ],
+)
+def test_what_the_runs_of_a_sweep_give_up_is_among_its_facts(spec: dict, gives_up: bool, tmp_path: Path) -> None:
+    record = run_record()
+    write_run(tmp_path, record)
+    write_plan(tmp_path, [record], spec=spec)
+    ingest(tmp_path)
+    facts = read_sweep(tmp_path, "digits").of(MeasuredSection).facts
+    assert facts.get("Gives up") == (FAST if gives_up else None)
 
 
 def test_failed_runs_only_is_a_report_of_failures(tmp_path: Path) -> None:

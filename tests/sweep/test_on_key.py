@@ -46,6 +46,13 @@ def records(planned: Plan) -> list[RunRecord]:
     return [run.record for run in planned.runs]
 
 
+def test_this_machine_does_not_decide_the_precision_of_another(tmp_path: Path, probe: Path) -> None:
+    content = spec(train={**SPEC["train"], "precision": "auto"})
+    assert plan(tmp_path, content).notes
+    with pytest.raises(SpecError, match=r"train\.precision: auto follows this machine, and `on` has others: name a"):
+        plan(tmp_path, {**content, "on": [{"probe": str(probe)}]})
+
+
 def test_a_plan_for_another_machine_has_the_runs_that_this_machine_would_plan(tmp_path: Path, probe: Path):
     here = plan(tmp_path)
     there = planned_on(tmp_path, SPEC, **H200)

@@ -2,8 +2,10 @@
 times."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +15,7 @@ from explorer.page.document import Block, Bullets, Column, Facts, Heading, Parag
 from explorer.page.pictures import picture
 from explorer.report.section import Section
 from explorer.report.sweep.reported_sweep import ReportedSweep
-from explorer.run_files import tuning_words
+from explorer.run_files import FAST, tuning_words
 from explorer.schema import record
 from explorer.store import frames
 from explorer.views.explorer.choices import hardware_labels
@@ -132,10 +134,20 @@ def _facts(sweep: ReportedSweep) -> dict[str, str]:
         **({} if clocks else {"PyTorch": _values(profiles["torch"]) if len(profiles) else "unknown: no profile"}),
         "Times": "; ".join(times),
         "Seeds": ", ".join(str(seed) for seed in sorted(results["seed"].unique())),
+        **({"Gives up": FAST} if _is_fast(sweep.plan) else {}),
         "Price": first.price,
         "Baseline": f"{first.question.baseline}, {tuning}",
         **left_out,
     }
+
+
+def _is_fast(plan: Mapping[str, Any] | None) -> bool:
+    """Return whether a recipe of the specification has kernels that add in no fixed order."""
+    spec: Any = {} if plan is None else plan["spec"]
+    recipes = spec.get("recipes")
+    parts = [spec, *(recipes.values() if isinstance(recipes, Mapping) else ())]
+    trains = [part.get("train") for part in parts if isinstance(part, Mapping)]
+    return any(isinstance(train, Mapping) and train.get("deterministic") == "fast" for train in trains)
 
 
 def _clocks(sweep: ReportedSweep) -> list[str]:
