@@ -70,6 +70,24 @@ def _draw(layer: Convolution2d | Convolution3d | Expansion2d | Expansion3d, vari
         nn.init.zeros_(layer.bias)
 
 
+def largest_of_cubes(volumes: Tensor) -> Tensor:
+    """Return the largest number of each cube of side 2: B C D H W in, B C D/2 H/2 W/2 out.
+
+    Like `F.max_pool3d`, for whose backward pass torch has no deterministic kernel on GPUs. Where several numbers are
+    the largest, they share the gradient.
+    """
+    batch, channels, *sides = volumes.shape
+    cubes = [place for side in sides for place in (side // 2, 2)]
+    return volumes.reshape(batch, channels, *cubes).amax((3, 5, 7))
+
+
+class Halving3d(nn.MaxPool3d):
+    """Maximum pooling of volumes by 2, by deterministic kernels on GPUs too."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return largest_of_cubes(input) if input.is_cuda else F.max_pool3d(input, 2)
+
+
 class Layers(NamedTuple):
     """The layers that differ between images and volumes."""
 
@@ -80,7 +98,7 @@ class Layers(NamedTuple):
 
 
 FLAT = Layers(Convolution2d, Expansion2d, nn.MaxPool2d, nn.BatchNorm2d)
-SOLID = Layers(Convolution3d, Expansion3d, nn.MaxPool3d, nn.BatchNorm3d)
+SOLID = Layers(Convolution3d, Expansion3d, Halving3d, nn.BatchNorm3d)
 
 
 def normalisation(layers: Layers, channels: int, norm: Norm) -> nn.Module:

@@ -12,7 +12,7 @@ from explorer.engine.leaves import leaves
 from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
 from explorer.models.table import MODELS
-from explorer.models.unet import FAMILY, UNet, UNet3dSpec, UNetSpec
+from explorer.models.unet import FAMILY, Halving3d, UNet, UNet3dSpec, UNetSpec, largest_of_cubes
 
 
 def built(name: str, *, shape: tuple[int, ...], classes: int = 3, **parameters: Any) -> UNet:
@@ -144,6 +144,22 @@ def test_a_small_one_learns_where_it_is_bright(name: str, shape: tuple[int, ...]
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
+
+
+def test_volumes_are_pooled_alike_on_every_device() -> None:
+    """By the function that GPUs use, which the volume net has; forward and backward, behind a rectifier as there."""
+    net = built("unet3d", shape=(1, 8, 8, 8), width=8, levels=2)
+    assert isinstance(net.pool, Halving3d) and net.pool.kernel_size == 2
+    volumes = torch.randn(2, 3, 4, 6, 8, generator=torch.Generator().manual_seed(0))
+    inputs = [volumes.clone().requires_grad_() for _ in range(2)]
+    pooled = [pool(F.relu(leaf)) for pool, leaf in zip((largest_of_cubes, net.pool), inputs, strict=True)]
+    assert torch.equal(*pooled)
+    weights = torch.arange(pooled[0].numel(), dtype=torch.float32).view_as(pooled[0])
+    one, other = (torch.autograd.grad((out * weights).sum(), leaf)[0] for out, leaf in zip(pooled, inputs, strict=True))
+    assert torch.equal(one, other) and one.count_nonzero() > 0
+    # The control: without the rectifier equal numbers share what torch gives to the first of them.
+    equal = torch.ones(1, 1, 2, 2, 2, requires_grad=True)
+    assert torch.autograd.grad(largest_of_cubes(equal).sum(), equal)[0].unique().tolist() == [1 / 8]
 
 
 def test_dropout_acts_at_the_lowest_level_in_training_alone() -> None:
