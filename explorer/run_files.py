@@ -415,7 +415,7 @@ class Flops:
 class Energy:
     """Energy of timed training steps, by a counter of the machine: that of the whole device, idle or not."""
 
-    joules: Annotated[float, Field(ge=0, lt=1e15)] | None  # None: `missing` says why it was not measured
+    joules: Annotated[float, Field(gt=0, lt=1e15)] | None  # None: `missing` says why it was not measured
     steps: int = 0  # that were measured
     source: str = ""  # "RAPL package", "NVML total energy"
     missing: str = ""

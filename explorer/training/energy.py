@@ -27,7 +27,7 @@ RAPL, NVML = "RAPL package", "NVML total energy"
 MOST_BYTES = 64  # of a file with one number
 NONE = "the machine has no energy counter that this process may read"
 SHARED = "other runs or processes shared the machine, whose counters do not tell them apart"
-SHORT = "no timed step was long enough to be measured"
+SHORT = "the counter did not move in the timed steps, which were too short for it"
 
 Counter = Callable[[], float]
 
@@ -55,7 +55,7 @@ def watch_energy(clock: Clock, cards: Sequence[str]) -> Callable[[Fitted, bool],
     meter = clock.meter = Meter(counter)
 
     def result(fitted: Fitted, contended: bool) -> Energy:
-        missing = SHARED if contended else str(meter.fault) if meter.fault else "" if fitted.metered_steps else SHORT
+        missing = SHARED if contended else str(meter.fault) if meter.fault else "" if fitted.joules else SHORT
         if missing:
             return Energy(joules=None, missing=missing)
         return Energy(joules=fitted.joules, steps=fitted.metered_steps, source=source)

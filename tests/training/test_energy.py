@@ -142,6 +142,11 @@ def test_a_run_that_shared_its_machine_has_no_energy(tmp_path: Path, counted: Pa
     assert result.energy.joules is None and "shared the machine" in result.energy.missing
 
 
+def test_a_counter_that_did_not_move_is_no_energy_of_zero(tmp_path: Path, counted: Path) -> None:
+    result = execute(write_run(tmp_path, tiny_run(tiny_recipe())))
+    assert result.energy is not None and result.energy.joules is None and "too short" in result.energy.missing
+
+
 def test_without_a_counter_a_run_says_why(tmp_path: Path, counted: Path) -> None:
     run = tiny_run(tiny_recipe())
     (counted / "intel-rapl:1" / "energy_uj").unlink()

@@ -103,6 +103,16 @@ def test_no_rows_are_no_charts(runs: Path) -> None:
     assert offline_spec  # a page without either has neither picture: `offline_page` leaves it out
 
 
+def test_energy_is_an_axis_where_runs_have_it(runs: Path) -> None:
+    rows = read_sweep(runs, "digits").results
+    (without,) = tradeoffs({"accuracy": rows}, {})
+    assert "energy" not in set(without.rows["axis"])
+    (measured,) = tradeoffs({"accuracy": rows.assign(energy_kwh=rows["train_seconds"] / 1000)}, {})
+    by_axis = dict(tuple(measured.rows.groupby("axis")))
+    assert len(by_axis["energy"]) == len(by_axis["time"])
+    assert all(words.endswith("Wh") for words in by_axis["energy"]["taken"])
+
+
 @pytest.mark.parametrize("ending", ["html", "csv", "parquet", "md"])
 def test_one_verb_exports_everything(runs: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"digits.{ending}"
