@@ -26,18 +26,16 @@ EPSILON = 1e-12  # for a gradient of zeros, which perturbs nothing
 @torch.no_grad()
 def perturb(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor], *, rho: float) -> list[Tensor]:
     """Move parameters by `rho` along their joint gradient, in place; return copies of the old values."""
-    norm = torch.nn.utils.get_total_norm(gradients)
+    factor = rho / (torch.nn.utils.get_total_norm(gradients) + EPSILON)
     before = [parameter.detach().clone() for parameter in parameters]
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.add_(gradient * (rho / (norm + EPSILON)))
+    torch._foreach_add_(parameters, torch._foreach_mul(gradients, factor))  # pyright: ignore
     return before
 
 
 @torch.no_grad()
 def restore(parameters: Sequence[nn.Parameter], before: Sequence[Tensor]) -> None:
     """Copy the old values back, bit for bit: subtracting the perturbation would round."""
-    for parameter, old in zip(parameters, before, strict=True):
-        parameter.copy_(old)
+    torch._foreach_copy_(list(parameters), list(before))  # pyright: ignore[reportPrivateImportUsage]
 
 
 def sam(model: nn.Module, loss: Callable[[], Tensor], *, rho: float = 0.05) -> Tensor:
@@ -58,6 +56,8 @@ def sam(model: nn.Module, loss: Callable[[], Tensor], *, rho: float = 0.05) -> T
     with torch.random.fork_rng(devices=[device.index or 0 for device in devices]):
         first = _gradients(loss, parameters)
     reached = [parameter for parameter in parameters if parameter.grad is not None]
+    if not reached:
+        return first
     before = perturb(reached, [parameter.grad for parameter in reached if parameter.grad is not None], rho=rho)
     try:
         # The generators were put back after the first call, so that both see the same dropout, and advance by one call.
