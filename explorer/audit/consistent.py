@@ -316,7 +316,7 @@ def _averaged(s: Statements, end: int, before: Tensors, after: Tensors) -> Findi
     # comparison takes the values in the model's file, hashed under the average's name.
     path = s.run.run / rundir.MODEL / MODEL
     file = ModelFile(path) if path.exists() else None
-    leaves = {} if file is None else file.leaves({name: place for name, place in averages.items()})
+    leaves = {} if file is None else file.leaves(averages, chunk=before.chunk)
     for kind, (old, new) in model.items():
         for name in sorted(old.keys() | new.keys()):
             average = before.optimizer[averages[name]] if name in averages else None
@@ -421,7 +421,7 @@ def _model(s: Statements) -> Findings:
     if s.end is None or s.end_tensors is None or not (directory / MODEL).exists():
         return
     tensors = s.end_tensors.parameters | s.end_tensors.buffers
-    for count, words in enumerate(differences(ModelFile(directory / MODEL).leaves(), tensors)):
+    for count, words in enumerate(differences(ModelFile(directory / MODEL).leaves(chunk=s.end_tensors.chunk), tensors)):
         if count < MOST:
             yield Fault(s.end.index, f"{MODEL}: {words}")
 
@@ -471,7 +471,7 @@ def _begun(s: Statements, parent: Parent) -> Findings:
     tensors = s.first_tensors
     if tensors is not None and s.genesis.begins == 0:
         mine = tensors.parameters | tensors.buffers
-        for name, leaf in file.leaves().items():
+        for name, leaf in file.leaves(chunk=tensors.chunk).items():
             if name in mine and mine[name] != leaf:
                 yield Fault(0, f"{name}: before the first step not as in the model that the run begins with")
 

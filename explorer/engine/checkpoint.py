@@ -3,14 +3,17 @@
 A checkpoint is two files in `checkpoint/`: first `step-00000042.safetensors`, then `step-00000042.json`, which holds
 the digest of the first and of itself. Without its JSON a checkpoint does not exist. The newest two are kept, so that a
 damaged file costs only time.
+
+While a run trains, its checkpoints are written by a second thread from a copy of the state (`Background`).
 """
 
 import dataclasses
 import hashlib
 import logging
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -70,6 +73,36 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, run_id: str, kee
     kept = [path for path in checkpoints(directory) if path.stem <= name.name][:keep]
     for path in set(checkpoints(directory)) - set(kept):
         remove_checkpoint(path)
+
+
+class Background:
+    """Writing of checkpoints while training continues, one at a time. Use as a context manager: at its end everything
+    is written, and an error of the writing is raised."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._last: Future[None] | None = None
+
+    def save(self, directory: Path, checkpoint: Checkpoint, *, run_id: str, keep: int | None = KEEP) -> None:
+        """Copy the state, and let it be written by `save_checkpoint`. Raises the error of the checkpoint before."""
+        self.wait()
+        copies = {name: tensor.to("cpu", copy=True) for name, tensor in checkpoint.tensors.items()}
+        copied = dataclasses.replace(checkpoint, tensors=copies)
+        self._last = self._thread.submit(save_checkpoint, directory, copied, run_id=run_id, keep=keep)
+
+    def wait(self) -> None:
+        """Wait until the last one is written. Raises its error."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._thread.shutdown()  # waits
+        if kind is None or kind is KeyboardInterrupt:  # an error of the run is the first one, and stays
+            self.wait()
 
 
 def load_newest(directory: Path, *, run_id: str) -> Checkpoint | None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from explorer import rundir
-from explorer.engine.checkpoint import KEEP, Checkpoint, load_newest, save_checkpoint
+from explorer.engine.checkpoint import KEEP, Background, Checkpoint, load_newest, save_checkpoint
 from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
 from explorer.engine.method import Saving
@@ -133,8 +133,8 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
     before, measured = _resume(loop, options)
     loop.align()
     loop.call("before_fit")
-    with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer:
-        session = _Session(loop, options, writer, before, measured)
+    with MetricsWriter(options.directory / rundir.METRICS, offset=before.offset) as writer, Background() as background:
+        session = _Session(loop, options, writer, background, before, measured)
         session.train()
         metrics = session.finish()
     joules, metered_steps = _metered(loop, before)
@@ -256,9 +256,15 @@ class _Session:
     """This process's share of the run."""
 
     def __init__(
-        self, loop: Loop, options: FitOptions, writer: MetricsWriter, before: _Before, measured: Measured
+        self,
+        loop: Loop,
+        options: FitOptions,
+        writer: MetricsWriter,
+        background: Background,
+        before: _Before,
+        measured: Measured,
     ) -> None:
-        self.loop, self.options, self.writer, self.before = loop, options, writer, before
+        self.loop, self.options, self.writer, self.background, self.before = loop, options, writer, background, before
         total, shared = loop.setting.total_steps, options.shared
         self._every = max(1, total // LOSS_POINTS)
         self._automatic = options.evaluations == AUTOMATIC
@@ -427,5 +433,5 @@ class _Session:
         if self._growing is not None:
             tensors |= self._growing.tensors()
         checkpoint = Checkpoint(step=self.loop.state.step, tensors=tensors, plain=to_json(before))
-        save_checkpoint(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
+        self.background.save(self.options.directory / name, checkpoint, run_id=self.options.run_id, keep=keep)
         self.loop.clock.end("checkpoint")

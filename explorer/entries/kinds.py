@@ -48,7 +48,7 @@ class TrainingState:
     """The state of training, each part as a Merkle root over its tensors in the order of their names.
 
     A leaf is SHA-256(0x00 || name | type | shape in brackets \\n || the values, little-endian, in row order), such as
-    `conv.weight|torch.float32|(8, 2, 3, 3)`.
+    `conv.weight|torch.float32|(8, 2, 3, 3)`. Large tensors are hashed by chunks (runlog/tensors.py).
     """
 
     parameters: Digest

@@ -32,7 +32,7 @@ from explorer.governance.writer import ledger_bytes
 from explorer.provenance.routing_weights import Admission
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.runlog.tensors import BLOB as TENSORS
-from explorer.runlog.tensors import OPTIMIZER, OWNERS, Tensors, layer_of, moved, parameter_of
+from explorer.runlog.tensors import CHUNK, OPTIMIZER, OWNERS, Tensors, layer_of, moved, parameter_of
 from explorer.runlog.tensors import tensor_leaf as leaf_of_values
 
 
@@ -308,16 +308,16 @@ def _journal(state: State) -> Journal:
 # --- the state of training, as the ledger names it ---
 
 
-def tensor_leaf(name: str, tensor: Tensor) -> str:
+def tensor_leaf(name: str, tensor: Tensor, *, chunk: int | None) -> str:
     """Return the leaf of one tensor (runlog/tensors.py)."""
     plain = tensor.detach().cpu().contiguous()
     values = plain.flatten().view(torch.uint8).numpy().data
-    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=[values])
+    return leaf_of_values(name, dtype=str(plain.dtype), shape=plain.shape, values=[values], chunk=chunk)
 
 
-def leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def leaves_of(tensors: Mapping[str, Tensor], *, chunk: int | None = CHUNK) -> dict[str, str]:
     """Return the leaf of each tensor."""
-    return {name: tensor_leaf(name, tensor) for name, tensor in tensors.items()}
+    return {name: tensor_leaf(name, tensor, chunk=chunk) for name, tensor in tensors.items()}
 
 
 def tensors_of(state: State) -> Tensors:
@@ -329,10 +329,12 @@ def tensors_of(state: State) -> Tensors:
                 values = optimizer.state.get(parameter, {})
                 prefix = f"{OPTIMIZER}/{region.name}/{index}/{name}"
                 remembered |= {f"{prefix}/{key}": value for key, value in values.items() if isinstance(value, Tensor)}
+    chunk = state.resource(Session).chunk
     return Tensors(
-        parameters=leaves_of(dict(state.model.named_parameters())),
-        buffers=leaves_of(dict(state.model.named_buffers())),
-        optimizer=leaves_of(remembered),
+        parameters=leaves_of(dict(state.model.named_parameters()), chunk=chunk),
+        buffers=leaves_of(dict(state.model.named_buffers()), chunk=chunk),
+        optimizer=leaves_of(remembered, chunk=chunk),
+        chunk=chunk,
     )
 
 

@@ -14,6 +14,7 @@ from explorer.entries.numbers import Floats, StepNumbers
 from explorer.provenance.regions import Layer
 from explorer.provenance.routing_weights import Admission, Routing
 from explorer.provenance.tag_attestation import VerifiedTags
+from explorer.runlog.tensors import CHUNK
 
 if TYPE_CHECKING:
     from explorer.governance.journal import Journal
@@ -57,6 +58,7 @@ class Session:
     absent: frozenset[str] = frozenset()  # classes all of whose slots stay empty
     gone: NDArray[np.bool_] | None = None  # by number of the example: whether it is left out; None: no example is
     journal: Journal | None = None
+    chunk: int | None = CHUNK  # by which the state's tensors are hashed; a replay has that of the record
     layers: tuple[Layer, ...] = ()  # after `change_model`, by routing: the model's, then adapters
     conditions: set[str] = field(default_factory=set)  # of the policy, switched on by decisions
     notes: Notes = field(default_factory=Notes)  # the recorder begins new ones after each step

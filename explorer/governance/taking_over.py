@@ -171,7 +171,7 @@ def _check_state(checkpoint: Checkpoint, last: Contents) -> None:
     for name, tensor in checkpoint.tensors.items():
         plain = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
         if not name.startswith("trunk/"):
-            leaves[plain] = tensor_leaf(plain, tensor)
+            leaves[plain] = tensor_leaf(plain, tensor, chunk=tensors.chunk)
     if wrong := sorted(name for name in leaves.keys() | expected.keys() if leaves.get(name) != expected.get(name)):
         raise LedgerError(f"entry {state.index}: {wrong[0]} is not the tensor that the checkpoint has")
 

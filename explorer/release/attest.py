@@ -112,7 +112,7 @@ def ship(run: RunLedger, envelope: Envelope, *, trust: Trust, now: int) -> Path:
 def check_tensors(run: RunLedger, path: Path) -> None:
     """Raise `LedgerError` unless the model's tensors are those that the run ended with."""
     tensors = read_ended(run).tensors
-    faults = list(differences(ModelFile(path).leaves(), {**tensors.parameters, **tensors.buffers}))
+    faults = list(differences(ModelFile(path).leaves(chunk=tensors.chunk), {**tensors.parameters, **tensors.buffers}))
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise LedgerError(f"{path}: not the model that the ledger ends with: {faults[0]}{more}")

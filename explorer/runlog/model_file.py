@@ -21,7 +21,7 @@ from pydantic import Field
 from explorer import rundir
 from explorer.errors import RunError
 from explorer.provenance.regions import SealedRegion
-from explorer.runlog.tensors import Leaves, tensor_leaf
+from explorer.runlog.tensors import CHUNK, Leaves, tensor_leaf
 from explorer.schema import from_json, record, to_json
 
 MODEL = "model.safetensors"
@@ -102,14 +102,19 @@ class ModelFile:
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}") from error
 
-    def leaves(self, named: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the leaf of every tensor, by name. With `named`, take only its tensors, and compute their leaves as if
-        they had the names that it gives: a leaf covers the name."""
+    def leaves(self, named: Mapping[str, str] | None = None, *, chunk: int | None = CHUNK) -> dict[str, str]:
+        """Return the leaf of every tensor, by name, for comparison with tensors of this `Tensors.chunk`. With `named`,
+        take only its tensors, and compute their leaves as if they had the names that it gives: a leaf covers the
+        name."""
         wanted = {name: name for name in self.entries} if named is None else named
         with self.path.open("rb") as file:
             return {
                 name: tensor_leaf(
-                    wanted[name], dtype=TYPES[entry.type][1], shape=entry.shape, values=_pieces(file, entry, self.path)
+                    wanted[name],
+                    dtype=TYPES[entry.type][1],
+                    shape=entry.shape,
+                    values=_pieces(file, entry, self.path),
+                    chunk=chunk,
                 )
                 for name, entry in self.entries.items()
                 if name in wanted

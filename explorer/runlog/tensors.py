@@ -8,17 +8,29 @@ leaves in hexadecimal; `entries.kinds.TrainingState` defines leaves and roots.
 
 (without the line break). Two models can thus be compared tensor by tensor without the tensors and without torch: the
 roots of each follow from its list, and the lists can be compared.
+
+With `"chunk":4194304` the values of a tensor of more bytes are hashed by chunks of so many, the last one shorter. Each
+chunk can be hashed where it is, so the leaf does not depend on how a tensor is shared out. Earlier lists have none.
+
+    SHA-256(0x00 || name | type | shape in brackets \\n || the Merkle root (RFC 6962) over the chunks)
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from explorer import rundir
 from explorer.canonical import canonical
 from explorer.entries.fields import Digest
 from explorer.entries.kinds import End, Genesis, TrainingState
 from explorer.errors import LedgerError
-from explorer.merkle import root_of
+from explorer.ledger.storage import blob_path
+from explorer.merkle import leaf_hash, root_of
 from explorer.provenance.regions import ADAPTER, SealedRegion, region_of
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
@@ -27,6 +39,8 @@ BLOB = "tensors"
 OWNERS = "owners"  # blob of the genesis: tensor -> layer, where the tensor's name does not tell
 MAX_BYTES = 2**27  # a million tensors
 OPTIMIZER = "optimizer"  # first part of the names of an optimiser's memory; a method's memory has the method's name
+
+CHUNK = 2**22  # bytes, of new ledgers
 
 Leaves = Mapping[str, str]  # name of a tensor -> its leaf, hexadecimal
 
@@ -38,11 +52,12 @@ class Tensors:
     parameters: dict[str, Digest]
     buffers: dict[str, Digest]
     optimizer: dict[str, Digest]  # what optimisers and methods remember
+    chunk: Annotated[int, Field(ge=1, le=2**40)] | None = None  # bytes that a leaf hashes at a time; None: all
 
     @property
     def content(self) -> bytes:
         """Return the content of the blob."""
-        return canonical(to_json(self))
+        return canonical({name: value for name, value in to_json(self).items() if value is not None})
 
     @property
     def roots(self) -> tuple[str, str, str]:
@@ -51,7 +66,8 @@ class Tensors:
 
     def kept(self, keep: Callable[[str], bool]) -> "Tensors":
         """Return the tensors for whose names `keep` is true."""
-        return Tensors(
+        return replace(
+            self,
             parameters={name: leaf for name, leaf in self.parameters.items() if keep(name)},
             buffers={name: leaf for name, leaf in self.buffers.items() if keep(name)},
             optimizer={name: leaf for name, leaf in self.optimizer.items() if keep(name)},
@@ -66,12 +82,47 @@ class Ended:
     tensors: Tensors
 
 
-def tensor_leaf(name: str, *, dtype: str, shape: Sequence[int], values: Iterable[bytes | memoryview]) -> str:
-    """Return the leaf of one tensor. `dtype` is torch's name; `values` come in pieces, little-endian, in row order."""
+def tensor_leaf(
+    name: str,
+    *,
+    dtype: str,
+    shape: Sequence[int],
+    values: Iterable[bytes | memoryview],
+    chunk: int | None,
+) -> str:
+    """Return the leaf of one tensor. `dtype` is torch's name; `values` come in pieces, little-endian, in row order, and
+    are hashed by chunks of so many bytes; None: as a whole."""
     total = hashlib.sha256(b"\x00" + f"{name}|{dtype}|{tuple(shape)}\n".encode())
-    for piece in values:
-        total.update(piece)
+    if chunk is None:
+        for piece in values:
+            total.update(piece)
+        return total.hexdigest()
+    chunks = _chunks(values, chunk)
+    first = next(chunks, b"")
+    if (second := next(chunks, None)) is None:
+        total.update(first)
+    else:
+        total.update(root_of(map(leaf_hash, chain((first, second), chunks))))
     return total.hexdigest()
+
+
+def _chunks(values: Iterable[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:
+    """Yield the values again, in pieces of exactly `size` bytes; the last one may be shorter."""
+    left = bytearray()
+    for piece in values:
+        view, start = memoryview(piece).cast("B"), 0
+        if left:
+            start = min(size - len(left), len(view))
+            left += view[:start]
+            if len(left) == size:
+                yield bytes(left)
+                left.clear()
+        while len(view) - start >= size:
+            yield view[start : start + size]
+            start += size
+        left += view[start:]
+    if left:
+        yield bytes(left)
 
 
 def root(leaves: Leaves) -> str:
@@ -86,6 +137,17 @@ def parse_tensors(content: bytes, *, where: str) -> Tensors:
     if tensors.content != content:
         raise LedgerError(f"{where}: not in canonical form (RFC 8785)")
     return tensors
+
+
+def chunk_of(genesis: Genesis, ledger: Path) -> int | None:
+    """Return the chunks by which the tensors of the ledger in a directory are hashed, as its first list of them says;
+    None: whole tensors, as in ledgers that have no such list. Raises `LedgerError` for a damaged list."""
+    if BLOB not in genesis.blobs:
+        return None
+    path = ledger / blob_path(genesis.blobs[BLOB].sha256)
+    if not path.exists():
+        return CHUNK
+    return parse_tensors(rundir.read_bytes(path, max_bytes=MAX_BYTES, error=LedgerError), where=str(path)).chunk
 
 
 def read_ended(run: RunLedger) -> Ended:

@@ -221,7 +221,7 @@ def finished(run: Path) -> dict[str, Tensor]:
     if not path.exists():
         raise RunError(f"{run}: no finished model: expected {rundir.MODEL}/{MODEL}, which a recorded run leaves")
     ended = read_ended(RunLedger(run)).tensors
-    for difference in differences(ModelFile(path).leaves(), {**ended.parameters, **ended.buffers}):
+    for difference in differences(ModelFile(path).leaves(chunk=ended.chunk), {**ended.parameters, **ended.buffers}):
         raise LedgerError(f"{path}: not the model that the run ended with: {difference}")
     try:
         return load(path.read_bytes())

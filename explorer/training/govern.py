@@ -58,6 +58,7 @@ from explorer.governance.custom_loop import Governed
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import Recorder, beginning, tensors_of
 from explorer.governance.routing import Routing
+from explorer.governance.shared_state import Session
 from explorer.governance.writer import History
 from explorer.ledger.storage import CHECKPOINT
 from explorer.note import Signer
@@ -74,7 +75,7 @@ from explorer.runlog.documents import (
 from explorer.runlog.influence import read_record
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import ROUTING, Origin, write_origin
-from explorer.runlog.tensors import Tensors
+from explorer.runlog.tensors import Tensors, chunk_of
 from explorer.training.ledgered import begun, genesis_of, keep_environment, session_of, signer_of, stand_in
 from explorer.training.replay import (
     INITIAL,
@@ -431,6 +432,7 @@ def replay(
 
     # --- execution, with a journal that compares and writes nothing ---
     def open_journal(given: Given, state: State) -> Journal:
+        state.resource(Session).chunk = chunk_of(genesis, run / rundir.LEDGER)
         _compare_first(record, given, genesis, _genesis(state, run, record, given), beginning(state))
         return comparison.journal(given.credentials.leaves)
 

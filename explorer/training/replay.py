@@ -45,6 +45,7 @@ from explorer.recipes import machine
 from explorer.run_files import Plan, RunRecord
 from explorer.runlog.run_keys import OwnKeys
 from explorer.runlog.target import Target, counterfactual
+from explorer.runlog.tensors import chunk_of
 from explorer.training.ledgered import STRATEGY
 from explorer.training.profile import WARMUP, WINDOW_SECONDS, WINDOWS, rehearsed
 from explorer.training.run import build_loop, documents_in
@@ -265,7 +266,9 @@ def replay(
     # --- a loop that writes nothing ---
     documents = documents_in(run, record, private=private)
     loop = build_loop(record, data=data, documents=documents, elsewhere=bool(environment))
-    sealed = confidential(loop.state.resource(Session).routing, genesis.classes)
+    session = loop.state.resource(Session)
+    session.chunk = chunk_of(genesis, ledger)
+    sealed = confidential(session.routing, genesis.classes)
     comparison = Comparison(run, genesis, confidential=sealed)
     # --- execution; pointless where the first entry differs already ---
     difference = _initial(loop, genesis, record)

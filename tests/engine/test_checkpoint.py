@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from explorer import rundir
-from explorer.engine.checkpoint import Checkpoint, load_checkpoint, load_newest, remove_all, save_checkpoint
+from explorer.engine.checkpoint import (
+    Background,
+    Checkpoint,
+    checkpoints,
+    load_checkpoint,
+    load_newest,
+    remove_all,
+    save_checkpoint,
+)
 from explorer.errors import CheckpointError, RunError
 
 RUN = "resnet8-digits-test-ssr1-s0-01234567"
@@ -192,3 +200,44 @@ def test_removing_all_leaves_nothing_of_ours(tmp_path: Path) -> None:
     (directory / "notes.txt").write_text("somebody else's")
     remove_all(directory)
     assert [path.name for path in directory.iterdir()] == ["notes.txt"]
+
+
+# --- in the background ---
+
+
+def test_a_checkpoint_is_of_the_moment_at_which_it_was_asked_for(tmp_path: Path) -> None:
+    tensor = torch.zeros(1000)
+    with Background() as background:
+        background.save(tmp_path, Checkpoint(step=1, tensors={"a": tensor}, plain={}), run_id=RUN)
+        tensor.fill_(1)  # the next step, while it may still be written
+        background.save(tmp_path, Checkpoint(step=2, tensors={"a": tensor}, plain={}), run_id=RUN)
+    newest, before = (load_checkpoint(path, run_id=RUN) for path in checkpoints(tmp_path))
+    assert (newest.step, before.step) == (2, 1)
+    assert bool((newest.tensors["a"] == 1).all()) and bool((before.tensors["a"] == 0).all())
+
+
+def test_an_error_of_the_writing_is_raised(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    checkpoint = Checkpoint(step=1, tensors={"a": torch.zeros(1)}, plain={})
+    with pytest.raises(RunError, match="file"), Background() as background:
+        background.save(tmp_path / "file", checkpoint, run_id=RUN)
+    with Background() as background:
+        background.save(tmp_path / "file", checkpoint, run_id=RUN)
+        with pytest.raises(RunError, match="file"):
+            background.save(tmp_path, checkpoint, run_id=RUN)  # the next one says that this one is not there
+        background.save(tmp_path, checkpoint, run_id=RUN)
+    assert len(checkpoints(tmp_path)) == 1
+
+
+def test_a_run_that_is_stopped_waits_for_its_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Background() as background:
+        background.save(tmp_path, Checkpoint(step=1, tensors={"a": torch.zeros(9)}, plain={}), run_id=RUN)
+        raise KeyboardInterrupt
+    assert len(checkpoints(tmp_path)) == 1
+
+
+def test_an_error_of_the_run_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ZeroDivisionError), Background() as background:
+        background.save(tmp_path / "file", Checkpoint(step=1, tensors={}, plain={}), run_id=RUN)
+        raise ZeroDivisionError

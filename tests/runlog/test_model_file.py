@@ -107,6 +107,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_values_need_not_fit_into_a_piece(tmp_path: Path) -> None:
-    large = {"w": torch.from_numpy(np.arange(700_000, dtype=np.float32))}
+    large = {"w": torch.from_numpy(np.arange(1_700_000, dtype=np.float32))}  # and into a chunk
     save_file(large, tmp_path / "m")
     assert ModelFile(tmp_path / "m").leaves() == leaves_of(large)
+    whole = ModelFile(tmp_path / "m").leaves(chunk=None)
+    assert whole == leaves_of(large, chunk=None) != leaves_of(large)

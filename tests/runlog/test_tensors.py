@@ -1,5 +1,6 @@
 """The tensors that a run ended with lead to its roots, and each has an owner by its name."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +9,19 @@ import pytest
 from explorer.entries.kinds import End, Traits
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
+from explorer.merkle import leaf_hash, root_of
 from explorer.provenance.regions import SealedRegion
 from explorer.runlog.model_file import MODEL, ModelFile
 from explorer.runlog.run_ledger import RunLedger
-from explorer.runlog.tensors import Tensors, check_roots, owner_of, parse_tensors, read_ended, without_bookkeeping
+from explorer.runlog.tensors import (
+    Tensors,
+    check_roots,
+    owner_of,
+    parse_tensors,
+    read_ended,
+    tensor_leaf,
+    without_bookkeeping,
+)
 from tests.governed_sample import STEPS, write_governed_run
 from tests.tensors_for_tests import state, tensors
 
@@ -101,3 +111,36 @@ def test_a_ledger_that_does_not_state_what_its_methods_remember(run: Path) -> No
     genesis = replace(RunLedger(run).genesis, methods=None)
     with pytest.raises(LedgerError, match="does not state the traits of its methods"):
         without_bookkeeping(read_ended(RunLedger(run)).tensors, genesis)
+
+
+# --- chunks ---
+
+
+def leaf(content: bytes, *, chunk: int | None, pieces: int = 7) -> str:
+    values = [content[at : at + pieces] for at in range(0, len(content), pieces)]
+    return tensor_leaf("a", dtype="torch.uint8", shape=(len(content),), values=values, chunk=chunk)
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 8, 100])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 17, 40])
+def test_a_leaf_hashes_chunks_where_a_tensor_has_several(size: int, pieces: int) -> None:
+    content = bytes(range(size))
+    found = leaf(content, chunk=8, pieces=pieces)
+    if size <= 8:
+        assert found == leaf(content, chunk=None)
+        return
+    # Each chunk by itself, as the process that holds it hashes it.
+    chunks = [leaf_hash(content[at : at + 8]) for at in range(0, size, 8)]
+    header = f"a|torch.uint8|({size},)\n".encode()
+    assert found == hashlib.sha256(b"\x00" + header + root_of(chunks)).hexdigest()
+    assert found != leaf(content, chunk=None)
+    assert found != leaf(content, chunk=16)
+    assert found != leaf(content[::-1], chunk=8)
+
+
+def test_lists_without_chunks_have_the_bytes_of_before() -> None:
+    before = Tensors(parameters={"a": "0" * 64}, buffers={}, optimizer={})
+    assert b"chunk" not in before.content and parse_tensors(before.content, where="list") == before
+    now = replace(before, chunk=2**22)
+    assert parse_tensors(now.content, where="list") == now and now.content != before.content
+    assert now.roots == before.roots
