@@ -308,7 +308,7 @@ def _journal(state: State) -> Journal:
 # --- the state of training, as the ledger names it ---
 
 
-def tensor_leaf(name: str, tensor: Tensor, *, chunk: int | None) -> str:
+def tensor_leaf(name: str, tensor: Tensor, *, chunk: int | None = CHUNK) -> str:
     """Return the leaf of one tensor (runlog/tensors.py)."""
     plain = tensor.detach().cpu().contiguous()
     values = plain.flatten().view(torch.uint8).numpy().data

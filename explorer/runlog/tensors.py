@@ -88,7 +88,7 @@ def tensor_leaf(
     dtype: str,
     shape: Sequence[int],
     values: Iterable[bytes | memoryview],
-    chunk: int | None,
+    chunk: int | None = CHUNK,
 ) -> str:
     """Return the leaf of one tensor. `dtype` is torch's name; `values` come in pieces, little-endian, in row order, and
     are hashed by chunks of so many bytes; None: as a whole."""
