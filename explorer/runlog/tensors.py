@@ -30,7 +30,7 @@ from explorer.entries.fields import Digest
 from explorer.entries.kinds import End, Genesis, TrainingState
 from explorer.errors import LedgerError
 from explorer.ledger.storage import blob_path
-from explorer.merkle import leaf_hash, root_of
+from explorer.merkle import root_of
 from explorer.provenance.regions import ADAPTER, SealedRegion, region_of
 from explorer.runlog.run_ledger import Placed, RunLedger
 from explorer.schema import from_json, parse_json, record, to_json
@@ -102,8 +102,14 @@ def tensor_leaf(
     if (second := next(chunks, None)) is None:
         total.update(first)
     else:
-        total.update(root_of(map(leaf_hash, chain((first, second), chunks))))
+        total.update(root_of(map(_chunk_hash, chain((first, second), chunks))))
     return total.hexdigest()
+
+
+def _chunk_hash(content: bytes | memoryview) -> bytes:
+    leaf = hashlib.sha256(b"\x00")  # a leaf of RFC 6962; `merkle.leaf_hash` would copy the content
+    leaf.update(content)
+    return leaf.digest()
 
 
 def _chunks(values: Iterable[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:
