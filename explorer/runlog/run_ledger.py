@@ -21,6 +21,7 @@ from explorer.entries.kinds import Decision, End, Genesis, Profile, State, Step,
 from explorer.errors import LedgerError, ProvenanceError, RunError, unknown
 from explorer.ledger.storage import LedgerDirectory, blob_path, read_blob
 from explorer.provenance.encryption import MAGIC, OVERHEAD, is_sealed, open_sealed
+from explorer.run_files import given_up, read_plan
 from explorer.runlog.run_keys import JOINT, Keys, own_keys
 
 # --- outline ---
@@ -266,7 +267,9 @@ class RunLedger:
         """
         self.run, self._keys = run, keys
         if not (run / rundir.LEDGER).is_dir():
-            raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it")
+            plan = read_plan(run)
+            more = "" if plan is None or (words := given_up(plan)) is None else f"; {words}"
+            raise RunError(f"{run}: no governed run: there is no directory {rundir.LEDGER!r} in it{more}")
         self.ledger = LedgerDirectory(run / rundir.LEDGER)
         self.genesis = next(iter(self.read([0], Genesis))).entry
         self.outline = outline_of(self.ledger, begins=self.genesis.begins, size=size)

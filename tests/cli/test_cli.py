@@ -221,8 +221,12 @@ def test_what_the_machine_decides_and_what_a_run_gives_up_is_said(tmp_path: Path
         assert (FAST in done.stdout) is given_up
         (run,) = (tmp_path / "runs" / "single").iterdir()
         assert (FAST in str(describe(run).data)) is given_up
-        message = refused("replay", run)
-        assert ("deterministic: fast adds in no fixed order" in message) is given_up and "has no ledger: " in message
+        for words, why in (
+            (["replay", run], "has no ledger: "),
+            (["delete", "plan", run, "open"], "no governed run: "),
+        ):
+            message = refused(*words)
+            assert (FAST in message) is given_up and why in message
         shutil.rmtree(tmp_path / "runs")
 
 
