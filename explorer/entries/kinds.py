@@ -205,7 +205,8 @@ class Decision:
     The action `ranks` says that another number of processes makes the steps from here on. No bit depends on it.
 
     The action `loss-scale` says that this step changes the scale of fp16's losses, from `before` to `after`: by the
-    rule `overflow`, because gradients of the subjects were not finite, which the step is made without; or by `growth`.
+    rule `overflow`, because gradients of the classes in `evidence` were not finite, which the step is made without; or
+    by `growth`.
     """
 
     KIND: ClassVar[str] = "decision"

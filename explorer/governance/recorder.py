@@ -6,6 +6,7 @@ Checkpoints are written only there, and the one before a class's first admission
 that class starts from it, without training again what came before.
 """
 
+import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -178,14 +179,17 @@ class Recorder(Method):
 
 
 def _note_of(rescaled: Rescaled) -> DecisionNote:
-    """Return the change of the loss scale as a decision."""
+    """Return the change of the loss scale as a decision about all classes, on the gradients of those that overflowed.
+
+    A steady class could only have prevented a growth by an overflow, which would be a decision of its own.
+    """
     return DecisionNote(
         action="loss-scale",
         rule=rescaled.rule,
         parameters={"before": rescaled.before, "after": rescaled.after},
-        subjects=rescaled.classes,
+        subjects=(),
         layers=(),
-        evidence={},
+        evidence=dict.fromkeys(rescaled.classes, struct.pack("<d", rescaled.before)),
     )
 
 

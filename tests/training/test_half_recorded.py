@@ -11,7 +11,9 @@ from explorer.engine.loss_scale import LossScale
 from explorer.entries.kinds import Decision, Step, decode
 from explorer.errors import RecipeError
 from explorer.runlog.documents import keep
+from explorer.runlog.influence import reach
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import Target
 from explorer.training.replay import replay
 from explorer.training.run import execute
 from explorer.training.run_plan import plan_run
@@ -52,11 +54,11 @@ def test_the_ledger_says_which_classes_a_step_was_made_without(run: Path) -> Non
             "before": scale,
             "after": scale / 2,
         }
-        assert change.subjects and {*change.subjects} <= {*RunLedger(run).genesis.classes}
+        assert change.subjects == () and change.evidence and {*change.evidence} <= {*RunLedger(run).genesis.classes}
         # A step that every class overflowed in is not made.
-        assert ("1" in steps[change.step].updated) is (len(change.subjects) < 3)
+        assert ("1" in steps[change.step].updated) is (len(change.evidence) < 3)
         scale /= 2
-    assert any(len(change.subjects) == 3 for change in changes)
+    assert any(len(change.evidence) == 3 for change in changes)
     assert any("1" in step.updated for step in steps.values())
     for at, leaf in enumerate(entries_of(run)):
         verifier.read_entry(leaf, at)
@@ -68,6 +70,17 @@ def test_a_replay_comes_to_the_same_scale_and_skips_the_same_steps(run: Path, mo
     # The control: a step that is made although its gradients overflowed.
     monkeypatch.setattr(LossScale, "advance", lambda *_: None)
     assert not replay(run).equal
+
+
+def test_an_overflow_is_a_channel_from_its_class_to_the_others(run: Path, tmp_path: Path) -> None:
+    """The scale that a class changes in a step that is not made reaches the others all the same. The control: in fp32
+    there is no such way."""
+    target = Target(classes=("open/mit",))
+    found, plain = (reach(RunLedger(each), target) for each in (run, recorded(tmp_path)))
+    assert plain.channels == () and {channel.action for channel in found.channels} == {"loss-scale"}
+    assert found.channels[0].step == found.first == 0 and {*found.channels[0].over} == {"licensed/news", "open"}
+    with_steps = [entry for entry in map(decode, entries_of(run)) if isinstance(entry, Step)]
+    assert "1" not in with_steps[0].updated, "no step says so"
 
 
 def test_it_conforms_as_far_as_the_same_run_in_fp32(run: Path, tmp_path: Path) -> None:
