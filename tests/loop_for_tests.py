@@ -38,6 +38,7 @@ def noise_loop(
     batch_size: int = 8,
     total_steps: int = 10,
     typing: Typing | None = None,
+    reads_ahead: bool | None = None,
     **setting: Any,
 ) -> Loop:
     dataset = dataset or noise()
@@ -52,4 +53,4 @@ def noise_loop(
         "full_steps": total_steps,
     }
     clock = Clock(CPU, warmup_steps=0, split=False)
-    return Loop(Setting(**(chosen | setting)), ordered(methods), clock)
+    return Loop(Setting(**(chosen | setting)), ordered(methods), clock, reads_ahead=reads_ahead)

@@ -47,6 +47,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.batches import Batch, Batches
+from explorer.data.read_ahead import ReadAhead, Wanted
 from explorer.data.streams import torch_stream
 from explorer.engine.clock import Clock
 from explorer.engine.gradients import Gradients, diverged
@@ -113,6 +114,7 @@ class Loop:
     clock: Clock
     trace: Trace | None = None
     ranks: Ranks = field(default_factory=Ranks)  # the processes that make the passes of a step together
+    reads_ahead: bool | None = None  # a second thread prepares the rows of the next step; None: if that is worth it
     state: State = field(init=False)
     _hooks: dict[str, list[Method]] = field(init=False)
     _takers: list[tuple[str, list[str]]] = field(init=False)  # names of methods that take turns
@@ -127,6 +129,8 @@ class Loop:
     _backward: AbstractContextManager[object] = field(init=False)
     loss_scale: LossScale | None = field(init=False)  # None: not fp16
     _overflowed: bool = False  # gradients of the current share
+    _ahead: ReadAhead | None = field(init=False)
+    _then: int = 0  # the step whose rows it reads while this one computes
 
     # --- building ---
 
@@ -137,6 +141,7 @@ class Loop:
         self._modes = autocast(setting.batches.device, setting.precision)
         self._backward = backward_modes(setting.precision)
         self.loss_scale = LossScale() if setting.precision == "fp16" else None
+        self._ahead = ReadAhead(setting.batches) if self._reads_ahead() else None
         # Weights are drawn before surgery, so that surgery does not change the draws of modules that were there before.
         if setting.draw:
             initialise(setting.model, seed=setting.seed)
@@ -178,6 +183,15 @@ class Loop:
         if self.loss_scale is not None:
             self.state.memory[LOSS_SCALE] = self.loss_scale.memory
 
+    def _reads_ahead(self) -> bool:
+        """Return whether a second thread prepares rows."""
+        setting = self.setting
+        # A method may plan that a class is not read at all; what it plans for a step is known in that step. A task of
+        # the user's own pads rows to those read with them, and its functions need not bear a second thread.
+        if self._hooks["change_plan"] or not setting.batches.rows_apart:
+            return False
+        return setting.batches.device.type == "cuda" if self.reads_ahead is None else self.reads_ahead
+
     def _build_regions(self) -> dict[str, Region]:
         """Return the shared region and every sealed one, each with optimisers of its own."""
         members: dict[str, dict[str, nn.Parameter]] = {SHARED: {}}
@@ -218,8 +232,12 @@ class Loop:
 
     # --- one step ---
 
-    def step(self) -> Tensor:
-        """Take one optimiser step, and advance `state.step`; return the training loss, a scalar on the device."""
+    def step(self, *, then: int | None = None) -> Tensor:
+        """Take one optimiser step, and advance `state.step`; return the training loss, a scalar on the device.
+
+        `then` is the step that will follow, whose rows may be read meanwhile; None: the next one.
+        """
+        self._then = self.state.step + 1 if then is None else then
         self.prepare_step()
         loss = self._passes()
         self._update()
@@ -235,17 +253,19 @@ class Loop:
         if not self.setting.model.training:  # checked first, since `train` visits every module
             self.setting.model.train()
         self._set_learning_rate()
-        state, names = self.state, self.setting.batches.typing.names
+        state = self.state
         self._resting = resting(self._takers, seed=self.setting.seed, step=state.step)
         state.batch_size = self.setting.batches.pace.size(state.step)
         state.examples = self.setting.batches.indices(state.step)
         self.call("before_step")
         state.admission, state.scales = {}, {}
-        state.shares = tuple(
-            self._share(names.get(code, ""), code, slots) for code, slots in self.setting.batches.shares(state.step)
-        )
+        state.shares = self._shares(state.step)
         self.call("change_plan")
         self.clock.lap("other")
+
+    def _shares(self, step: int) -> tuple[Share, ...]:
+        names = self.setting.batches.typing.names
+        return tuple(self._share(names.get(code, ""), code, slots) for code, slots in self.setting.batches.shares(step))
 
     def _share(self, name: str, code: int, slots: np.ndarray) -> Share:
         """Return the share of a class, which may change everything; the quarantine never trains and may change
@@ -265,6 +285,8 @@ class Loop:
         # others.
         for part in [shares] if shares and self.setting.batches.rows_apart else [[share] for share in shares]:
             cells = self._read_cells(part)
+            self.read_ahead(self._then)
+            self.clock.lap("other")
             for share in part:
                 self._cells = cells.pop(0)
                 self._overflowed = False
@@ -314,6 +336,19 @@ class Loop:
         self._cells = {0: cell}
         self._begin(cell)
 
+    def read_ahead(self, step: int) -> None:
+        """Let the second thread, if there is one, prepare the rows of a step."""
+        if self._ahead is not None and step < self.state.total_steps:
+            self._ahead.start(lambda: self._wanted(step))
+
+    def _wanted(self, step: int) -> Wanted:
+        """Return the rows that this rank will read in a step whose plan no method changes."""
+        examples = self.setting.batches.indices(step)
+        shares = [share for share in self._shares(step) if share.parameters]
+        slots = [cell.slots for share in shares for cell in self._lanes.cells(share).values()]
+        every = np.concatenate(slots) if slots else np.empty(0, np.int64)
+        return Wanted(step, examples[every], every)
+
     def _read_cells(self, shares: Sequence[Share]) -> list[dict[int, _Cell]]:
         """Return the cells of these shares that this rank passes, read."""
         cells = [self._lanes.cells(share) for share in shares]
@@ -328,10 +363,16 @@ class Loop:
         small reads take far longer than a large one."""
         state, batches = self.state, self.setting.batches
         slots = np.concatenate([share.slots for share in shares])
-        inputs, labels = batches.read(state.examples[slots])
-        self.clock.lap("read")
-        inputs = batches.augment(inputs, state.step, slots)
-        self.clock.lap("preprocess")
+        examples = state.examples[slots]
+        prepared = self._ahead and self._ahead.take(Wanted(state.step, examples, slots))
+        if prepared:
+            inputs, labels = prepared
+            self.clock.lap("wait")
+        else:
+            inputs, labels = batches.read(examples)
+            self.clock.lap("read")
+            inputs = batches.augment(inputs, state.step, slots)
+            self.clock.lap("preprocess")
         sizes = [len(share.slots) for share in shares]
         return list(zip(inputs.split(sizes), labels.split(sizes), strict=True))
 

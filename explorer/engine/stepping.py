@@ -40,6 +40,7 @@ def time_steps(loop: Loop, place: Place, *, count: int) -> float:
 
 def time_window(loop: Loop, place: Place, *, count: int) -> Window:
     """Time `count` executions like `time_steps`, and the processor time of all threads of this process meanwhile."""
+    _go_to(loop, place)
     _synchronise(loop)
     processor, start = time.process_time(), time.perf_counter()
     for _ in range(count):
@@ -52,6 +53,7 @@ def time_window(loop: Loop, place: Place, *, count: int) -> Window:
 def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
     """Return the mean seconds of that step by part (nonzero fields of `Timings`), synchronised at every part."""
     loop.clock = Clock(loop.setting.batches.device, warmup_steps=0, split=True)
+    _go_to(loop, place)
     for _ in range(count):
         loop.clock.start_step(0)
         _step(loop, place)
@@ -79,6 +81,7 @@ def count_flops(loop: Loop, place: Place) -> int:
 
     Compiled passes run uncompiled, since nothing is compiled under a counter; the operations are the same.
     """
+    _go_to(loop, place)
     with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False, custom_mapping=_ON_CPU) as counter:
         _step(loop, place)
     return counter.get_total_flops()
@@ -99,11 +102,17 @@ _ON_CPU = {
 }
 
 
-def _step(loop: Loop, place: Place) -> None:
+def _go_to(loop: Loop, place: Place) -> None:
+    """Bring the loop to that step, as if the one before it had just prepared its rows."""
     loop.state.step, loop.state.total_steps = place.step, place.total_steps
     if place.pace is not None:
         loop.state.pace = loop.setting.batches.pace = place.pace
-    loop.step()
+    loop.read_ahead(place.step)
+
+
+def _step(loop: Loop, place: Place) -> None:
+    loop.state.step = place.step
+    loop.step(then=place.step)
 
 
 def _synchronise(loop: Loop) -> None:

@@ -1,0 +1,68 @@
+"""The rows of the coming step, read and augmented by a second thread while this step computes.
+
+Which rows a step has, and the draws that augment them, are pure functions of the step, so the bits are the same with
+and without the thread. Rows are taken only for the very examples that they were read for: where a step turns out to
+have others, it reads them itself. An error of the reader is raised where the rows are taken, in the step that they
+belong to.
+
+For a GPU the rows are put into pinned memory, from which they are copied without the program having to wait.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from explorer.data.batches import Batches
+
+
+class Wanted(NamedTuple):
+    """The rows of a step to read: its examples in these slots."""
+
+    step: int
+    examples: np.ndarray  # their numbers, int64
+    slots: np.ndarray  # int64, as many
+
+    def fits(self, other: "Wanted") -> bool:
+        return (
+            self.step == other.step
+            and np.array_equal(self.examples, other.examples)
+            and np.array_equal(self.slots, other.slots)
+        )
+
+
+class _Read(NamedTuple):
+    wanted: Wanted
+    inputs: Tensor
+    labels: Tensor
+
+
+class ReadAhead:
+    """A thread that prepares the rows of one step at a time."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._pins = batches.device.type == "cuda"
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
+        self._coming: Future[_Read] | None = None
+
+    def start(self, wanted: Callable[[], Wanted]) -> None:
+        """Begin to prepare these rows, in place of any before; `wanted` is called by the thread."""
+        self._coming = self._thread.submit(self._read, wanted)
+
+    def take(self, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
+        """Wait for the rows; return them, augmented: inputs and labels. None if others were prepared, or nothing was.
+        Raises what reading them raised."""
+        coming, self._coming = self._coming, None
+        read = None if coming is None else coming.result()
+        return (read.inputs, read.labels) if read is not None and read.wanted.fits(wanted) else None
+
+    def _read(self, wanted: Callable[[], Wanted]) -> _Read:
+        rows = wanted()
+        inputs, labels = self._batches.read(rows.examples)
+        inputs = self._batches.augment(inputs, rows.step, rows.slots)
+        if self._pins:
+            inputs, labels = inputs.pin_memory(), labels.pin_memory()
+        return _Read(rows, inputs, labels)
