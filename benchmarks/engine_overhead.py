@@ -77,19 +77,20 @@ class Measured:
 
 
 def by_hand(dataset: Dataset, work: Workload) -> Iterator[None]:
-    """A plain training loop, one step at a time."""
-    model = MODELS[work.model]().build(example_shape=dataset.example_shape, classes=10)
+    """A plain training loop, one step at a time, on the device that the engine trains on."""
+    device = machine.device()
+    model = MODELS[work.model]().build(example_shape=dataset.example_shape, classes=10).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: (1 + math.cos(math.pi * t / STEPS)) / 2)
     assert isinstance(dataset, Images)
-    mean = torch.tensor(dataset.mean).reshape(1, -1, 1, 1) * 255
-    std = torch.tensor(dataset.std).reshape(1, -1, 1, 1) * 255
+    mean = torch.tensor(dataset.mean, device=device).reshape(1, -1, 1, 1) * 255
+    std = torch.tensor(dataset.std, device=device).reshape(1, -1, 1, 1) * 255
     images, labels = dataset.train.inputs, dataset.train.labels
     model.train()
     while True:
         for chosen in torch.randperm(len(labels)).split(work.batch_size)[:-1]:
-            inputs = (images[chosen].float() - mean) / std
-            loss = F.cross_entropy(model(inputs), labels[chosen])
+            inputs = (images[chosen].to(device, non_blocking=True).float() - mean) / std
+            loss = F.cross_entropy(model(inputs), labels[chosen].to(device, non_blocking=True))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -111,6 +112,8 @@ def timed(step: Iterator[None], count: int) -> Seconds:
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(count):
         next(step)
+    if machine.device().type == "cuda":
+        torch.cuda.synchronize()
     return Seconds(wall=(time.perf_counter() - wall) / count, cpu=(time.process_time() - cpu) / count)
 
 

@@ -33,14 +33,16 @@ from explorer.provenance import policy as policies
 from explorer.provenance import taxonomy as taxonomies
 from explorer.provenance.policy import Quarantine, RoutingPolicy, Rule, TaxonomyReference
 from explorer.provenance.taxonomy import Taxonomy, TaxonomyClass
-from explorer.runlog.documents import read_documents
+from explorer.recipes import machine
+from explorer.runlog.documents import Documents, read_documents
 from explorer.training.demonstration import demonstrate
 from explorer.training.ledgered import session_of, stand_in
 
 BATCH = 128
 EXAMPLES = 1024
 ISSUED, EXPIRES = "2026-01-01T00:00:00Z", "2031-01-01T00:00:00Z"
-CPU = torch.device("cpu")
+DEVICE = machine.device()
+POLICY = "benchmark"
 STEPS = 100_000  # announced, never reached
 
 
@@ -137,18 +139,18 @@ def loop_of(work: Work, batches: Batches, methods: Sequence[Method], *, microbat
         microbatch_size=microbatch,
         **more,  # pyright: ignore[reportArgumentType]
     )
-    return Loop(setting, ordered(methods), Clock(CPU, warmup_steps=0, split=False))
+    return Loop(setting, ordered(methods), Clock(DEVICE, warmup_steps=0, split=False))
 
 
 def plain(work: Work, microbatch: int) -> Loop:
-    batches = Batches(work.dataset(0).load(None), batch_size=BATCH, seed=0, device=CPU)
+    batches = Batches(work.dataset(0).load(None), batch_size=BATCH, seed=0, device=DEVICE)
     return loop_of(work, batches, (), microbatch=microbatch)
 
 
-def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitStack) -> Loop:
-    """A loop under routing, measured and recorded; the first classes are denied the lower half of the depth."""
-    source = work.dataset(classes)
-    dataset = source.load(None)
+def documents_of(
+    source: DataSource, dataset: Dataset, place: Path, *, denied: int, data: Path | None = None
+) -> Documents:
+    """Signed documents for simulated classes, the first of which are denied the lower half of the depth."""
     paths = dataset.provenance.classes if dataset.provenance else ()
     taxonomy = Taxonomy(
         format=taxonomies.FORMAT,
@@ -164,7 +166,7 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
     lower = (Rule(classes=paths[:denied], depth=(0.0, 0.5), weight=0.0),) if denied else ()
     routing = RoutingPolicy(
         format=policies.FORMAT,
-        name="benchmark",
+        name=POLICY,
         version=1,
         issued=ISSUED,
         expires=EXPIRES,
@@ -173,13 +175,21 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
         rules=(*lower, Rule(classes=("*",), weight=1.0)),
     )
     now = int(time.time())
-    directory = demonstrate(place, source, data=None, taxonomy=taxonomy, policies=[routing], now=now)
-    found = check(read_documents(directory, policy="benchmark", now=now), dataset.train)
+    directory = demonstrate(place, source, data=data, taxonomy=taxonomy, policies=[routing], now=now)
+    return read_documents(directory, policy=POLICY, now=now)
+
+
+def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitStack) -> Loop:
+    """A loop under routing, measured and recorded; the first classes are denied the lower half of the depth."""
+    source = work.dataset(classes)
+    dataset = source.load(None)
+    documents = documents_of(source, dataset, place, denied=denied)
+    found = check(documents, dataset.train)
     batches = Batches(
-        dataset, batch_size=BATCH, seed=0, device=CPU, typing=Typing(codes=found.codes, names=found.names)
+        dataset, batch_size=BATCH, seed=0, device=DEVICE, typing=Typing(codes=found.codes, names=found.names)
     )
     session = session_of(found)
-    methods = (Routing(policy="benchmark"), Contributions(), Recorder(every=STEPS))
+    methods = (Routing(policy=POLICY), Contributions(), Recorder(every=STEPS))
     loop = loop_of(work, batches, methods, microbatch=None, resources={Session: session})
     run = place / f"run-{classes}-{denied}"
     run.mkdir()
@@ -191,8 +201,8 @@ def governed(work: Work, place: Path, *, classes: int, denied: int, stack: ExitS
         environment=none,
         data=source.digest(None),
         tags={},
-        taxonomy=taxonomy.digest,
-        policy=routing.digest,
+        taxonomy=found.tags.table.taxonomy,
+        policy=None if found.routing is None else found.routing.policy.digest,
         trust=found.trust.digest,
         judged=found.judged,
         strategy="microbatch",
@@ -218,8 +228,8 @@ def by_hand(
     dataset = work.dataset(classes).load(None)
     model = work.build(dataset)
     task = TASKS[dataset.task](classes=dataset.classes)
-    inputs = dataset.preparation(CPU)(dataset.train.inputs[:BATCH])
-    labels = dataset.train.labels[:BATCH].to(torch.int64)
+    inputs = dataset.preparation(DEVICE)(dataset.train.inputs[:BATCH])
+    labels = dataset.train.labels[:BATCH].to(DEVICE, torch.int64)
     return (
         model,
         build_optimizer(work.optimizer, model.parameters()),

@@ -125,3 +125,19 @@ def executed(calls: list[tuple[str | Path, ...]], *, cwd: Path) -> list[tuple[in
         check=True,
     )
     return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_the_script_for_a_gpu_works_in_its_small_form() -> None:
+    """On a CPU, whose digests are the same too; its figures mean nothing."""
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "gpu.py"), "--small"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("| the same |") == 3 and "other bits" not in done.stdout
+    for title in ("## Digests", "## Steps", "## Methods", "## Parts of a step", "## Ranks"):
+        assert title in done.stdout
+    assert not (BENCHMARKS / "gpu.md").exists()  # until a GPU has been measured
