@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from explorer import rundir
 from explorer.engine.checkpoint import KEEP, Background, Checkpoint, load_newest, save_checkpoint
 from explorer.engine.gradients import check_finite
 from explorer.engine.loop import Loop
-from explorer.engine.method import Saving
+from explorer.engine.method import Kind, Saving
 from explorer.engine.trunk import Evaluation, Left, Measured, Shared, longest, measured_in
 from explorer.errors import DivergedError, RunError
 from explorer.run_files import Timings, Trunk, from_json, record, to_json
@@ -126,6 +126,7 @@ class FitOptions:
     on_progress: Progress = lambda done, total: None
     shared: Shared | None = None  # first steps that are those of other runs too
     stop: Stop = lambda: False  # asked after each step; true saves a checkpoint if it may, raises KeyboardInterrupt
+    defers: bool | None = None  # losses are looked at from time to time only; None: where each look waits for a device
 
 
 def fit(loop: Loop, options: FitOptions) -> Fitted:
@@ -252,6 +253,26 @@ def _resume(loop: Loop, options: FitOptions) -> tuple[_Before, Measured]:
     return _Before(trunk=Trunk(run=left.run, step=checkpoint.step, state=left.state)), measured
 
 
+def _may_defer(loop: Loop) -> bool:
+    """Return whether losses can be looked at long after their step, so that no step waits for the device."""
+    # What records the steps needs numbers in each of them, ranks have to agree in each, and so has the scale of fp16:
+    # there a look costs nothing more.
+    records = any(method.kind is Kind.RECORD for method in loop.methods)
+    return (
+        loop.setting.batches.device.type == "cuda" and loop.ranks.size == 1 and loop.loss_scale is None and not records
+    )
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors in memory of the host."""
+    return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def _values(scalars: Sequence[Tensor]) -> list[float]:
+    """Return the numbers in these scalars, by one copy from the device."""
+    return torch.stack([*scalars]).tolist() if scalars else []
+
+
 class _Session:
     """This process's share of the run."""
 
@@ -273,6 +294,11 @@ class _Session:
         self._others = [] if shared is None else [(n, self._places_of(n, below=shared.step + 1)) for n in shared.longer]
         self._evaluations = before.evaluations
         self._pending: list[tuple[int, float, Tensor]] = []
+        self._unseen: list[tuple[int, Tensor]] = []  # losses of which it is not known whether they are finite
+        self._defers = _may_defer(loop) if options.defers is None else options.defers
+        loop.checks_passes = not self._defers
+        # From which a divergence is located as long as there is no checkpoint.
+        self._start = (loop.state.step, _copied(loop.tensors())) if self._defers and not before.resumed else None
         self._saved_at = self._shown_at = time.monotonic()
         if before.trunk is not None and loop.state.step == before.trunk.step and not before.resumed:
             self._write_again(measured)
@@ -293,9 +319,50 @@ class _Session:
             loop.clock.start_step(loop.state.step - first)
             lr = loop.learning_rate()
             loop.ranks.told(GO)
-            loss = loop.step()
+            loss = self._step()
             loop.clock.end_step()
             self._after_step(loop.state.step, lr, loss)
+
+    def _step(self) -> Tensor:
+        if not self._defers:
+            return self.loop.step()
+        try:
+            loss = self.loop.step()
+        except Exception:
+            # What fails after a loss that is not finite is a consequence of it.
+            if (latest := self.loop.state.loss) is not None:
+                self._unseen.append((self.loop.state.step + 1, latest.detach()))
+            self._look()
+            raise
+        self._unseen.append((self.loop.state.step, loss))
+        return loss
+
+    def _look(self) -> None:
+        """Raise `DivergedError` if one of the losses since the last look is not finite. The steps since the newest
+        checkpoint are then made again, with a look in each pass, for the message that names class and layer."""
+        unseen, self._unseen = self._unseen, []
+        values = _values([loss for _, loss in unseen])
+        bad = next((at for at, value in enumerate(values) if not math.isfinite(value)), None)
+        if bad is None:
+            return
+        loop, (step, _) = self.loop, unseen[bad]
+        checkpoint = load_newest(self.options.directory / rundir.CHECKPOINT, run_id=self.options.run_id)
+        if checkpoint is not None:
+            loop.restore(checkpoint.tensors, step=checkpoint.step)
+        else:
+            assert self._start is not None  # or it was resumed from one
+            loop.restore(self._start[1], step=self._start[0])
+        loop.checks_passes, self._defers = True, False
+        try:
+            while loop.state.step < step:
+                loop.step()
+        except DivergedError:
+            if loop.state.step + 1 == step:
+                raise
+        raise DivergedError(
+            f"training diverged: the loss is {values[bad]} at step {step}; the steps before it, made again, do not lead"
+            " there: kernels, the model or the task are not deterministic, so layer and class are unknown"
+        )
 
     def finish(self) -> dict[str, float]:
         """Evaluate the final weights; return their metrics."""
@@ -389,9 +456,10 @@ class _Session:
         return metrics
 
     def _flush_losses(self) -> None:
-        for step, lr, loss in self._pending:
-            self._write_loss(step, lr, loss.item())
-        self._pending.clear()
+        self._look()
+        pending, self._pending = self._pending, []
+        for (step, lr, _), value in zip(pending, _values([loss for _, _, loss in pending]), strict=True):
+            self._write_loss(step, lr, value)
 
     def _write_loss(self, step: int, lr: float, loss: float) -> None:
         self.writer.write(step, "train_loss", loss)
@@ -400,6 +468,7 @@ class _Session:
     def _leave(self, shared: Shared, measured: Measured) -> None:
         """Leave the state to longer runs."""
         self.loop.clock.restart()
+        self._look()
         tensors = self.loop.tensors()
         check_finite(tensors, step=self.loop.state.step)
         left = Left(
