@@ -37,18 +37,22 @@ def policy(name: str) -> RoutingPolicy:
     return replace(lower(name, Quarantine.REFUSE), rules=rules, sealed=(REGION,))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_in(root: Path, *options: str, **train: int) -> Path:
     """A project's directory with a finished run in it."""
-    root = tmp_path_factory.mktemp("project")
     made = demonstrate(root, DIGITS, data=None, taxonomy=TAXONOMY, policies=(policy("mine"),), now=int(time.time()))
     made.rename(root / "governed")
     methods = [{"routing": {"policy": "mine"}}, "contributions", {"recorder": {"every": 2}}]
-    (root / "tiny.yaml").write_text(yaml.safe_dump(recipe("governed", methods=methods)))
-    done = explorer("run", "tiny.yaml", cwd=root)
+    content = recipe("governed", methods=methods)
+    (root / "tiny.yaml").write_text(yaml.safe_dump(content | {"train": content["train"] | train}))
+    done = explorer("run", "tiny.yaml", *options, cwd=root)
     assert done.returncode == 0, done.stderr
     cosign(root, run_of(root))
     return root
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_in(tmp_path_factory.mktemp("project"))
 
 
 def cosign(project: Path, run: Path) -> None:
@@ -209,3 +213,18 @@ def test_an_old_ledger_without_its_cosignatures_is_refused_before_anything_is_tr
     shutil.rmtree(run_of(project) / rundir.LEDGER / "witness")
     assert "the quorum is not met" in refused("delete", "run", run_of(project), LATE, "--json")
     assert not (project / "runs" / "deletions").exists()
+
+
+@pytest.mark.slow
+def test_a_run_of_two_ranks_is_deleted_from_by_three(tmp_path: Path) -> None:
+    """Everything that reads the ledger of a run by ranks: conform, replay, a deletion and its certificate."""
+    project = trained_in(tmp_path, "--ranks", "2", lanes=4)
+    for command in (["conform", run_of(project), "--trust", "governed/trust.json"], ["replay", run_of(project)]):
+        done = explorer(*command, cwd=project)
+        assert done.returncode == 0, done.stdout + done.stderr
+    shown = explorer("ledger", "show", run_of(project) / rundir.LEDGER, cwd=project).stdout
+    assert '"action": "ranks"' in shown
+    done = delete(project, LATE, "--ranks", "3")
+    assert done.returncode == 0, done.stderr
+    found = verified(project, "--counterfactual")
+    assert found.returncode == 0, found.stderr + found.stdout
