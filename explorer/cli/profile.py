@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from explorer import run_files, rundir
+from explorer.analysis.bottleneck import bound_words
 from explorer.cli import options
 from explorer.cli.run import begin, planned_from
 from explorer.costing import Duration, Price, cost_usd, default_price, load_prices, own_prices
@@ -26,7 +27,7 @@ from explorer.sweep.plan import make_plan
 from explorer.sweep.presence import timing
 from explorer.sweep.spec import load_spec
 from explorer.training.profile import Extrapolated, extrapolate, plan_here, profile, train_in_full, validation
-from explorer.training.run_plan import PlannedRun
+from explorer.training.run_plan import PlannedRun, pace_of, recipe_of
 from explorer.yaml_document import read_document
 
 
@@ -201,6 +202,7 @@ def profile_blocks(
     for time in times:
         yield f"budget {time.run.ssr:g}: {time.run.steps} steps"
         yield table(COLUMNS, _rows(time, price), right=COLUMNS[1:])
+        yield from filter(None, (_rate(time), _bound(time, profile)))
     # Below the tables: how the times were taken, and what weakens them.
     windows = min(phase.windows for phase in profile.phases.values())
     yield f"sec/step: median of {windows} windows; interval: their quartiles, for training added up over its steps"
@@ -257,6 +259,27 @@ def profile_json(
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _rate(predicted: Extrapolated) -> str | None:
+    """Return the examples that training takes in a second; None where batch sizes vary."""
+    run = predicted.run
+    pace = pace_of(recipe_of(run), steps=run.steps)
+    if pace.position(run.steps) != run.steps * run.batch_size:
+        return None
+    return f"{run.steps * run.batch_size / predicted.training.seconds:,.4g} examples a second"
+
+
+def _bound(predicted: Extrapolated, profile: ProfileRecord) -> str | None:
+    """Return what the steps of a run are bound by: phases count with their time."""
+    parts: dict[str, float] = {}
+    for phase in predicted.phases:
+        split = profile.phases[phase.name].split
+        # Parts were timed apart from the steps, which takes longer: only their proportions count.
+        scale = phase.total.seconds / max(sum(split.values()), 1e-12)
+        for part, seconds in split.items():
+            parts[part] = parts.get(part, 0.0) + scale * seconds
+    return bound_words(parts)
 
 
 def _rows(predicted: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:

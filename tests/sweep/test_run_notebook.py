@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from explorer import run_files, rundir
-from explorer.run_files import ResultRecord, Trunk
+from explorer.run_files import ResultRecord, Timings, Trunk
 from explorer.views.sweep.run_notebook import describe, loss_curve, outcome
 from tests.builders import run_record, write_run
 
@@ -77,3 +77,16 @@ def test_the_outcome_names_the_run_that_made_the_first_steps(directory):
     assert "made by" not in str(outcome(plain).data)
     branched = replace(plain, trunk=Trunk(run="short<run>", step=12, state="0" * 64))
     assert "12, made by <code>short&lt;run&gt;</code>" in str(outcome(branched).data)
+
+
+def test_the_outcome_says_what_the_run_was_bound_by_and_how_fast_it_was(directory):
+    """The control: a run on a GPU, whose parts were not told apart, has its speed and no verdict."""
+    plain = run_files.read(ResultRecord, directory / rundir.RESULT)
+    parts = Timings(read=1.0, preprocess=1.0, forward=6.0, backward=12.0)
+    timed = replace(plain, timings=parts, steps=110, timed_steps=100, examples=110 * 64)
+    text = str(outcome(timed).data)
+    assert "Bound by compute, 90% of a step: all else could gain 10% at most" in text
+    assert "100 steps, 320 examples a second" in text
+    whole = str(outcome(replace(timed, timings=Timings(other=20.0))).data)
+    assert "Bound by" not in whole and "100 steps, 320 examples a second" in whole
+    assert "a second" not in str(outcome(replace(timed, examples=0)).data)

@@ -134,6 +134,7 @@ def test_time_by_phase_and_by_part_of_a_step(rows: pd.DataFrame, runs: Path) -> 
     body = [_text(row) for row in re.findall("<tr>(.*?)</tr>", html.replace("</th>", " ").replace("</td>", " "))][1:]
     assert body == ["8x8 px 60 0.5 s 30 s", "16x16 px 20 2 s 40 s"]
     assert "as profiled 2026-11-21: forward 25%, backward 75%" in _text(html)
+    assert "Bound by compute, 100% of a step." in _text(html)
 
 
 def test_the_command_and_the_links_lead_to_the_run(rows: pd.DataFrame, runs: Path) -> None:

@@ -17,6 +17,7 @@ import vl_convert
 from IPython.display import HTML, Image
 
 from explorer import run_files, rundir
+from explorer.analysis.bottleneck import bound_words
 from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric, ResultRecord, RunRecord
 
 WIDTH, HEIGHT = 720, 260
@@ -79,7 +80,7 @@ def outcome(result: ResultRecord) -> HTML:
     if result.trunk is not None:  # its records are those of all steps all the same
         rows.append(("first steps", f"{result.trunk.step:,}, made by {_code(result.trunk.run)}"))
     rows += [("digest of the model", _code(result.state_digest))] if result.state_digest else []
-    return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _caveat(result))
+    return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _bound(result) + _caveat(result))
 
 
 def _steps(run: RunRecord) -> str:
@@ -121,8 +122,21 @@ def _times(result: ResultRecord) -> str:
             ("checkpoints", timings.checkpoint),
         )
     ]
-    total = ("<b>training</b>", f"<b>{_seconds(training)}</b>", f"{result.timed_steps} steps")
+    total = ("<b>training</b>", f"<b>{_seconds(training)}</b>", f"{result.timed_steps} steps{_rate(result)}")
     return _table([*rows, total, *apart], header=("part", "seconds", "share"))
+
+
+def _rate(result: ResultRecord) -> str:
+    """Return the examples that training takes in a second, if both are known."""
+    training = result.timings.training()
+    if not result.examples or not result.steps or not training > 0:
+        return ""
+    return f", {result.examples / result.steps * result.timed_steps / training:,.4g} examples a second"
+
+
+def _bound(result: ResultRecord) -> str:
+    words = bound_words({part: getattr(result.timings, part) for part in PHASES})
+    return f"<p>{html.escape(words)}</p>" if words else ""
 
 
 def _caveat(result: ResultRecord) -> str:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from explorer import rundir
 from explorer.analysis import ladders, schedules
+from explorer.analysis.bottleneck import bound_words
 from explorer.analysis.sentences import busy_recipes
 from explorer.analysis.smoothing import SMOOTH, smoothed
 from explorer.errors import AnalysisError, RunError, StoreError
@@ -192,6 +193,8 @@ def _split(parts: Mapping[str, float], title: str) -> Iterator[Block | Markup]:
     box = {"viewBox": f"0 0 {WIDTH:g} 8", "preserveAspectRatio": "none", "aria_hidden": "true"}
     yield element("svg", *bars, class_="x-split", **box)
     yield element("p", f"{title}: ", *legend, class_="x-note")
+    if words := bound_words(parts):
+        yield Paragraph(words, "note")
 
 
 def _colour(part: str) -> str:

@@ -1,0 +1,44 @@
+"""The kind of work that a step is bound by, and what making anything else faster could gain at most (Amdahl 1967).
+
+A part that takes the share p of a step leaves 1 - p when it takes no time at all, so p is the most that its removal can
+gain, however it is done. Where a second thread prepares the rows, a step spends on them only what it waits for them.
+"""
+
+import math
+from collections.abc import Mapping
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "reading": ("read", "wait"),
+    "preprocessing": ("preprocess",),
+    "transfer": ("transfer",),
+    "compute": ("forward", "backward", "optimizer"),
+    "governance": ("governance",),
+    "other work": ("other",),
+}
+"""Parts of a step, keys of `run_files.Timings`, by what they wait for."""
+
+
+def bound_words(parts: Mapping[str, float]) -> str | None:
+    """Return what steps are bound by, given the seconds of each part. None where the parts were not told apart, as in
+    a run on a GPU, which would have to wait for the device at each of them.
+
+    >>> bound_words({"read": 1.0, "preprocess": 6.0, "forward": 400.0, "backward": 593.0})
+    'Bound by compute, 99% of a step: all else could gain 0.7% at most, preprocessing 0.6%, reading 0.1%.'
+    >>> bound_words({"wait": 30.0, "forward": 5.0, "backward": 15.0})
+    'Bound by reading, 60% of a step: all else could gain 40% at most, compute 40%.'
+    """
+    whole = sum(parts.values())
+    if not parts.get("forward", 0.0) + parts.get("backward", 0.0) > 0 or not math.isfinite(whole):
+        return None
+    shares = {kind: sum(parts.get(part, 0.0) for part in of) / whole for kind, of in KINDS.items()}
+    (most, share), *others = sorted(shares.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{kind} {_percent(other)}" for kind, other in others if other >= LEAST)
+    rest = f": all else could gain {_percent(1 - share)} at most, {listed}" if listed else ""
+    return f"Bound by {most}, {share:.0%} of a step{rest}."
+
+
+LEAST = 0.0005  # a smaller share would be shown as 0.0%
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share > 0.0995 else f"{share:.1%}"
