@@ -367,10 +367,12 @@ class Loop:
         state, batches = self.state, self.setting.batches
         slots = np.concatenate([share.slots for share in shares])
         examples = state.examples[slots]
-        prepared = self._ahead and self._ahead.take(Wanted(state.step, examples, slots))
-        if prepared:
+        prepared = None
+        if self._ahead is not None:
+            with self.clock.waiting():
+                prepared = self._ahead.take(Wanted(state.step, examples, slots))
+        if prepared is not None:
             inputs, labels = prepared
-            self.clock.lap("wait")
         else:
             inputs, labels = batches.read(examples)
             self.clock.lap("read")

@@ -34,9 +34,9 @@ class Meter:
         if self._since is None and self.fault is None:
             self._since, self._begun, self._open = self._value(), time.monotonic(), 0
 
-    def end_step(self) -> None:
-        """Count a timed step, and end a span that has lasted."""
-        self._open += 1
+    def end_step(self, steps: int = 1) -> None:
+        """Count one timed step, or several, and end a span that has lasted."""
+        self._open += steps
         if time.monotonic() - self._begun >= SPAN_SECONDS:
             self.end()
 

@@ -96,3 +96,77 @@ def test_without_a_split_everything_is_other(hands: Hands, monkeypatch: pytest.M
     split = Clock(torch.device("cuda"), warmup_steps=0, split=True)
     step(split, hands, 0)
     assert split.timings(Timings()) == Timings(forward=1, backward=2, other=0.5)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A GPU that notes when the program waits for it, and is always done with its work."""
+    notes: list[str] = []
+
+    class Stream:
+        def query(self) -> bool:
+            return "busy" not in notes
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: notes.append("wait"))
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    return notes
+
+
+def test_a_gpu_is_waited_for_at_the_ends_of_spans_only(hands: Hands, device: list[str]) -> None:
+    clock = Clock(torch.device("cuda"), warmup_steps=1, split=False)
+    for number in range(9):
+        clock.start_step(number)
+        hands.now += 0.125
+        clock.lap("forward")
+        clock.end_step()
+    assert len(device) == 2 + 2 + 2, "for the first step, and for two spans of half a second"
+    assert clock.timings(Timings()) == Timings(warmup=0.125, other=1.0)
+    assert (clock.timed_steps, len(device)) == (8, 6)
+    clock.start_step(9)
+    hands.now += 0.125
+    clock.end_step()
+    assert clock.timed_steps == 8, "its span is open"
+    clock.restart()
+    hands.now += 7
+    clock.end("evaluation")
+    assert clock.timings(Timings()) == Timings(warmup=0.125, other=1.125, evaluation=7)
+    assert clock.timed_steps == 9
+
+
+def test_a_span_in_which_something_compiled_is_apart_as_a_whole(hands: Hands, device: list[str]) -> None:
+    clock = Clock(torch.device("cuda"), warmup_steps=0, split=False)
+    for number in range(4):
+        clock.start_step(number)
+        hands.now += 0.125
+        if number == 1:
+            clock.set_aside("compile")
+        clock.end_step()
+    assert clock.timings(Timings()) == Timings(compile=0.25, other=0.25)
+    assert clock.timed_steps == 2
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_gpu_without_work_has_waited_for_the_rows(busy: bool, hands: Hands, device: list[str]) -> None:
+    """The control: rows that come while it still computes cost nothing."""
+    clock = Clock(torch.device("cuda"), warmup_steps=0, split=False)
+    device.extend(["busy"] * busy)
+    clock.start_step(0)
+    hands.now += 0.25
+    with clock.waiting():
+        hands.now += 0.125
+    hands.now += 0.25
+    clock.end_step()
+    assert clock.timings(Timings()) == (Timings(other=0.625) if busy else Timings(other=0.5, wait=0.125))
+
+
+def test_with_a_split_waiting_is_a_lap(hands: Hands) -> None:
+    clock = Clock(CPU, warmup_steps=0, split=False)
+    clock.start_step(0)
+    hands.now += 1
+    clock.lap("other")
+    with clock.waiting():
+        hands.now += 2
+    hands.now += 3
+    clock.lap("forward")
+    clock.end_step()
+    assert clock.timings(Timings()) == Timings(other=1, wait=2, forward=3)
