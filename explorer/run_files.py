@@ -479,7 +479,8 @@ class PhaseProfile:
 
     The first numbers of `rounds` of all profiles of one pass were taken in the same round, shortly one after another,
     and so on: two recipes are compared round by round. `ratios` are processor seconds of the process for each second
-    of the clock: 1 for one thread that nothing disturbs.
+    of the clock: 1 for one thread that nothing disturbs. `issue` is the share of a step in which the program hands its
+    work to the device: near 1, the device waits for the program.
     """
 
     seconds: float
@@ -489,6 +490,7 @@ class PhaseProfile:
     split: dict[str, float] = field(default_factory=dict)  # the same step apart: keys of `Timings`, seconds
     rounds: tuple[float, ...] = ()  # seconds of a step in each window; empty in a file of an older version
     ratios: tuple[float, ...] = ()  # of each window
+    issue: Annotated[float, Field(ge=0, le=1)] | None = None  # None: not measured, as on a CPU
 
 
 @record

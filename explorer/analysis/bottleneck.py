@@ -2,6 +2,9 @@
 
 A part that takes the share p of a step leaves 1 - p when it takes no time at all, so p is the most that its removal can
 gain, however it is done. Where a second thread prepares the rows, a step spends on them only what it waits for them.
+
+On a GPU compute is bound by launch where the device is done as soon as the program has handed its work over: then
+faster kernels gain nothing.
 """
 
 import math
@@ -18,9 +21,15 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """Parts of a step, keys of `run_files.Timings`, by what they wait for."""
 
 
-def bound_words(parts: Mapping[str, float]) -> str | None:
-    """Return what steps are bound by, given the seconds of each part. None where the parts were not told apart, as in
-    a run on a GPU, which would have to wait for the device at each of them.
+LEAST = 0.0005  # a smaller share would be shown as 0.0%
+LAUNCH = 0.95  # share of a step in which its work is handed over, from which on the device waits for the program
+
+
+def bound_words(parts: Mapping[str, float], *, issue: float | None = None) -> str | None:
+    """Return what steps are bound by, given the seconds of each part, and the share of a step in which the program
+    hands its work to a GPU.
+
+    None where the parts were not told apart, as in a run on a GPU, which would have to wait for it at each of them.
 
     >>> bound_words({"read": 1.0, "preprocess": 6.0, "forward": 400.0, "backward": 593.0})
     'Bound by compute, 99% of a step: all else could gain 0.7% at most, preprocessing 0.6%, reading 0.1%.'
@@ -34,10 +43,12 @@ def bound_words(parts: Mapping[str, float]) -> str | None:
     (most, share), *others = sorted(shares.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{kind} {_percent(other)}" for kind, other in others if other >= LEAST)
     rest = f": all else could gain {_percent(1 - share)} at most, {listed}" if listed else ""
+    if most == "compute" and issue is not None and issue >= LAUNCH:
+        return (
+            f"Bound by launch: the program hands work to the device in {issue:.0%} of a step, so faster kernels gain"
+            f" {_percent(1 - issue)} at most, and fewer of them more{rest.replace(':', ';', 1)}."
+        )
     return f"Bound by {most}, {share:.0%} of a step{rest}."
-
-
-LEAST = 0.0005  # a smaller share would be shown as 0.0%
 
 
 def _percent(share: float) -> str:

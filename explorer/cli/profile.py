@@ -279,7 +279,8 @@ def _bound(predicted: Extrapolated, profile: ProfileRecord) -> str | None:
         scale = phase.total.seconds / max(sum(split.values()), 1e-12)
         for part, seconds in split.items():
             parts[part] = parts.get(part, 0.0) + scale * seconds
-    return bound_words(parts)
+    longest = max(predicted.phases, key=lambda phase: phase.total.seconds)
+    return bound_words(parts, issue=profile.phases[longest.name].issue)
 
 
 def _rows(predicted: Extrapolated, price: Price | None) -> list[tuple[object, ...]]:

@@ -61,6 +61,21 @@ def split_steps(loop: Loop, place: Place, *, count: int) -> dict[str, float]:
     return {part: seconds / count for part, seconds in asdict(loop.clock.timings(Timings())).items() if seconds}
 
 
+def issue_share(loop: Loop, place: Place) -> float:
+    """Return the share of that step in which the program hands its work to the device, which is idle at its beginning.
+
+    Near 1, the device is done as soon as it has its work: it waits for the program. A device that queues no more work
+    also makes the program wait, so of a step with more than about 1,000 kernels the share is an upper bound.
+    """
+    _go_to(loop, place)
+    _synchronise(loop)
+    start = time.perf_counter()
+    _step(loop, place)
+    issued = time.perf_counter()
+    _synchronise(loop)
+    return (issued - start) / (time.perf_counter() - start)
+
+
 @torch.no_grad()
 def time_inference(loop: Loop, *, examples: int, count: int) -> float:
     """Return the mean seconds for one example in evaluation mode, fp32, in batches of `examples`."""

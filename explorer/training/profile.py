@@ -33,7 +33,7 @@ from explorer.engine.checkpoint import Checkpoint, save_checkpoint
 from explorer.engine.fit import AUTOMATIC, CHECKPOINT_SECONDS, affordable_evaluations
 from explorer.engine.loop import Loop
 from explorer.engine.method import Moment
-from explorer.engine.stepping import Place, Window, split_steps, time_inference, time_steps, time_window
+from explorer.engine.stepping import Place, Window, issue_share, split_steps, time_inference, time_steps, time_window
 from explorer.errors import RunError, TrainingError
 from explorer.run_files import PhaseProfile, ProfileRecord, ResultRecord, RunRecord, Validation
 from explorer.runlog.documents import Documents
@@ -127,6 +127,7 @@ class _Phase:
     count: int
     windows: list[Window] = field(default_factory=list)
     splits: list[dict[str, float]] = field(default_factory=list)
+    issues: list[float] = field(default_factory=list)  # shares of a step; none on a CPU
 
     @property
     def best(self) -> float:
@@ -185,6 +186,8 @@ class _Subject:
             phase = self._phases[name]
             phase.windows.append(window)
             phase.splits.append(split)
+            if self._loop.setting.batches.device.type == "cuda":
+                phase.issues.append(issue_share(self._loop, phase.places[len(phase.issues)]))
         self._inference.append(seconds)
         self.windows += len(taken)
         self.repeated += taken_again * len(taken)
@@ -257,6 +260,7 @@ def _profiled(phase: _Phase) -> PhaseProfile:
         split=_median_by_part(phase.splits),
         rounds=seconds,
         ratios=tuple(window.ratio for window in phase.windows),
+        issue=statistics.median(phase.issues) if phase.issues else None,
     )
 
 

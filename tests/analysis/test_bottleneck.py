@@ -36,3 +36,15 @@ def test_it_names_the_largest_kind_and_what_the_others_leave_to_gain(parts: dict
 @pytest.mark.parametrize("parts", [{}, {"other": 3.0}, {"wait": 1.0, "other": 3.0}, {"forward": 0.0, "backward": 0.0}])
 def test_parts_that_were_not_told_apart_have_no_verdict(parts: dict[str, float]) -> None:
     assert bound_words(parts) is None
+
+
+def test_a_gpu_that_waits_for_the_program_is_bound_by_launch() -> None:
+    """The controls: one that is busy after the program is done, and steps that are bound by something else."""
+    parts = {"transfer": 1.0, "forward": 4.0, "backward": 5.0}
+    words = (
+        "Bound by launch: the program hands work to the device in 98% of a step, so faster kernels gain 2.0% at most,"
+        " and fewer of them more; all else could gain 10% at most, transfer 10%."
+    )
+    assert bound_words(parts, issue=0.98) == words
+    assert str(bound_words(parts, issue=0.5)).startswith("Bound by compute, 90%")
+    assert str(bound_words(parts | {"wait": 90.0}, issue=0.98)).startswith("Bound by reading, 90%")

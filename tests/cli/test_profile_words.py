@@ -1,6 +1,7 @@
 """The lines below the table of `explorer profile run`: examples a second, and the kind of work that binds a step."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,3 +62,13 @@ def test_without_a_split_there_is_no_verdict(split: dict[str, float]) -> None:
 def test_where_batch_sizes_vary_there_is_no_single_rate() -> None:
     run = tiny_run(tiny_recipe(["batch_size_warmup"], epochs=4))
     assert "examples a second" not in said(run, [{"forward": 1.0}] * len(run.phases))
+
+
+def test_the_phase_that_takes_longest_says_whether_the_device_waits() -> None:
+    run = tiny_run(tiny_recipe())
+    profile = profiled(run, [{"forward": 1.0}])
+    (name,) = profile.phases
+    for issue, bound in ((0.99, "Bound by launch"), (0.4, "Bound by compute"), (None, "Bound by compute")):
+        made = replace(profile, phases={name: replace(profile.phases[name], issue=issue)})
+        words = "\n".join(map(str, profile_blocks(made, [extrapolate(run, made)], (), None)))
+        assert bound in words
