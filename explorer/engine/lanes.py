@@ -142,9 +142,9 @@ class Lanes:
         names = frozenset(like)
         if names not in self._parcels:
             self._parcels[names] = Parcel(like)
-        parcel = self._parcels[names]
-        theirs = self._exchange.swap(parcel.pack(mine or {}), source=merge.source, targets=merge.targets)
-        return _plus(mine, parcel.unpack(theirs))
+        parcel, route = self._parcels[names], {"source": merge.source, "targets": merge.targets}
+        there = self._exchange.swap(parcel.flags(mine or {}), **route)
+        return _plus(mine, parcel.unpack(self._exchange.swap(parcel.pack(mine or {}), **route), there))
 
 
 def _plus(left: Results | None, right: Results | None) -> Results | None:
@@ -157,8 +157,8 @@ def _plus(left: Results | None, right: Results | None) -> Results | None:
 
 
 class Parcel:
-    """Results with these names and shapes as one row of bytes: their values, then a 1 or a 0 for each name that is
-    there."""
+    """Results with these names and shapes as one row of bytes, and apart from them, on the host, a 1 or a 0 for each
+    name that is there: a host that read it from a GPU would wait for that."""
 
     def __init__(self, like: Mapping[str, Tensor]) -> None:
         # The widest types first, so that every value begins at a multiple of its size.
@@ -169,19 +169,20 @@ class Parcel:
     def pack(self, results: Results) -> Tensor:
         """Return the results as bytes; names that are absent have any values."""
         device = next(iter(self._like.values())).device
-        row = torch.zeros(self._size + len(self._like), dtype=torch.uint8, device=device)
+        row = torch.zeros(self._size, dtype=torch.uint8, device=device)
         views = self._views(row)
         if results:
             torch._foreach_copy_([views[name] for name in results], list(results.values()))  # pyright: ignore
-        there = torch.tensor([name in results for name in self._like], dtype=torch.uint8)
-        row[self._size :].copy_(there)
         return row
 
-    def unpack(self, row: Tensor) -> Results:
+    def flags(self, results: Results) -> Tensor:
+        """Return which names the results have."""
+        return torch.tensor([name in results for name in self._like], dtype=torch.uint8)
+
+    def unpack(self, row: Tensor, there: Tensor) -> Results:
         """Return the results in such bytes, in memory of their own laid out like the tensors they stand for."""
-        there = row[self._size :].tolist()
         taken: Results = {}
-        for (name, view), flag in zip(self._views(row).items(), there, strict=True):
+        for (name, view), flag in zip(self._views(row).items(), there.tolist(), strict=True):
             if flag:
                 taken[name] = torch.empty_like(self._like[name], requires_grad=False).copy_(view)
         return taken

@@ -27,10 +27,9 @@ class LostRank(RunError):
 class Ranks:
     """This process as one of those that train a run."""
 
-    def __init__(self, rank: int = 0, size: int = 1, device: torch.device | None = None) -> None:
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
         """Use `joined` where there is more than one."""
         self.rank, self.size = rank, size
-        self._device = device or torch.device("cpu")
 
     @property
     def leads(self) -> bool:
@@ -38,7 +37,7 @@ class Ranks:
         return self.rank == 0
 
     def swap(self, mine: Tensor, *, source: int, targets: tuple[int, ...]) -> Tensor:
-        """Send bytes to the targets, and return as many from the source."""
+        """Send bytes to the targets, and return as many from the source, on the same device."""
         theirs = torch.empty_like(mine)
         with _reported():
             operations = [dist.P2POp(dist.irecv, theirs, source)]
@@ -51,7 +50,7 @@ class Ranks:
         """Return rank 0's number."""
         if self.size == 1:
             return value
-        number = torch.tensor([value], dtype=torch.int64, device=self._device)
+        number = torch.tensor([value], dtype=torch.int64)
         with _reported():
             dist.broadcast(number, src=0)
         return int(number.item())
@@ -69,14 +68,14 @@ class Ranks:
         """Return the bytes of that rank."""
         if self.size == 1:
             return mine
-        size = torch.tensor([len(mine)], dtype=torch.int64, device=self._device)
+        size = torch.tensor([len(mine)], dtype=torch.int64)
         with _reported():
             dist.broadcast(size, src=rank)
-            row = torch.empty(int(size.item()), dtype=torch.uint8, device=self._device)
+            row = torch.empty(int(size.item()), dtype=torch.uint8)
             if rank == self.rank and mine:
                 row.copy_(torch.frombuffer(bytearray(mine), dtype=torch.uint8))
             dist.broadcast(row, src=rank)
-        return row.cpu().numpy().tobytes()
+        return row.numpy().tobytes()
 
 
 @contextmanager
@@ -90,9 +89,9 @@ def _reported() -> Iterator[None]:
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
     """Join the ranks that torchrun started, as its variables say, for the block."""
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=PATIENCE)
+    # What ranks say to each other goes from host to host, so that no host waits for its GPU.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), device)
+        yield Ranks(dist.get_rank(), dist.get_world_size())
     finally:
         dist.destroy_process_group()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from explorer.engine.lanes import Lanes, Results, Statistics, blocks, left_part, merges
+from explorer.engine.lanes import Lanes, Parcel, Results, Statistics, blocks, left_part, merges
 from explorer.engine.ranks import Ranks
 from explorer.engine.state import Share
 from explorer.errors import TrainingError
@@ -126,6 +126,17 @@ def test_values_that_are_not_numbers_arrive_on_every_rank() -> None:
     values = {0: torch.tensor([torch.nan, torch.inf, -0.0]), 1: torch.tensor([1.0, -torch.inf, -0.0])}
     for total in together(2, 2, lambda lane: {"a": values[lane]}, {"a": torch.empty(3)}):
         assert total["a"][:2].isnan().all() and torch.signbit(total["a"][2])
+
+
+def test_nothing_is_read_from_the_device() -> None:
+    """A tensor without values, in place of one on a GPU: reading it is an error."""
+    like = {"a": torch.empty(3, device="meta"), "b": torch.empty(2, device="meta")}
+    parcel = Parcel(like)
+    row = parcel.pack({"a": like["a"]})
+    taken = parcel.unpack(row, parcel.flags({"a": like["a"]}))
+    assert taken.keys() == {"a"} and taken["a"].is_meta
+    with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
+        row.tolist()
 
 
 def test_slots_are_dealt_out_by_their_number() -> None:
