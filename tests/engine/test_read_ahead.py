@@ -11,6 +11,7 @@ from torch import Tensor
 
 from explorer.data.batches import Batches
 from explorer.data.pace import Pace
+from explorer.data.read_ahead import ReadAhead, Wanted
 from explorer.engine.fit import state_digest
 from explorer.engine.loop import Loop
 from explorer.engine.state import State
@@ -151,3 +152,23 @@ def test_a_step_that_is_timed_again_and_again_finds_its_rows_prepared() -> None:
     assert all(thread is not threading.main_thread() for thread in reads(loop).by)
     within = split_steps(loop_of(ahead=False), Place(step=4, total_steps=10), count=3)
     assert "wait" not in within and within["read"] > 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_rows_for_a_gpu_are_pinned_by_the_thread(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU is pretended; the control: rows for a CPU are not pinned."""
+    pinned: list[threading.Thread] = []
+
+    def pin(rows: Tensor) -> Tensor:
+        pinned.append(threading.current_thread())
+        return rows
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin)
+    batches = Watched()
+    batches.device = torch.device(device)
+    ahead, wanted = ReadAhead(batches), Wanted(0, batches.indices(0), np.arange(8))
+    ahead.start(lambda: wanted)
+    assert ahead.take(wanted) is not None
+    assert len(pinned) == (2 if device == "cuda" else 0), "inputs and labels"
+    assert threading.main_thread() not in pinned
+    assert ahead.take(wanted) is None, "rows are given once"
