@@ -62,8 +62,8 @@ SPARSE: dict[str, Any] = {"batch_size": 1, "epochs": 0.02, "optimizer": ADAMW}  
 def remembering_the_loss(patch: pytest.MonkeyPatch) -> None:
     step = Loop.step
 
-    def remembered(self: Loop) -> torch.Tensor:
-        loss = step(self)
+    def remembered(self: Loop, *, then: int | None = None) -> torch.Tensor:
+        loss = step(self, then=then)
         self.state.resources[float] = float(loss)
         return loss
 
