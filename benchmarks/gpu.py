@@ -121,7 +121,8 @@ def several() -> int:
 
 def ratio(mine: Callable[[], float], base: Callable[[], float], *, rounds: int) -> list[float]:
     """Each window over the mean of the windows of `base` before and after it."""
-    mine(), base()  # warm
+    for warm in (mine, base):
+        warm()
     ratios, before = [], base()
     for _ in range(rounds):
         middle, after = mine(), base()

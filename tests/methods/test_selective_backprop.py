@@ -224,7 +224,7 @@ def test_what_cannot_be_scored_is_refused_before_the_first_step() -> None:
     noise_loop([SelectiveBackprop()], model=fixed).call("before_fit")
 
     class OneNumber(Classification):
-        def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
             return F.cross_entropy(outputs, targets)
 
     with pytest.raises(RecipeError, match=r"found a loss of shape \(\) for 2 examples: expected one for each"):
