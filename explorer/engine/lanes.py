@@ -1,15 +1,17 @@
 """Lanes: a step's rows in a fixed number of parts, whose results are added up in one fixed order.
 
 A sum of floating-point numbers depends on the order of the additions. So that a step gives the same bits whatever the
-number of processes that share it, its slots are dealt to V lanes, slot modulo V, and what one lane has of one share, a
-*cell*, goes through the model in passes of its own: their shapes, and so their kernels and their rounding, do not
-depend on who makes them. The results of the cells are added by one binary tree over the lanes, whose left part is the
-largest power of two below the number of lanes (the tree of RFC 6962):
+number of processes that share it, the slots of each class are dealt to V lanes in turn, and what one lane has of one
+share, a *cell*, goes through the model in passes of its own: their shapes, and so their kernels and their rounding, do
+not depend on who makes them. The results of the cells are added by one binary tree over the lanes, whose left part is
+the largest power of two below the number of lanes (the tree of RFC 6962):
 
     6 lanes    ((0 + 1) + (2 + 3)) + (4 + 5)
 
 A lane without rows of the share has no result, and the other side goes up as it is. Which lanes have rows follows from
-the step only.
+the step only. Slots are dealt class by class because batches interleave classes evenly: dealt by their numbers, a class
+could come to lie in one lane, and the ranks of the others would wait while it is passed. Slots whose examples are left
+out keep their turn, so the rest stay in their lanes.
 
 A *rank* is one of the processes that train a run together. It makes the passes of one whole subtree, the ranks go up
 the rest of the tree by exchanging sums, and at the end each of them has the total. Sums of two numbers do not depend on
@@ -112,11 +114,18 @@ class Lanes:
         if self.count == 1:
             return {0: share}
         cells: dict[int, Share] = {}
+        lanes = self.lanes_of(share)
         for lane in self._mine:
-            slots = share.slots[share.slots % self.count == lane]
+            slots = share.slots[lanes == lane]
             if len(slots):
                 cells[lane] = replace(share, slots=slots, lane=lane)
         return cells
+
+    def lanes_of(self, share: Share) -> np.ndarray:
+        """Return the lane of each of the share's slots."""
+        dealt = share.slots if share.dealt is None else share.dealt
+        # Each class begins with another lane, so that what its slots leave over is spread out, too.
+        return (share.code + np.searchsorted(dealt, share.slots)) % self.count
 
     def total(self, results_of: Callable[[int], Results | None], like: Mapping[str, Tensor]) -> Results:
         """Return the sum of the results of all lanes, on every rank the same.

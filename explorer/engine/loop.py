@@ -275,7 +275,12 @@ class Loop:
         nothing."""
         everything = frozenset() if name == QUARANTINE else self._trainable
         return Share(
-            name=name, code=code, slots=slots, parameters=everything, buffers=self._gradients.guard.buffer_names
+            name=name,
+            code=code,
+            slots=slots,
+            parameters=everything,
+            buffers=self._gradients.guard.buffer_names,
+            dealt=slots,
         )
 
     def _passes(self) -> Tensor:

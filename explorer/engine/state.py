@@ -64,6 +64,7 @@ class Share:
     weights: Mapping[str, float] = field(default_factory=dict)  # factor on a parameter's gradient; absent: 1
     regions: frozenset[str] = frozenset()  # the sealed regions that take part in its forward
     divide: "Callable[[State], tuple[Part, ...]] | None" = None  # tells its rows apart once they are read; None: alike
+    dealt: np.ndarray | None = None  # all slots of its class in the step, by which lanes are dealt; None: its own
     lane: int | None = None  # of a cell: what one lane has of a share (engine/lanes.py); None: the whole share
 
 

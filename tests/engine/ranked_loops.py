@@ -109,7 +109,7 @@ def normalised_by_rank(loop: Loop) -> None:
     lanes = loop._lanes
 
     def cells(share: Any) -> Any:
-        mine = share.slots[[slot % lanes.count in lanes._mine for slot in share.slots]]
+        mine = share.slots[[lane in lanes._mine for lane in lanes.lanes_of(share)]]
         return {lanes._mine.start: replace(share, slots=mine, lane=lanes._mine.start)} if len(mine) else {}
 
     lanes.cells = cells  # pyright: ignore[reportAttributeAccessIssue]

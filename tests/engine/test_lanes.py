@@ -4,6 +4,7 @@ import queue
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from explorer.engine.lanes import Lanes, Parcel, Results, Statistics, blocks, le
 from explorer.engine.ranks import Ranks
 from explorer.engine.state import Share
 from explorer.errors import TrainingError
+from tests.data_for_tests import noise, noise_batches, typed
 
 COUNTS = (1, 2, 3, 4, 6, 7, 8, 13)
 
@@ -139,12 +141,29 @@ def test_nothing_is_read_from_the_device() -> None:
         row.tolist()
 
 
-def test_slots_are_dealt_out_by_their_number() -> None:
-    share = Share(name="a", code=1, slots=np.array([0, 3, 4, 9, 12]), parameters=frozenset({"w"}), buffers=frozenset())
+def test_slots_of_a_class_are_dealt_out_in_turn() -> None:
+    """Whatever their numbers: even ones, as of every other class in a batch, are in all lanes."""
+    slots = np.array([0, 2, 4, 6, 8])
+    share = Share(name="a", code=0, slots=slots, parameters=frozenset({"w"}), buffers=frozenset(), dealt=slots)
     cells = Lanes(4, Ranks()).cells(share)
-    assert {lane: cell.slots.tolist() for lane, cell in cells.items()} == {0: [0, 4, 12], 1: [9], 3: [3]}
+    assert {lane: cell.slots.tolist() for lane, cell in cells.items()} == {0: [0, 8], 1: [2], 2: [4], 3: [6]}
+    left_out = Lanes(4, Ranks()).cells(replace(share, slots=np.array([4, 8])))  # the others stay in their lanes
+    assert {lane: cell.slots.tolist() for lane, cell in left_out.items()} == {0: [8], 2: [4]}
+    next_class = Lanes(4, Ranks()).cells(replace(share, code=1))
+    assert {lane: cell.slots.tolist() for lane, cell in next_class.items()} == {0: [6], 1: [0, 8], 2: [2], 3: [4]}
     assert all(cell.lane == lane and cell.parameters == share.parameters for lane, cell in cells.items())
     assert Lanes(1, Ranks()).cells(share) == {0: share} and share.lane is None
+
+
+@pytest.mark.parametrize("classes", [2, 4, 8])
+def test_every_lane_has_its_part_of_every_class_of_a_batch(classes: int) -> None:
+    """So that no rank waits for another. The control: by the number of the slot a class lies in one lane."""
+    batches = noise_batches(noise(train=64), batch_size=32, typing=typed(train=64, classes=classes))
+    lanes = Lanes(2, Ranks())
+    for code, slots in batches.shares(0):
+        share = Share(name="a", code=code, slots=slots, parameters=frozenset(), buffers=frozenset(), dealt=slots)
+        assert [len(cell.slots) for cell in lanes.cells(share).values()] == [16 // classes] * 2
+        assert len(set(slots % 2)) == 1
 
 
 # --- running statistics ---
