@@ -1,7 +1,6 @@
 """fp16: the scale leaves no trace in gradients, an overflow leaves none in the run, and a divergence stops it."""
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ from explorer.training.run import execute
 from tests.data_for_tests import typed
 from tests.loop_for_tests import noise_loop, small_net
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
+from tests.training.changed_ranks import change_ranks
 
 HUGE = 2.0**40  # every gradient overflows
 
@@ -210,13 +210,7 @@ def test_scale_and_skipped_steps_are_resumed(at: int, tmp_path: Path, monkeypatc
 def test_ranks_leave_out_the_same_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A scale with which steps overflow, in this process and in those of the ranks.
     monkeypatch.setattr("explorer.engine.loss_scale.START", 2.0**24)
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "if 'RANK' in os.environ:\n"
-        "    import explorer.engine.loss_scale as loss_scale\n"
-        "    loss_scale.START = 2.0**24\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    change_ranks(tmp_path, monkeypatch, "import explorer.engine.loss_scale as scale\nscale.START = 2.0**24")
     recipe = tiny_recipe(precision="fp16", lanes=2, epochs=1.0)
     one, two = (execute(write_run(tmp_path / str(ranks), tiny_run(recipe)), ranks=ranks) for ranks in (1, 2))
     assert one.metrics["skipped_steps"] > 0

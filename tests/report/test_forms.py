@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,22 +190,17 @@ def test_compute_time_and_energy_are_given_as_far_as_they_are_recorded(run: Path
     assert answers(content)["training time"].status == "not recorded"  # the sample has no result
 
 
+def result_of(run: Path, **changes: Any) -> run_files.ResultRecord:
+    plain: dict[str, Any] = {"run_id": run.name, "metrics": {}, "steps": STEPS, "timed_steps": STEPS, "examples": 0}
+    rest: dict[str, Any] = {"resumed": 0, "state_digest": "", "files": {}, "finished_at": "2026-11-21T12:00:00Z"}
+    return run_files.ResultRecord(**{**plain, **rest, "contended": False, **changes})
+
+
 @pytest.mark.slow
 def test_the_training_time_comes_from_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
-    result = run_files.ResultRecord(
-        run_id=run.name,
-        metrics={},
-        steps=STEPS,
-        examples=0,
-        timings=run_files.Timings(forward=60.0, backward=30.0, warmup=2.0, evaluation=3.0),
-        timed_steps=STEPS - 10,
-        contended=True,
-        resumed=0,
-        state_digest="",
-        files={},
-        finished_at="2026-11-21T12:00:00Z",
-    )
+    times = run_files.Timings(forward=60.0, backward=30.0, warmup=2.0, evaluation=3.0)
+    result = result_of(run, timings=times, timed_steps=STEPS - 10, contended=True)
     run_files.write(copy / rundir.RESULT, result)
     found = read_run(copy, trust=None, now=NOW)
     assert answers(found)["training time"].status == "in part"
@@ -226,18 +222,9 @@ def test_the_training_time_comes_from_the_result_of_this_run(run: Path, tmp_path
 @pytest.mark.slow
 def test_operations_and_energy_come_from_the_result_of_this_run(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "runs" / "single" / run.name))
-    result = run_files.ResultRecord(
-        run_id=run.name,
-        metrics={},
-        steps=STEPS,
-        examples=0,
+    result = result_of(
+        run,
         timings=run_files.Timings(forward=100.0),
-        timed_steps=STEPS,
-        contended=False,
-        resumed=0,
-        state_digest="",
-        files={},
-        finished_at="2026-11-21T12:00:00Z",
         flops=run_files.Flops(phases={"all": 3e12}, total=3e12 * STEPS, peak=3e11 * STEPS, peak_source="data sheet"),
         energy=run_files.Energy(joules=3.6e5, steps=STEPS // 2, source="RAPL package"),
     )

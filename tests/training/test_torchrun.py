@@ -32,8 +32,9 @@ from explorer.training.run_plan import plan_run
 from tests.governance import desk
 from tests.provenance.people import RISK
 from tests.recipes_for_tests import tiny_recipe, tiny_run, write_run
+from tests.training.changed_ranks import change_ranks
 from tests.training.deletions import route
-from tests.training.recorded_runs import copied, documents_for_digits, entries_of
+from tests.training.recorded_runs import copied, documents_for_digits, entries_of, recorded_run
 
 LANES, EVERY = 4, 3
 MIT = Target(classes=("open/mit",))
@@ -126,8 +127,9 @@ def test_more_ranks_write_it_too(bench: Bench, single: Path, ranks: int) -> None
     assert entries_of(together)[1:] == entries_of(single)[1:]
 
 
-def test_one_lane_has_no_entry_about_lanes() -> None:
-    assert b"lanes" not in repr(Genesis.__dataclass_fields__["lanes"].default).encode()
+def test_the_ledger_of_a_run_of_one_lane_says_nothing_about_lanes(tmp_path: Path, single: Path) -> None:
+    assert b"lanes" not in entries_of(recorded_run(tmp_path))[0]
+    assert b"lanes" in entries_of(single)[0]
 
 
 # --- another number of ranks ---
@@ -228,17 +230,17 @@ def test_ranks_that_diverge_say_so_as_one_process_does(tmp_path: Path) -> None:
 
 def test_a_rank_with_other_bits_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the comparison at the end: rank 1 begins with another state."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "if os.environ.get('RANK') == '1':\n"
-        "    import explorer.engine.loop as loop\n"
-        "    aligned = loop.Loop.align\n"
-        "    def align(self):\n"
-        "        aligned(self)\n"
-        "        next(iter(self.setting.model.parameters())).data.add_(1e-3)\n"
-        "    loop.Loop.align = align\n"
+    change_ranks(
+        tmp_path,
+        monkeypatch,
+        "import explorer.engine.loop as loop\n"
+        "aligned = loop.Loop.align\n"
+        "def align(self):\n"
+        "    aligned(self)\n"
+        "    next(iter(self.setting.model.parameters())).data.add_(1e-3)\n"
+        "loop.Loop.align = align",
+        only=1,
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     run = write_run(tmp_path, tiny_run(tiny_recipe(lanes=2, ranks=2)))
     with pytest.raises(RunError, match="rank 1 ended with other bits than rank 0"):
         execute(run)
@@ -247,13 +249,9 @@ def test_a_rank_with_other_bits_stops_the_run(tmp_path: Path, monkeypatch: pytes
 def test_a_defect_in_a_rank_keeps_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os\n"
-        "if os.environ.get('RANK') == '1':\n"
-        "    import explorer.engine.loop as loop\n"
-        "    loop.Loop.step = lambda self: 1 / 0\n"
+    change_ranks(
+        tmp_path, monkeypatch, "import explorer.engine.loop as loop\nloop.Loop.step = lambda self: 1 / 0", only=1
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     run = write_run(tmp_path, tiny_run(tiny_recipe(lanes=2, ranks=2)))
     with caplog.at_level(logging.ERROR), pytest.raises(RunError, match="rank 1 of 2 failed: ZeroDivisionError"):
         execute(run)
@@ -267,10 +265,6 @@ def test_a_number_of_ranks_that_no_lanes_are_for_is_refused(tmp_path: Path, rank
         execute(run, ranks=ranks)
 
 
-def test_by_example_needs_one_lane() -> None:
+def test_a_method_that_chooses_within_a_class_needs_one_lane() -> None:
     with pytest.raises(RecipeError, match="expected one, since choices are recorded"):
-        plan_run_of(tiny_recipe(["governed_selective_backprop"], lanes=2))
-
-
-def plan_run_of(recipe: Any) -> Any:
-    return tiny_run(recipe)
+        tiny_run(tiny_recipe(["governed_selective_backprop"], lanes=2))
