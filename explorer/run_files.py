@@ -279,6 +279,19 @@ def listed_methods(plan: Plan) -> Sequence[Mapping[str, Any]]:
     return listed
 
 
+def exact_every(plan: Plan) -> int | None:
+    """Return from how many steps one has exact numbers of the classes' contributions; None: the run takes none. Raises
+    `RunError` for damage."""
+    for method in listed_methods(plan):
+        for name, parameters in method.items():
+            if name == "contributions":
+                every = parameters.get("every", 1) if isinstance(parameters, Mapping) else None
+                if type(every) is not int or every < 1:
+                    raise RunError(f"run {plan.run_id}: damaged: its contributions are {parameters!r:.80}")
+                return every
+    return None
+
+
 FAST = (
     "deterministic: fast adds in no fixed order, and gives up the same bits: when the run is made again, when it"
     " resumes, for replay, and for deletion by replay (G3)"

@@ -32,7 +32,7 @@ from explorer.provenance.envelope import MAX_BYTES as MAX_ENVELOPE
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.taxonomy import QUARANTINE
 from explorer.provenance.trust import Trust
-from explorer.run_files import OF_A_RUN, Plan, RunRecord, plan_file, read_plan
+from explorer.run_files import OF_A_RUN, Plan, RunRecord, exact_every, plan_file, read_plan
 from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.attested import PARENTS, continues_ledger
 from explorer.runlog.model_file import CARD, MODEL, ModelFile, differences, read_card
@@ -642,6 +642,20 @@ def _known(index: int, s: Statements, *, classes: Iterable[str], layers: Iterabl
             yield Fault(index, f"{what} {name}: not one that the genesis lists")
 
 
+def _exact(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+    """Check that estimates are in the steps that the recipe leaves without exact numbers, and in no others."""
+    if s.plan is None:
+        return
+    every = exact_every(s.plan) or 1
+    for placed in numbers.steps:
+        step = placed.entry
+        if step.estimated != (step.joint is not None and step.step % every != 0):
+            words = f"step {step.step}: its entry calls its numbers {'estimates' if step.estimated else 'exact'}"
+            yield Fault(
+                placed.index, words, expected=f"exact ones in one of {every} steps, and estimates in the others"
+            )
+
+
 def _named(placed: Placed[Any], committed: Set[str], allowed: Set[str] = frozenset()) -> Findings:
     """Check that an entry names the blobs of what is committed to, and no other numbers."""
     names = placed.entry.blobs.keys()
@@ -707,6 +721,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(name="tables", says="steps name the table of weights that is in force, where it begins", segment=_tables),
     Invariant(name="blobs", says="states have a blob for what steps commit to, and no other", segment=_blobs),
     Invariant(name="sketches", says="states commit to possible sketches", segment=_sketches, end=_all_sketches),
+    Invariant(name="exact", says="numbers are exact in the steps in which the recipe measures them", segment=_exact),
     Invariant(name="frozen", says="a layer that is frozen for a class learns nothing from it", segment=_frozen),
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from explorer import rundir
 from explorer.audit.withheld import read_withheld
-from explorer.entries.numbers import share_terms
+from explorer.entries.numbers import SKETCH, SKETCH_ERROR, share_terms
 from explorer.errors import StoreError
 from explorer.runlog.admission_tables import InForce, tables_in_force
 from explorer.runlog.run_keys import OwnKeys
@@ -102,6 +102,18 @@ def ledger_sums(run: RunLedger, steps: range, *, bins: int) -> tuple[Numbers, Nu
 def _weights(in_force: tuple[InForce, ...], step: int) -> Numbers:
     """Return the table in force in a step, C L."""
     return next(table.weights for table in in_force if table.first <= step < table.stop)
+
+
+def estimates(run: RunLedger, steps: range) -> str | None:
+    """Return a sentence about the steps whose numbers are estimates; None where none are."""
+    # Estimates lie between steps with exact numbers, so two steps in a row show whether there are any.
+    if not any(placed.entry.estimated for placed in run.read_steps(steps[:2])):
+        return None
+    count = sum(placed.entry.estimated for placed in run.read_steps(steps))
+    return (
+        f"In {count:,} of these {len(steps):,} steps the numbers are estimates, from sketches of {SKETCH} numbers a"
+        f" layer: a cosine is off by about {SKETCH_ERROR}."
+    )
 
 
 # --- shares ---

@@ -245,8 +245,10 @@ class _Counting:
     def _shares(self, numbers: SegmentNumbers, wanted: frozenset[int]) -> dict[int, dict[int, float]]:
         """Return the numerators of shares over all layers, by step and class, for steps where they are known."""
         mine = [placed for placed in numbers.steps if placed.entry.step in wanted]
-        measured = [placed for placed in mine if placed.entry.joint is not None]
-        if missing := len(mine) - len(measured):
+        measured = [placed for placed in mine if placed.entry.joint is not None and not placed.entry.estimated]
+        if estimated := sum(placed.entry.estimated for placed in mine):
+            self.gaps["share", Untold.ESTIMATED] += estimated
+        if missing := len(mine) - len(measured) - estimated:
             self.gaps["share", Untold.NOT_MEASURED] += missing
         if not measured:
             return {}
@@ -255,7 +257,7 @@ class _Counting:
             return {}
         numerators: dict[int, dict[int, float]] = {}
         for placed, step in numbers.by_step():
-            if placed.entry.step not in wanted:
+            if placed.entry.step not in wanted or placed.entry.estimated:
                 continue
             shares, whole = share_terms(step.gram)
             if not (np.isfinite(shares).all() and np.isfinite(whole).all()):

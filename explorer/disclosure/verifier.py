@@ -723,7 +723,7 @@ KINDS = {
     "start:training? classes:[path] layers:[line] parents:[parent] shared:[same]= "
     "methods:{name:traits}?= fitted:{normalisation|tokeniser:line}?= delegation:digest?= lanes:lanes?=",
     "step": "step:whole phase:line slots:digest examples:[whole] numbers:[digest?] joint:digest? quarantined:whole "
-    "weights:digest? updated:bits",
+    "weights:digest? updated:bits estimated:flag=",
     "profile": "step:whole probes:digest classes:{path:digest} joint:digest",
     "state": "step:whole state:training sketches:[digest?]=",
     "decision": "step:whole action:freeze|re-open|override|activation|selection|re-execution|ranks|loss-scale "

@@ -162,6 +162,7 @@ class Step:
     weights: Digest | None  # of the blob `weights`, the admission table in force; None: no policy
     updated: Flags  # 0: the layer's parameters, buffers and optimiser state are bit for bit what they were
     blobs: Blobs  # `weights`, in the first step of each segment that the table is in force in
+    estimated: bool = False  # the numbers follow from sketches of the gradients; left out where they are exact
 
 
 @record

@@ -42,6 +42,7 @@ from explorer.errors import LedgerError
 
 Floats = NDArray[np.float32]
 SKETCH = 64  # numbers of a layer's sketch
+SKETCH_ERROR = 0.13  # of a cosine between two sketches: about 1 / sqrt(64)
 _FLOAT = np.dtype("<f4")
 _COLUMNS = 2  # of a class's content: weight, norm
 

@@ -11,7 +11,8 @@ Contributions only observe: a run with them has the same weights.
     begin                 with the shares of the step
     add                   with each share's own gradients, before they are weighted and summed
     before_update         with the factors by which the sum was scaled, just before the optimisers step
-    after_update          just after: returns the numbers of the step, and the sketches of its classes
+    after_update          just after: returns the numbers of the step, and the sketches of its classes;
+                          `estimate` in its place returns numbers that follow from the sketches
 
 **Rows.** The gradients of k classes and the update are the rows of one matrix, with all parameters in the order of the
 layers; a class without a gradient has a row of zeros. One matrix product a layer gives the inner products that hold
@@ -31,6 +32,12 @@ E<s(a), s(b)> = <a, b>. The cosine of two sketches has an error of about 0.13 (1
 numbers, and up to 0.35 for matrices of rank one that differ on one side only, of which at most 8 numbers are seen.
 
 Charikar, Chen, Farach-Colton, "Finding frequent items in data streams", 2002, with columns of equal size.
+
+**Estimates.** With `every` above 1, only each such step, the first among them, has inner products of the gradients. In
+the steps between, the numbers are the same products of the sketches, of the classes and of the update: k + 1 rows of 64
+in place of P. They meet every condition that inner products meet; a denied class has exactly 0; in a layer that is
+one vector of at most 64 numbers they are exact up to rounding. The entry of such a step says that its numbers are
+estimates.
 
 **Exact mode** splits the update itself by class: theta = D_0 + sum of D_c, kept as an invariant. With G = sum w_c G_c
 and R = K + 1 rows, row 0 for what no class caused (the initial value and every decay) and row 1 + c for class c, each
@@ -54,7 +61,7 @@ in exact mode.
 import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -73,6 +80,7 @@ from explorer.errors import RecipeError, TrainingError, unknown
 from explorer.governance.layers import GovernedLayer, governed_layers
 from explorer.governance.shared_state import Session
 from explorer.provenance.regions import LayerPattern, matches
+from explorer.schema import LATER
 
 
 def chosen(patterns: Sequence[str], layers: Sequence[str]) -> tuple[str, ...]:
@@ -94,7 +102,8 @@ class Contributions(Method):
     formula: ClassVar[str] = (
         "in each step and layer, for class c with weighted gradient G_c, G their sum, U the update: |G_c|,"
         " <G_c, G> / |G|^2, <G_c, G_d> for each class d, <G_c, U>, and 64 numbers of a seeded projection of G_c; in the"
-        " layers of `exact` also the update by class, w = D_0 + sum of D_c, and <step of D_c, U>"
+        " layers of `exact` also the update by class, w = D_0 + sum of D_c, and <step of D_c, U>; in steps that are no"
+        " multiple of `every` the products are those of the 64 numbers of G_c and U"
     )
     changes: ClassVar[str] = "nothing"
     needs: ClassVar[str] = "any model; for `exact`, an optimiser that is linear in the summed gradient: sgd, adamw"
@@ -108,6 +117,17 @@ class Contributions(Method):
         Field(max_length=1000, description='layers whose update itself is split by class; "*" is all'),
     ] = ()
     sketch: Annotated[bool, Field(description="keep 64 numbers of the direction of each gradient")] = True
+    every: Annotated[
+        int, Field(ge=1, le=10_000, description="steps from one with exact numbers to the next; estimates between them")
+    ] = field(default=1, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        if self.every > 1 and not self.sketch:
+            raise RecipeError(f"found every {self.every} without sketches, which estimates are made from: expected 1")
+        if self.every > 1 and self.exact:
+            raise RecipeError(
+                f"found every {self.every} with exact layers, whose update is split in every step: expected 1"
+            )
 
     def any_length(self) -> bool:
         return True
@@ -143,8 +163,9 @@ class Contributions(Method):
         state.resource(Measure).before_update(state.scales)
 
     def after_update(self, state: State) -> None:
-        notes = state.resource(Session).notes
-        notes.numbers, notes.sketches = state.resource(Measure).after_update()
+        notes, measure = state.resource(Session).notes, state.resource(Measure)
+        notes.estimated = state.step % self.every != 0
+        notes.numbers, notes.sketches = measure.estimate() if notes.estimated else measure.after_update()
 
 
 # --- measuring ---
@@ -234,21 +255,45 @@ class Measure:
     def after_update(self) -> tuple[StepNumbers, Floats | None]:
         """Return the numbers, and the sketches of the weighted gradients, k L 64."""
         self._rows.after_update()
+        products = inner_products(self._rows.everything, self._layout.spans)
+        exact = self._split() if self._parts else None
+        if self._projections is None:
+            return self._numbers(products, exact), None
+        sketches = sketch(self._rows.classes, self._layout, self._projections)
+        return self._numbers(products, exact), self._weighted(sketches)
+
+    def estimate(self) -> tuple[StepNumbers, Floats]:
+        """Return the same with numbers from the sketches, for a measure that makes them and has no exact mode."""
+        assert self._projections is not None and not self._parts
+        self._rows.after_update()
+        sketches = sketch(self._rows.everything, self._layout, self._projections)
+        by_layer = sketches.transpose(0, 1)
+        return self._numbers(by_layer @ by_layer.mT, None), self._weighted(sketches[:-1])
+
+    def _numbers(self, products_LRR: Tensor, exact_KL: Floats | None) -> StepNumbers:
+        """Return the numbers from the inner products of the rows."""
         # Rows are in the order in which the shares were passed; what is recorded is in the order of the classes.
+        order, classes = np.argsort(list(self._present)), tuple(sorted(self._present))
+        rows = np.append(order, len(order))  # the update is the last row
+        return step_numbers(
+            products_LRR.double().cpu().numpy()[:, rows][:, :, rows],
+            self._weights(),
+            classes=classes,
+            exact_kL=None if exact_KL is None else exact_KL[list(classes)],
+        )
+
+    def _weighted(self, sketches_kL64: Tensor) -> Floats:
+        """Return the sketches in the order of the classes, times their weights."""
         order = np.argsort(list(self._present))
-        classes = tuple(sorted(self._present))
-        weights = np.zeros((len(classes), len(self._layout.layers)), dtype=np.float32)
-        for place, index in enumerate(classes):
+        return sketches_kL64.float().cpu().numpy()[order] * self._weights()[:, :, None]
+
+    def _weights(self) -> Floats:
+        """Return the weight of each class in each layer, in the order of the classes, k L."""
+        weights = np.zeros((len(self._present), len(self._layout.layers)), dtype=np.float32)
+        for place, index in enumerate(sorted(self._present)):
             for name, weight in self._present[index].items():
                 weights[place, self._bare[name] if name in self._bare else self._layout.owners[name]] = weight
-        products = inner_products(self._rows.everything, self._layout.spans).double().cpu().numpy()
-        rows = np.append(order, len(order))  # the update is the last row
-        exact = self._split()[list(classes)] if self._parts else None
-        numbers = step_numbers(products[:, rows][:, :, rows], weights, classes=classes, exact_kL=exact)
-        if self._projections is None:
-            return numbers, None
-        sketches = sketch(self._rows.classes, self._layout, self._projections).float().cpu().numpy()
-        return numbers, sketches[order] * weights[:, :, None]
+        return weights
 
     def _moving(self) -> list[int]:
         """Return the classes whose parts of the update may be other than zero."""

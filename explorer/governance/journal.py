@@ -177,6 +177,7 @@ class Journal:
         admission: Admission | None = None,
         numbers: StepNumbers | None = None,
         sketches: Floats | None = None,
+        estimated: bool = False,
     ) -> None:
         """Record one step.
 
@@ -189,6 +190,7 @@ class Journal:
             admission: the admission table in force; None: the run has no policy.
             numbers: contributions; None: none were measured.
             sketches: of the classes with numbers, k L 64.
+            estimated: whether the numbers follow from the sketches.
         """
         record = RecordedStep(step=step, rows=rows, examples=tuple(examples), numbers=numbers)
         # A class without numbers in this step has no commitment, which is not the same as a commitment to zeros.
@@ -209,6 +211,7 @@ class Journal:
             quarantined=quarantined,
             weights=admission.digest if admission else None,
             updated="".join("1" if flag else "0" for flag in updated),
+            estimated=estimated,
             blobs=self._blobs({"weights": admission.content} if admission and first else {}, Step, step),
         )
         self._put(entry, step)

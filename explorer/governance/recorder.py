@@ -261,6 +261,7 @@ def _record(journal: Journal, state: State, notes: Notes, recording: Recording) 
         admission=notes.admission,
         numbers=notes.numbers,
         sketches=notes.sketches,
+        estimated=notes.estimated,
     )
     _record_notes(
         journal, step + 1, [profile for profile in notes.profiles if profile.step != step], notes.decisions[decided:]

@@ -41,6 +41,7 @@ class Notes:
     examples: Mapping[str, int] = field(default_factory=dict)  # by routing: slots of each class, filled or empty
     numbers: StepNumbers | None = None  # by contributions
     sketches: Floats | None = None  # by contributions: of the classes with numbers, k L 64
+    estimated: bool = False  # by contributions: the numbers follow from the sketches
     decisions: list[DecisionNote] = field(default_factory=list)
     profiles: list[LayerProfiles] = field(default_factory=list)  # by entropy
     scores: dict[str, Floats] = field(default_factory=dict)  # by routing: of the current share's examples, by class

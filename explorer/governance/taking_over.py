@@ -204,4 +204,5 @@ def _step(
         updated=[flag == "1" for flag in step.updated],
         admission=admission,
         numbers=numbers,
+        estimated=step.estimated,
     )

@@ -15,7 +15,7 @@ kernels by timing them, so that another process may choose others, with other la
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -26,6 +26,7 @@ from explorer.data.dataset import Modality
 from explorer.engine.method import EVERYTHING, Kind, Method, Planned
 from explorer.engine.state import State
 from explorer.errors import RecipeError, TrainingError
+from explorer.schema import LATER
 
 Backend = Literal["inductor", "aot_eager"]
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
@@ -131,7 +132,7 @@ class Compile(Method):
     mode: Annotated[
         Mode,
         Field(description="reduce-overhead replays CUDA graphs; max-autotune also tries kernels and takes the fastest"),
-    ] = "default"
+    ] = field(default="default", metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.backend != "inductor" and self.mode != "default":

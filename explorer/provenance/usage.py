@@ -74,6 +74,7 @@ class Untold(StrEnum):
     NOT_HERE = "not here"  # the numbers or slots are missing, and no entry says that they were erased
     SEALED = "sealed"  # the policy calls the numbers of some class confidential
     NOT_MEASURED = "not measured"
+    ESTIMATED = "estimated"  # the recipe takes exact numbers in some steps only, and shares are made of those
     NOT_FINITE = "not finite"  # a gradient overflowed
     NOT_CLOSED = "not closed"  # no state follows the steps: the run was cut off there
     SHARED = "shared"  # a class of several parties, and which of its examples these were is on no record

@@ -237,12 +237,12 @@ def _check_absent(stretch: Stretch, moved: NDArray[np.int64], absent: list[int],
 
 
 def _shares(stretches: Iterable[Stretch]) -> NDArray[np.float64] | None:
-    """Return the shares of all steps, C L; None where numbers are missing.
+    """Return the shares of all steps with exact numbers, C L; None where numbers are missing.
 
     Numerators and denominators are summed and divided last: a mean of the steps' shares would give a step with a tiny
-    gradient the weight of any other.
+    gradient the weight of any other. NaN for a class that has no exact numbers in the layer.
     """
-    total, whole = 0.0, 0.0
+    total, whole, known = 0.0, 0.0, False
     for stretch in stretches:
         run = stretch.run
         for segment in run.segments(stretch.steps):
@@ -250,12 +250,14 @@ def _shares(stretches: Iterable[Stretch]) -> NDArray[np.float64] | None:
             if recorded.missing:
                 return None
             for placed, numbers in recorded.by_step():
-                if placed.entry.step in stretch.steps:
+                if placed.entry.step in stretch.steps and not placed.entry.estimated:
                     terms = np.zeros((len(run.genesis.classes), len(run.genesis.layers)))
                     terms[list(numbers.classes)], all_of_it = share_terms(numbers.gram)
-                    total, whole = total + terms, whole + all_of_it
+                    weights = np.zeros_like(terms)
+                    weights[list(numbers.classes)] = numbers.weights
+                    total, whole, known = total + terms, whole + all_of_it, known | (weights > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return None if isinstance(total, float) else np.round(total / whole, DIGITS)
+        return None if isinstance(total, float) else np.round(np.where(known, total / whole, np.nan), DIGITS)
 
 
 # --- the claims ---

@@ -306,6 +306,7 @@ def gap_words(gap: Gap) -> str:
         "not here": "their numbers are missing, and no entry of the project's ledger says that they were erased",
         "sealed": "the numbers of several classes are sealed",
         "not measured": "nothing was measured",
+        "estimated": "their numbers are estimates",
         "not finite": "a gradient was not finite",
         "not closed": "no state follows them",
         "shared": "a class of theirs has several parties, and no record says which of its examples these were",

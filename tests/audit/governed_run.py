@@ -186,6 +186,7 @@ def write_governed_run(
     steps: int = STEPS,
     every: int = EVERY,
     exact: bool = False,
+    exact_every: int = 1,
     finished: bool = True,
     layers: tuple[str, ...] = LAYERS,
     policy: RoutingPolicy = USUAL,
@@ -197,8 +198,9 @@ def write_governed_run(
 ) -> Path:
     """A governed run of the sweep `digits`, trained by nobody. `on`: conditions, and the step that switches them on.
     `losses`: of the examples of `open/mit` in steps that train on the hardest half of them. `moves`: the tensors of the
-    layers after so many steps. `delegation`: the statement that lets `by` sign the ledger in the trainer's place."""
-    record = record_of(steps)
+    layers after so many steps. `exact_every`: how often numbers count as exact. `delegation`: the statement that lets
+    `by` sign the ledger in the trainer's place."""
+    record = record_of(steps, exact_every)
     run = write_run(runs, record, metrics=METRICS)
     genesis, leaves = write_documents(run, policy)
     begins = moves(layers, 0)
@@ -246,6 +248,7 @@ def write_governed_run(
                 admission=admission,
                 numbers=numbers,
                 sketches=sketches_of(numbers),
+                estimated=step % exact_every != 0,
             )
             if (step + 1) % every == 0:
                 close(step + 1)
@@ -281,10 +284,12 @@ def choose(journal: Journal, step: int, path: str, losses: Floats) -> None:
     )
 
 
-def record_of(steps: int) -> RunRecord:
+def record_of(steps: int, exact_every: int = 1) -> RunRecord:
     """What the run is, and what its model is built of."""
     made = run_record(recipe="governed", full_steps=steps, methods=RECORDED)
     recipe = {**made.identity["recipe"], "task": {"dataset": {"source": {}}, "model": models.BUILT}}
+    if exact_every > 1:
+        recipe["methods"] = [{name: {"every": exact_every} if name == "contributions" else {}} for name in RECORDED]
     identity = {**made.identity, "recipe": recipe}
     run_id = f"{made.run_id[:-8]}{digest(identity)[:8]}"
     return replace(with_identity(made, identity), run_id=run_id, batch_size=SLOTS)

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from explorer.audit.reconstructible import impossible
 from explorer.data.batches import Typing
 from explorer.engine.loop import Loop
 from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import AdamWSpec, SGDSpec
 from explorer.engine.state import State
-from explorer.entries.numbers import StepNumbers, share_terms
+from explorer.entries.numbers import StepNumbers, encode_joint, share_terms
 from explorer.errors import RecipeError
 from explorer.governance import METHODS
 from explorer.governance.contributions import Contributions, chosen, lay_out, projections, sketch
@@ -22,7 +23,7 @@ from explorer.governance.shared_state import Session
 from explorer.methods.gradient_clipping import GradientClipping
 from explorer.methods.sam import SAM
 from explorer.provenance.policy import Rule
-from explorer.recipes.choice import choose
+from explorer.recipes.choice import choose, written
 from tests.data_for_tests import noise
 from tests.governance.governed import (
     CODES,
@@ -180,6 +181,40 @@ def test_sketches_are_of_the_weighted_gradients() -> None:
     assert found is not None and found.dtype == np.float32
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-7 * np.abs(expected).max())
     assert not found[1, :2].any()
+
+
+def test_numbers_between_the_exact_ones_are_those_of_sketches() -> None:
+    """Of the same gradients: looking less often changes nothing either."""
+    exact, some = (governed_loop(ATTENUATED, [Contributions(every=every)]) for every in (1, 3))
+    for step in range(5):
+        exact.step()
+        some.step()
+        known, numbers, notes = numbers_of(exact), numbers_of(some), session_of(some).notes
+        assert notes.estimated == (step % 3 != 0) and not session_of(exact).notes.estimated
+        assert notes.sketches is not None and numbers.classes == known.classes
+        assert np.array_equal(numbers.weights, known.weights)
+        if not notes.estimated:
+            assert encode_joint(numbers) == encode_joint(known)
+            continue
+        products = np.einsum("cls,dls->lcd", notes.sketches, notes.sketches)
+        assert np.allclose(numbers.gram, products, rtol=1e-4, atol=1e-6 * products.max())
+        assert not numbers.norms[1, :2].any() and not numbers.dots[1, :2].any()  # denied: exactly nothing
+        assert not np.allclose(numbers.gram, known.gram, rtol=1e-2)  # estimates, after all
+        assert not len(impossible(numbers))
+        shares, known_shares = (np.divide(*share_terms(gram)) for gram in (numbers.gram, known.gram))
+        assert np.abs(shares - known_shares).max() < 0.5
+    assert not differing(everything(exact), everything(some))
+
+
+@pytest.mark.parametrize("settings", [{"sketch": False}, {"exact": ("*",)}])
+def test_estimates_need_sketches_and_an_update_in_one_piece(settings: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"found every 2 with.*: expected 1"):
+        Contributions(every=2, **settings)
+
+
+def test_recipes_that_say_nothing_of_every_are_what_they_were() -> None:
+    assert written(Contributions()) == {"contributions": {"exact": [], "sketch": True}}
+    assert written(Contributions(every=4)) == {"contributions": {"exact": [], "sketch": True, "every": 4}}
 
 
 def test_without_sketches() -> None:

@@ -11,6 +11,7 @@ import pytest
 from explorer import note, rundir
 from explorer.audit.shares import shares
 from explorer.deletion.erase import erase, of_classes
+from explorer.entries.numbers import share_terms
 from explorer.errors import LedgerError, ProvenanceError, RunError
 from explorer.ledger.cosign import cosign
 from explorer.ledger.storage import blob_path
@@ -18,6 +19,8 @@ from explorer.note import Algorithm, Signer
 from explorer.project import Project, runs_of
 from explorer.provenance.envelope import parse_envelope
 from explorer.provenance.model_attestation import ModelAttestation, open_model
+from explorer.provenance.regions import depths_of
+from explorer.provenance.routing_weights import Admissions
 from explorer.provenance.trust import Role
 from explorer.release.attest import attest, check_card
 from explorer.release.model_claims import claims, deletable_at_best, deletable_here
@@ -27,7 +30,18 @@ from explorer.runlog.model_file import read_card, write_card
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import Target
 from tests import tensors_for_tests
-from tests.audit.governed_run import LAYERS, MIT, NEWS, OPEN, STEPS, TRAINER, write_governed_run
+from tests.audit.governed_run import (
+    CLASSES,
+    LAYERS,
+    MIT,
+    NEWS,
+    OPEN,
+    STEPS,
+    TRAINER,
+    numbers_of,
+    routing,
+    write_governed_run,
+)
 from tests.deletion.deleted_runs import SEALED, write_old
 from tests.governed_sample import STEPS as SAMPLE_STEPS
 from tests.governed_sample import Sample
@@ -72,6 +86,22 @@ def test_its_claims_are_those_of_the_ledger(run: Path) -> None:
             assert each.share == pytest.approx(spool.share[0, index, at], abs=1e-6)
     late = {each.layer: each.steps for each in value.classes[0].trained}
     assert late.keys() == {"body.1", "head"} and 0 < late["head"] <= STEPS - 5  # admitted from the fifth step on
+
+
+def test_shares_are_made_of_exact_numbers_only(tmp_path: Path) -> None:
+    """Here of those of the first step; a class that trained in later ones only has none."""
+    run = write_governed_run(tmp_path, exact_every=STEPS)
+    value = open_model((release(run) / "attestation.json").read_bytes(), trust=trust(), now=NOW, where="a").value
+    table = Admissions(routing(), classes=CLASSES, layers=depths_of(LAYERS)).at(0)
+    first = numbers_of(0, table, exact=False)
+    terms, whole = share_terms(first.gram)
+    news, *others = value.classes
+    assert news.trained and {each.share for each in news.trained} == {None}
+    for index, claim in enumerate(others, 1):
+        shares = terms[first.classes.index(index)] / whole
+        assert {each.layer: each.share for each in claim.trained} == {
+            name: pytest.approx(shares[at], abs=1e-6) for at, name in enumerate(LAYERS)
+        }
 
 
 def test_shares_add_up(run: Path) -> None:

@@ -109,7 +109,7 @@ def admissions() -> Admissions:
     return Admissions(runs.routing(), classes=CLASSES, layers=depths_of(LAYERS))
 
 
-def by_hand(party_of: Callable[[int], str], party: str) -> dict[str, Any]:
+def by_hand(party_of: Callable[[int], str], party: str, *, exact_every: int = 1) -> dict[str, Any]:
     """The same numbers from what the run was made of, and not from its ledger."""
     numerator = denominator = 0.0
     examples = denied = steps = 0
@@ -118,7 +118,7 @@ def by_hand(party_of: Callable[[int], str], party: str) -> dict[str, Any]:
         table = admissions().at(step / STEPS)
         numbers = runs.numbers_of(step, table, exact=False)
         rows = [row for row in rows_of(step).tolist() if ROW_CLASSES[row] != "quarantine"]
-        denominator += float(numbers.gram.sum())
+        denominator += float(numbers.gram.sum()) * (step % exact_every == 0)
         used = 0
         for index, path in enumerate(CLASSES):
             here = [row for row in rows if ROW_CLASSES[row] == path]
@@ -128,7 +128,8 @@ def by_hand(party_of: Callable[[int], str], party: str) -> dict[str, Any]:
                 continue
             used += len(mine)
             place = numbers.classes.index(index)
-            numerator += float(numbers.gram[:, place, :].sum()) * len(mine) / len(here)
+            if step % exact_every == 0:
+                numerator += float(numbers.gram[:, place, :].sum()) * len(mine) / len(here)
             layers |= {name for at, name in enumerate(LAYERS) if mine and numbers.weights[place, at] > 0}
         examples += used
         steps += used > 0
@@ -160,6 +161,16 @@ def test_what_is_counted_is_what_trained(honest: Path, by: By) -> None:
         assert {key: getattr(use, key) for key in expected} == expected
         assert (use.unclear, use.tokens) == (0, None)
     assert sum(use.share or 0 for line in found.lines for use in line.uses) == pytest.approx(1)
+
+
+def test_shares_are_made_of_exact_numbers_only(tmp_path: Path) -> None:
+    found = surveyed(write_governed_run(tmp_path, exact_every=3))
+    for path in CLASSES:
+        use, expected = use_of(found, path), by_hand(PARTY_OF[By.CLASS], path, exact_every=3)
+        assert {key: getattr(use, key) for key in expected} == expected
+        assert use.share != by_hand(PARTY_OF[By.CLASS], path)["share"]  # the control: over all steps it is another
+    assert found.runs[0].shared == STEPS // 3
+    assert [(gap.what, gap.steps, gap.why) for gap in found.runs[0].gaps] == [("share", 8, "estimated")]
 
 
 def test_a_share_that_several_parties_have_of_a_class_is_called_an_estimate(honest: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from explorer import run_files, rundir
+from explorer.audit.shares import estimates
 from explorer.canonical import digest
 from explorer.entries.kinds import End, Genesis, Step, decode
 from explorer.errors import ProvenanceError, RecipeError, RunError
@@ -23,6 +24,7 @@ from explorer.recipes import machine
 from explorer.run_files import RunRecord
 from explorer.runlog.anchor import anchor_of_trust
 from explorer.runlog.documents import read_copies
+from explorer.runlog.run_ledger import RunLedger
 from explorer.training import demonstration
 from explorer.training.replay import replay
 from explorer.training.run import build_loop, execute
@@ -67,6 +69,20 @@ def test_the_ledger_of_a_governed_run_verifies_under_the_trainers_name(done: Pat
     found = verify(done / rundir.LEDGER, anchor=anchor_of_trust(trust, origin=origin), now=int(time.time()))
     assert found.ok, found
     assert found.checkpoint.origin == origin
+
+
+def test_entries_say_which_numbers_are_estimates(made: Path, tmp_path: Path) -> None:
+    methods = [{"contributions": {"every": 3}} if method == "contributions" else method for method in METHODS]
+    run = begun(planned(recipe(made, methods=methods)), tmp_path)
+    execute(run)
+    steps = [entry for entry in entries(run) if isinstance(entry, Step)]
+    assert [step.estimated for step in steps] == [False, True, True, False]
+    assert estimates(RunLedger(run), range(4)) == (
+        "In 2 of these 4 steps the numbers are estimates, from sketches of 64 numbers a layer: a cosine is off by about"
+        " 0.13."
+    )
+    assert estimates(RunLedger(run), range(0, 1)) is None
+    assert replay(run).equal
 
 
 def test_the_first_entry_names_what_the_run_is_made_of(done: Path) -> None:

@@ -11,6 +11,7 @@ from explorer.audit.conditions import Condition, Outcome
 from explorer.audit.conform import Conformance
 from explorer.audit.conform import conform as judge
 from explorer.audit.history import badge
+from explorer.audit.shares import estimates
 from explorer.audit.trace import Trace, with_examples
 from explorer.audit.trace import trace as ask
 from explorer.cli import options
@@ -119,6 +120,8 @@ def _page(answer: Trace, ledger: RunLedger, *, verified: bool | None) -> Iterato
         for row in answer.rows
     ]
     yield table(columns, rows, right=("steps", "examples", "share", "of the update"))
+    if estimated := estimates(ledger, range(*answer.steps)):
+        yield estimated
     yield from _lines(answer, verified=verified)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from explorer import run_files, rundir
+from explorer.audit.shares import estimates
 from explorer.errors import RunError
 from explorer.page import amounts as words
 from explorer.provenance.taxonomy import Source
@@ -387,7 +388,9 @@ def update_mass(run: ReportedRun) -> Answer | NotRecorded:
     shares = ", ".join(f"{line.path} {line.share:.2%}" for line in run.classes if line.share is not None)
     if not shares:
         return NotRecorded(where=where)
-    return Answer(text=f"shares of the summed gradient: {shares}", references=(run.steps,), lacks=where)
+    estimated = estimates(run.ledger, run.opened.steps)
+    more = f". {estimated.rstrip('.')}" if estimated else ""
+    return Answer(text=f"shares of the summed gradient: {shares}{more}", references=(run.steps,), lacks=where)
 
 
 @resolver

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from explorer.audit.shares import Shares
+from explorer.audit.shares import Shares, estimates
 from explorer.page import amounts
 from explorer.page.document import Block, Column, Heading, Paragraph, Picture, Row, Span, Table, with_note
 from explorer.report.run.class_lines import ClassLine, parts
@@ -80,6 +80,8 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
         # Sealed numbers have no files next to the ledger that a reader could compare.
         whose = "the ledger" if run.confidential or not run.sums.spooled else "the files next to the ledger"
         summed = f"Shares are summed from {whose}; {run.sums}."
+        if estimated := estimates(run.ledger, run.opened.steps):
+            summed += f" {estimated}"
         if record.quarantined_slots:
             slots = amounts.count(record.quarantined_slots, "slot")
             summed += f" {slots} held examples that no trusted authority vouches for, which were never read."

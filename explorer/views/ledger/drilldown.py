@@ -19,6 +19,7 @@ from explorer.views.ledger.open_run import Steps
 from explorer.views.ledger.pane import heading, note
 
 MAX_ENTRIES = 8
+ABOUT = "~"
 OPENED = "A commitment opens if the numbers are those that the entry committed to."
 
 OPENS = "opens"
@@ -46,6 +47,7 @@ class EntryLine:
     examples: int
     weight: float | None  # None, like the norm: the numbers are not here
     norm: float | None
+    estimated: bool  # the norm is that of a sketch
     commitment: str
     leaf: str  # the entry's hash in the tree, hexadecimal
 
@@ -108,6 +110,7 @@ def entry_lines(
                     examples=placed.entry.examples[index],
                     weight=None if numbers is None else float(numbers[0]),
                     norm=None if numbers is None else float(numbers[1]),
+                    estimated=placed.entry.estimated,
                     commitment=gone if numbers is None else status.get(placed.index, unread),
                     leaf=leaf_hash(leaf).hex(),
                 )
@@ -124,7 +127,7 @@ def entries_table(lines: Sequence[EntryLine], total: int) -> Iterator[Block]:
                 f"{line.step:,}",
                 f"{line.examples:,}",
                 amounts.MISSING if line.weight is None else f"{line.weight:.4g}",
-                amounts.MISSING if line.norm is None else f"{line.norm:.4g}",
+                amounts.MISSING if line.norm is None else f"{ABOUT if line.estimated else ''}{line.norm:.4g}",
                 (Span(line.commitment, "warn" if line.commitment == DIFFERS else "plain"),),
             )
         )
@@ -133,7 +136,8 @@ def entries_table(lines: Sequence[EntryLine], total: int) -> Iterator[Block]:
     rest = total - len(lines)
     more = f"And {amounts.count(rest, 'more entry', 'more entries')} in these steps. " if rest else ""
     yield Table(COLUMNS, rows)
-    yield note(f"{more}{OPENED}")
+    about = f" {ABOUT}: an estimate, from a sketch of the gradient." if any(line.estimated for line in lines) else ""
+    yield note(f"{more}{OPENED}{about}")
 
 
 def proofs(run: RunLedger, entries: Sequence[int], *, here: Path) -> Iterator[Block]:

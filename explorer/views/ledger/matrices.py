@@ -15,6 +15,7 @@ import pandas as pd
 
 from explorer.audit.history import Directions
 from explorer.audit.shares import Shares
+from explorer.entries.numbers import SKETCH_ERROR
 from explorer.page import amounts, theme
 from explorer.provenance.regions import exact
 from explorer.views.ledger.open_run import Steps
@@ -225,12 +226,10 @@ def _weight(value: float) -> str:
     return exact(value) if value in (0, 1) else f"{exact(value)} (attenuation, no guarantee)"
 
 
-ERROR = 0.13  # of a cosine between two sketches of 64 numbers: about 1 / sqrt(64)
-
 DIRECTIONS_CAPTION = (
     "Cosine between the classes' weighted gradients in this layer, each summed over the steps. They come from sketches "
-    f"of 64 numbers, so each has an error of about {ERROR}: blue pulls the same way, orange the opposite way, and a "
-    "smaller difference means nothing. A dot: the class has no gradient on record here."
+    f"of 64 numbers, so each has an error of about {SKETCH_ERROR}: blue pulls the same way, orange the opposite way, "
+    "and a smaller difference means nothing. A dot: the class has no gradient on record here."
 )
 
 
@@ -258,7 +257,7 @@ def direction_map(summed: Directions, layer: int, *, width: int | str = "contain
     frame = cosines(summed, layer)
     worded = frame.assign(
         cosine=[
-            "one class has no gradient" if np.isnan(value) else f"{value:.2f} \u00b1 {ERROR}"
+            "one class has no gradient" if np.isnan(value) else f"{value:.2f} \u00b1 {SKETCH_ERROR}"
             for value in frame["value"]
         ]
     )

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from explorer.audit.history import directions
-from explorer.audit.shares import is_confidential, shares
+from explorer.audit.shares import estimates, is_confidential, shares
 from explorer.errors import ExplorerError
 from explorer.page.html import fragment
 from explorer.runlog.run_ledger import Missing
@@ -82,6 +82,7 @@ class TrainingSection(Section):
             # A sealed run has no shares to draw; a note says so, because the cells look unmeasured.
             closed = is_confidential(opened.ledger) and np.isnan(summed.share[summed.steps > 0]).all()
             left_out = _left_out(len(opened.layers), len(matrices.shown_layers(frame)))
+            left_out = " ".join(filter(None, (left_out, estimates(opened.ledger, steps))))
             self.heat.remark(f"The shares are {Missing.SEALED}. {left_out}" if closed else left_out)
             return matrices.heat_map(frame, chosen={"row": layer, "column": class_})
 
