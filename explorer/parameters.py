@@ -1,12 +1,15 @@
 """Parameters as people write them, checked against the fields of a frozen dataclass."""
 
+import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from explorer.errors import RecipeError, unknown
 
@@ -39,7 +42,15 @@ def check(target: type[Value], parameters: Any, *, where: str) -> Value:
             raise RecipeError(f"{path}: missing: expected a value") from error
         meaning = _adapter(target).json_schema()["properties"].get(key.partition(".")[0], {}).get("description", "")
         behind = f" ({meaning})" if meaning else ""
-        raise RecipeError(f"{path}: found {shown(first['input'])}: {_lowered(first['msg'])}{behind}") from error
+        words = f"{_lowered(first['msg'])}{_nearest(first)}{behind}"
+        raise RecipeError(f"{path}: found {shown(first['input'])}: {words}") from error
+
+
+def _nearest(fault: ErrorDetails) -> str:
+    """Return a question with the nearest of the words that were expected; nothing where none is near."""
+    words = re.findall(r"'([^']+)'", fault["msg"]) if fault["type"] == "literal_error" else ()
+    near = difflib.get_close_matches(str(fault["input"]), words, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: Any) -> str:

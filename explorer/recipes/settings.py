@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field
 
@@ -81,6 +81,8 @@ def read_training(train: Any, methods: Any, *, where: str, code: Code = NO_CODE)
     train = mapping(train, where=f"{where}: train", keys=TRAIN_KEYS, required=("epochs", "batch_size", "optimizer"))
     plain = {key: value for key, value in train.items() if key not in ("optimizer", "schedule", "ranks")}
     notes: tuple[str, ...] = ()
+    if (asked := plain.get("precision", AUTO)) not in (AUTO, *get_args(Precision)):
+        raise RecipeError(f"{where}: train.precision: {unknown('precision', str(asked), (AUTO, *get_args(Precision)))}")
     if plain.get("precision") == AUTO:
         plain["precision"], why = choose_precision(device(), hardware=hardware(threads=1).name)
         notes = (why,)

@@ -257,7 +257,10 @@ def _shares(stretches: Iterable[Stretch]) -> NDArray[np.float64] | None:
                     weights[list(numbers.classes)] = numbers.weights
                     total, whole, known = total + terms, whole + all_of_it, known | (weights > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return None if isinstance(total, float) else np.round(np.where(known, total / whole, np.nan), DIGITS)
+        shares = None if isinstance(total, float) else np.round(total / whole, DIGITS)
+    if shares is not None:
+        shares[np.logical_not(known)] = np.nan
+    return shares
 
 
 # --- the claims ---

@@ -162,12 +162,12 @@ def execute(
     """
     with rundir.locked(directory, what=f"run {directory.name}", patience=PATIENCE):
         record = run_files.read(RunRecord, directory / rundir.RUN)
+        size = record.hardware.world_size if ranks is None else _checked_ranks(record, ranks)
         # A crash between the result and the cleaning up leaves files that a second call removes.
         if (directory / rundir.RESULT).exists():
             result = run_files.read(ResultRecord, directory / rundir.RESULT)
             _clear(directory)
             return result
-        size = record.hardware.world_size if ranks is None else _checked_ranks(record, ranks)
         contended = contended or size != record.hardware.world_size
         _check_devices(record, size)
         if size == 1:
