@@ -108,7 +108,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     found = {each.entry.query for each in read_project(tmp_path) if isinstance(each.entry, Access)}
     assert found == {access(number).query for number in range(12)}

@@ -124,7 +124,7 @@ def test_the_live_picture_without_a_click_and_a_still_one_in_the_file(
         assert kernels
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
-        psutil.wait_procs(kernels, timeout=30)
+        psutil.wait_procs(kernels, timeout=300)
         assert not [kernel for kernel in kernels if kernel.is_running()]
 
     (tmp_path / ".plain").mkdir()
@@ -199,7 +199,7 @@ def test_an_interrupt_before_the_picture_is_there_ends_everything(tmp_path: Path
         kernels = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
-        psutil.wait_procs(kernels, timeout=30)
+        psutil.wait_procs(kernels, timeout=300)
         assert not [kernel for kernel in kernels if kernel.is_running()]
 
 

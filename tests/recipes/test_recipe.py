@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "none of the choices": (
         lambda: recipe(precision="fp8"),
-        ": train.precision: found str 'fp8': input should be 'fp32', 'tf32', 'bf16' or 'fp16'",
+        ": train.precision: unknown precision 'fp8'; known: auto, bf16, fp16, fp32, tf32",
     ),
     "no fixed order, on any number of ranks": (
         lambda: recipe(deterministic="fast", lanes=2),

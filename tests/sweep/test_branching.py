@@ -311,7 +311,7 @@ def test_killed_again_and_again_at_random_moments(tmp_path: Path) -> None:
         family = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.communicate()
-        psutil.wait_procs(family, timeout=10)
+        psutil.wait_procs(family, timeout=300)
     assert execute(tmp_path / "runs", content).complete
     assert outcomes(tmp_path / "runs") == expected
     assert trunk_files(tmp_path / "runs") == []

@@ -80,7 +80,7 @@ def test_a_killed_sweep_leaves_nothing_behind_and_resumes(tmp_path, undisturbed,
     assert len(family) == 4  # two workers, two kernels
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=100)
     assert not alive
     assert not list((tmp_path / "private").glob("explorer-*"))
     status = sweep_status(tmp_path / "tiny")
@@ -99,7 +99,7 @@ def test_a_complete_sweep_leaves_nothing_behind(tmp_path, undisturbed, monkeypat
     wait_until(lambda: trains(tmp_path))
     family = psutil.Process(process.pid).children(recursive=True)
     finish(process)
-    assert not psutil.wait_procs(family, timeout=5)[1]
+    assert not psutil.wait_procs(family, timeout=100)[1]
     assert not list((tmp_path / "private").glob("explorer-*"))
     assert outcomes(tmp_path) == undisturbed
 
@@ -140,7 +140,7 @@ def test_killed_again_and_again_at_random_moments(tmp_path, plenty, engine):
         family = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.communicate()
-        assert not psutil.wait_procs(family, timeout=5)[1]
+        assert not psutil.wait_procs(family, timeout=100)[1]
     finish(start(tmp_path, PLENTY, engine=engine, workers=2))
     assert outcomes(tmp_path) == plenty
     assert not list(tmp_path.rglob("*.tmp"))
@@ -153,7 +153,7 @@ def test_a_killed_sweep_of_cold_kernels_continues(tmp_path, undisturbed):
     family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    assert not psutil.wait_procs(family, timeout=30)[1]  # they follow, and a busy machine takes its time
+    assert not psutil.wait_procs(family, timeout=300)[1]  # they follow, and a busy machine takes its time
     finish(start(tmp_path, WORK, engine="cold", workers=2))
     assert outcomes(tmp_path) == undisturbed
     assert not list(tmp_path.rglob("*.tmp"))

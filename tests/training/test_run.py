@@ -229,7 +229,7 @@ def test_two_processes_train_a_run_once(directory: Path, tmp_path: Path, process
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     answers = [json.loads(path.read_text()) for path in told]
     assert sorted(steps for steps, _ in answers) == [0, 7]
     assert answers[0][1] == answers[1][1]
