@@ -33,9 +33,9 @@ def digests(root: Path, size: int, *names: str, control: str = "") -> dict[str, 
     return said[0]
 
 
-def test_two_and_three_ranks_come_to_the_bits_of_one(tmp_path: Path) -> None:
-    one, two, three = (digests(tmp_path, size, "sam") for size in (1, 2, 3))
-    assert one == two == three
+def test_two_ranks_come_to_the_bits_of_one(tmp_path: Path) -> None:
+    one, two = (digests(tmp_path, size, "sam") for size in (1, 2))
+    assert one == two
 
 
 @pytest.mark.slow

@@ -27,9 +27,9 @@ ELSEWHERE = [
     for task, modality in (("text", "text"), ("clutter", "image"), ("clutter3d", "volume"), ("iris", "tabular"))
     if task != SAMPLES[name].task and modality in METHODS[name].modalities
 ]
-# The default run has every fourth pair, so that each method is in several of them; the slow run has them all.
+# The default run has every eighth pair, so that each method is in several of them; the slow run has them all.
 PAIRS = [
-    pytest.param(pair, marks=[pytest.mark.slow] * ("compile" in pair or at % 4 > 0), id="+".join(pair))
+    pytest.param(pair, marks=[pytest.mark.slow] * ("compile" in pair or at % 8 > 0), id="+".join(pair))
     for at, pair in enumerate(pair for pair in combinations(NAMES, 2) if task_of(*pair))
 ]
 

@@ -251,6 +251,7 @@ def kills_its_worker(job):
     return Outcome()
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_three_workers_is_set_aside(tmp_path, monkeypatch):
     monkeypatch.setattr(executing, "perform", kills_its_worker)
     monkeypatch.setattr(executing, "BACKOFF", (0.01, 0.02))

@@ -43,6 +43,7 @@ def test_a_scheduler_is_asked_for_all_of_a_runs_processes(tmp_path: Path) -> Non
     assert "#SBATCH --cpus-per-task=2\n" in slurm(Jobs(sweep="tiny", place="/p", runs=1, hardware=hardware))
 
 
+@pytest.mark.slow
 def test_workers_have_a_gpu_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
     assert default_workers(threads=1, device="cuda", ranks=2) == 2

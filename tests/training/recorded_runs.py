@@ -28,7 +28,11 @@ LATE = desk.policy(
         Rule(classes=("*",), weight=1.0),
     ),
 )
-METHODS = ({"routing": {"policy": "late"}}, "contributions", {"entropy": {"probes": 4, "profiles": 2}})
+METHODS = (
+    {"routing": {"policy": "late"}},
+    "contributions",
+    {"entropy": {"probes": 4, "profiles": 2, "permutations": 9}},
+)
 STEPS, EVERY = 7, 3
 
 

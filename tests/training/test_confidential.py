@@ -35,7 +35,7 @@ MIT = "open/mit"
 METHODS = (
     {"routing": {"policy": "late"}},
     {"contributions": {"exact": ["*"]}},
-    {"entropy": {"probes": 4, "profiles": 2}},
+    {"entropy": {"probes": 4, "profiles": 2, "permutations": 9}},
     {"governed_freezing": {"probes": 4, "start": 0.1, "settled": 10.0}},
     {"governed_selective_backprop": {"start": 0.1}},
 )

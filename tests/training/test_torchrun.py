@@ -50,7 +50,7 @@ POLICY_OF = desk.policy(
 METHODS = (
     {"routing": {"policy": "sealed"}},
     {"contributions": {"exact": ["*"]}},
-    {"entropy": {"probes": 4, "profiles": 2}},
+    {"entropy": {"probes": 4, "profiles": 2, "permutations": 9}},
     {"recorder": {"every": EVERY}},
     {"ema": {"half_life": 0.2}},
     {"gradient_clipping": {"threshold": 0.1}},
@@ -149,6 +149,7 @@ def stopped_after(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         yield lambda steps, _: done.__setitem__(0, steps)
 
 
+@pytest.mark.slow
 def test_other_ranks_finish_a_run_to_the_same_bits(bench: Bench, single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = bench.planned("begun by one")
     with stopped_after(2 * EVERY, monkeypatch) as progress, pytest.raises(KeyboardInterrupt):
@@ -164,6 +165,7 @@ def test_other_ranks_finish_a_run_to_the_same_bits(bench: Bench, single: Path, m
     assert RunLedger(run).steps == RunLedger(single).steps
 
 
+@pytest.mark.slow
 def test_a_deletion_by_replay_is_made_by_any_number_of_ranks(bench: Bench, single: Path, tmp_path: Path) -> None:
     old = copied(single, tmp_path)
     way = route(old, MIT)
@@ -189,8 +191,12 @@ def ranks_of_this() -> dict[int, psutil.Process]:
 
 
 @pytest.mark.slow
-def test_a_lost_rank_stops_the_run_and_fewer_finish_it(bench: Bench) -> None:
-    whole, lost = bench.planned("whole", epochs=40), bench.planned("lost", ranks=3, epochs=40)
+def test_a_lost_rank_stops_the_run_and_fewer_finish_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = 'import explorer.engine.fit as fit\nfit.FitOptions.__init__.__kwdefaults__["checkpoint_seconds"] = 0.5'
+    change_ranks(tmp_path, monkeypatch, often)
+    whole, lost = bench.planned("whole", epochs=10), bench.planned("lost", ranks=3, epochs=10)
     killed: list[float] = []
 
     def kill(done: int, total: int) -> None:
@@ -212,6 +218,7 @@ def test_a_lost_rank_stops_the_run_and_fewer_finish_it(bench: Bench) -> None:
     assert mine[1:] == entries_of(whole)[1:]
 
 
+@pytest.mark.slow
 def test_a_signal_stops_all_ranks_after_a_step(tmp_path: Path) -> None:
     run = write_run(tmp_path, tiny_run(tiny_recipe(lanes=2, ranks=2, epochs=200)))
     with pytest.raises(KeyboardInterrupt):
@@ -220,6 +227,7 @@ def test_a_signal_stops_all_ranks_after_a_step(tmp_path: Path) -> None:
     assert ranks_of_this() == {}
 
 
+@pytest.mark.slow
 def test_ranks_that_diverge_say_so_as_one_process_does(tmp_path: Path) -> None:
     recipe = tiny_recipe(lanes=2, ranks=2, optimizer={"sgd": {"lr": 100.0, "weight_decay": 1.0}}, epochs=20)
     run = write_run(tmp_path, tiny_run(recipe))
@@ -246,6 +254,7 @@ def test_a_rank_with_other_bits_stops_the_run(tmp_path: Path, monkeypatch: pytes
         execute(run)
 
 
+@pytest.mark.slow
 def test_a_defect_in_a_rank_keeps_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
