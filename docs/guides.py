@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -32,9 +33,15 @@ TIMEOUT = 1800  # seconds for a cell
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # by which text steers a terminal
 
 
-def executed(name: str, place: Path) -> nbformat.NotebookNode:
-    """Return a guide after it was run in a directory. Raises `CellExecutionError` where a cell fails."""
+def executed(name: str, place: Path, smaller: Mapping[str, str] | None = None) -> nbformat.NotebookNode:
+    """Return a guide after it was run in a directory, with a `smaller` size for each of some. Raises
+    `CellExecutionError` where a cell fails."""
     notebook = nbformat.read(HERE / f"{name}.ipynb", as_version=4)
+    for size, less in (smaller or {}).items():
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code" and size in cell.source]
+        assert cells, f"{name}: no cell has {size!r}"
+        for cell in cells:
+            cell.source = cell.source.replace(size, less)
     resources = {"metadata": {"path": str(place)}}
     # A command that fails ends its cell with an error, which ends the notebook.
     NotebookClient(notebook, timeout=TIMEOUT, resources=resources, coalesce_streams=True, record_timing=False).execute()

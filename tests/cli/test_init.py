@@ -1,6 +1,7 @@
 """`explorer init`: from own data to a specification that runs, and from there to a governed report, as a user types."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -108,12 +109,17 @@ def pasted(line: str, desk: Path) -> Done:
 def test_the_specification_runs_as_printed_and_ends_in_a_comparison(desk: Path, path: str) -> None:
     begun = explorer("init", path, cwd=desk)
     (command,) = [line.strip() for line in begun.stdout.splitlines() if line.startswith("  explorer ")]
+    written = desk / f"{Path(path).stem}.yaml"
+    if path != "iris.csv":  # which is quick, and runs with all seeds
+        few, found = re.subn(r"^seeds: \[0, 1.*", "seeds: [0]", written.read_text(), flags=re.M)
+        assert found == 1
+        written.write_text(few)
     done = pasted(command, desk)
     assert done.returncode == 0, done.stderr
     (following,) = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("next: ")]
     shown = pasted(following.removeprefix("next: "), desk)
     assert shown.returncode == 0 and "time to target" in shown.stdout
-    spec = load_spec(desk / f"{Path(path).stem}.yaml")
+    spec = load_spec(written)
     runs = [json.loads(path.read_text()) for path in (desk / "runs" / spec.name).glob("*/result.json")]
     assert len(runs) == len(spec.recipes) * len(spec.budgets) * len(spec.seeds)
 
