@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from coverage import BUSY, NOISE, QUIET, Steps, World, straight, without_times  # benchmarks/coverage.py
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.analysis.equal_quality import Call
 from explorer.analysis.verdict import Verdict, sweep_verdicts
@@ -110,7 +111,7 @@ def main() -> None:
         "interval as if it were the only one. Without noise of seeds recipes are bit for bit the baseline, and only",
         "step times could tell them apart; taken for exact, these would show no noise, and nothing is claimed.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

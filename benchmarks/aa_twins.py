@@ -11,7 +11,6 @@ on short schedules, which it prints and does not write.
 """
 
 import argparse
-import datetime
 import os
 import statistics
 import tempfile
@@ -24,10 +23,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
-import torch
+from pages import write_page
 
 from explorer.analysis.equal_quality import Call, EqualQuality, equal_quality
-from explorer.recipes import machine
 from explorer.run_files import ProfileRecord
 from explorer.store import frames
 from explorer.store.ingest import ingest
@@ -53,7 +51,7 @@ def main() -> None:
     text = page(results, profiles, runs=len(rows), seconds=time.monotonic() - begun)
     print(text)
     if not quick:
-        OUT.write_text(text)
+        write_page(OUT, text)
 
 
 def specification(*, twins: int, epochs: float) -> dict[str, Any]:
@@ -131,8 +129,7 @@ def page(results: Sequence[EqualQuality], profiles: Sequence[ProfileRecord], *, 
                 for name, ratio, low, high, least, most, call in known
             ),
             "",
-            f"{machine.hardware(threads=1).name}, torch {torch.__version__},"
-            f" {datetime.datetime.now(datetime.UTC):%Y-%m-%d}; {seconds:.0f} s.",
+            f"It took {seconds:.0f} s.",
             "",
         ]
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from attack_world import ATTACKS, SENTENCES, STEPS, Row, World
 from options import options
+from pages import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path(__file__).with_suffix(".md")
@@ -154,7 +155,7 @@ def main() -> None:
     for sentence in missing:
         print(f"not in SECURITY.md: {sentence}")
     if not arguments.only and rows.keys() == SECTIONS.keys():
-        PAGE.write_text(page(rows, seconds))
+        write_page(PAGE, page(rows, seconds))
     still_open = sum(row.verdict == "OPEN" for row in every)
     print(f"{len(every)} attacks in {sum(seconds.values()):.0f} s; open: {still_open}")
     sys.exit(bool(missing or still_open))

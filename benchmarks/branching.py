@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from options import meets, options, verdict, whole
+from pages import write_page
 from scipy import stats
 
 from explorer import run_files, rundir
@@ -306,7 +307,7 @@ def main() -> None:
         mean, low, high = interval(pairs)
         both = f"{np.mean(values):.2%} | {np.mean(theirs[recipe, budget]):.2%}"
         lines.append(f"| {recipe} | {budget:g} | {both} | {mean:+.2f} ({low:+.2f} to {high:+.2f}) |")
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
     plain = same == len(shared) == len(separate) and 0 < forced == other_bits and meets(spared, TARGET)
     sys.exit(0 if plain and holds(records) else 1)

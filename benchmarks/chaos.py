@@ -63,6 +63,7 @@ from benchmarks.chaos_scene import (  # noqa: E402
     reached_at,
 )
 from benchmarks.options import options, whole  # noqa: E402
+from benchmarks.pages import write_page  # noqa: E402
 from explorer import rundir  # noqa: E402
 from explorer.place.attempt import Attempt  # noqa: E402
 from explorer.place.leases import SLACK, Claim, claims_of, key_of  # noqa: E402
@@ -532,7 +533,7 @@ def main() -> None:
 
     def write(report: Report) -> None:
         text = page(report, asked=chosen.rounds, seed=chosen.seed)
-        (ROOT / "benchmarks" / "chaos.md").write_text(text)
+        write_page(ROOT / "benchmarks" / "chaos.md", text)
         print(text, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:

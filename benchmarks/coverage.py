@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.analysis.comparison import LEAST_REACH_RATE, Compared, compared
 from explorer.analysis.equal_budget import at_equal_budget
@@ -333,7 +334,7 @@ def main() -> None:
         "varies more than the 2(n-1) degrees of freedom of its t quantile allow. Seeds that are shared, as those of",
         "a sweep are, have n-1, and stay below.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 from options import options
+from pages import write_page
 
 from explorer.analysis.forgetting import Seeds, over_seeds
 from explorer.cli import sweep
@@ -237,7 +238,7 @@ def main() -> None:
     found = points(planned, runs)
     text = report(found, planned)
     print(text)
-    (HERE / "deletability.md").write_text(text)
+    write_page(HERE / "deletability.md", text)
     image = vl_convert.vegalite_to_png(picture(found).to_dict(), vl_version=VEGA_LITE, scale=2)
     (HERE / "deletability.png").write_bytes(image)
 

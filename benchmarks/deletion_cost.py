@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from options import options
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.run_files import RunRecord
@@ -125,7 +126,7 @@ def main(runs: Path, to: Path) -> None:
     for run in chosen:
         found.append(delete(run, documents, to / run.name))
         print(found[-1], flush=True)
-    (HERE / "deletion_cost.md").write_text(table(sorted(found, key=lambda each: (each.recipe, each.ssr))))
+    write_page(HERE / "deletion_cost.md", table(sorted(found, key=lambda each: (each.recipe, each.ssr))))
 
 
 if __name__ == "__main__":

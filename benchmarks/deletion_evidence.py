@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from options import options
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.analysis.forgetting import Findings, Reference, Seeds, judge, over_areas, over_seeds, reference
@@ -218,7 +219,7 @@ def main() -> None:
             tables[name] = table(measured(Trained(runs / "evidence", documents, name)))
             print(f"{WORDS[name]}\n{tables[name]}\n", flush=True)
     text = report(tables, seconds=time.process_time() - start)
-    Path(__file__).with_suffix(".md").write_text(text)
+    write_page(Path(__file__).with_suffix(".md"), text)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch.nn.functional as F
 from options import verdict
+from pages import write_page
 
 from explorer.data.dataset import Dataset
 from explorer.data.images import Images
@@ -189,10 +190,9 @@ def main() -> None:
         "",
         *table(small),
         "",
-        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}, shared with other programs while"
-        " this was measured: read the ratios, not the milliseconds.",
+        "Other programs shared the machine while this was measured: read the ratios, not the milliseconds.",
     ]
-    OUT.write_text("\n".join(lines) + "\n")
+    write_page(OUT, "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from options import meets, options, verdict, whole
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.run_files import ResultRecord
@@ -102,7 +103,7 @@ def main() -> None:
         f"Seconds that a run takes longer on Dask: {overhead:.3f} ({verdict(overhead, TARGET)}). All runs of the same"
         f" name {'ended with the same bits' if same else 'did NOT end with the same bits'}.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
     sys.exit(0 if same and meets(overhead, TARGET) else 1)
 

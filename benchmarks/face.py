@@ -28,6 +28,7 @@ import duckdb
 import numpy as np
 from face_store import ROWS, RUNS, make_store
 from options import whole
+from pages import write_page
 from tqdm import tqdm
 
 from explorer.analysis.pareto import front
@@ -273,7 +274,7 @@ def main() -> None:
         figures = [*first_paint(runs, given.rounds), *opening(runs, given.rounds), *controls(runs, given.rounds)]
         figures += [front_of(POINTS, given.rounds), repriced(runs, given.rounds)]
         page = report(figures, made=made, runs=runs, rounds=given.rounds)
-    Path(__file__).with_suffix(".md").write_text(page)
+    write_page(Path(__file__).with_suffix(".md"), page)
     print(page)
 
 

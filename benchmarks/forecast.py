@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.analysis.budget_law import LEAST_BUDGETS, MOST_AHEAD, Extrapolated, extrapolated, interval
 
@@ -251,7 +252,7 @@ def main() -> int:
     parser = options(__doc__)
     parser.add_argument("ladders", nargs="?", type=whole(), default=LADDERS)
     text = page(parser.parse_args().ladders)
-    OUT.write_text(text, encoding="utf-8")
+    write_page(OUT, text)
     print(text)
     return 0
 

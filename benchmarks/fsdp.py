@@ -33,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 import torch.distributed as dist
 from options import options, whole
+from pages import write_page
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -633,7 +634,7 @@ def main() -> None:
         for world in sorted(WORLDS, key=lambda world: world != SAVED):  # it leaves the checkpoint
             spawn(be_rank, args=(world, rounds, place), nprocs=world)
             answers[world] = Answers(**json.loads((place / f"{world}.json").read_text()))
-    OUT.write_text(page(answers, rounds))
+    write_page(OUT, page(answers, rounds))
 
 
 def be_rank(rank: int, world: int, rounds: int, place: Path) -> None:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from options import whole  # noqa: E402
+from pages import write_page  # noqa: E402
 
 from explorer.errors import ExplorerError  # noqa: E402 (the tests are found from the root)
 from tests.fuzz.mutate import MAX_INPUT, inputs  # noqa: E402
@@ -86,7 +87,7 @@ def main() -> None:
         "|---|--:|--:|--:|--:|--:|",
         *rows,
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(text) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(text))
 
 
 if __name__ == "__main__":

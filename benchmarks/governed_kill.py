@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from options import options, whole  # noqa: E402
+from pages import write_page  # noqa: E402
 
 from explorer import run_files, rundir  # noqa: E402
 from explorer.engine.fit import FitOptions  # noqa: E402
@@ -84,7 +85,7 @@ def main() -> None:
         "| entries and numbers as in the undisturbed run; ledger verified after each kill | all |",
         f"| the last run, replayed | {'bit for bit as on record' if again.equal else 'NOT as on record'} |",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
     sys.exit(0 if again.equal else 1)
 

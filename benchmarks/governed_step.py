@@ -30,6 +30,7 @@ import torch
 from governed_joined import ROWS, joined
 from governed_loops import BATCH, GPT, RESNET, STEPS, Work, governed, mixed_graph, plain, single_examples
 from options import whole
+from pages import write_page
 
 from explorer.engine.loop import Loop
 from explorer.engine.state import State
@@ -37,7 +38,6 @@ from explorer.engine.stepping import Place, split_steps
 from explorer.governance.journal import Journal
 from explorer.governance.recorder import state_of, tensors_of
 from explorer.governance.shared_state import Session
-from explorer.recipes import machine
 from explorer.runlog.tensors import Tensors, moved
 
 OPACUS = importlib.util.find_spec("opacus") is not None
@@ -291,10 +291,9 @@ def main() -> None:
             else "Opacus was not installed: its line is left out."
         ),
         "",
-        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}; load {load:.1f} on"
-        f" {os.cpu_count()} cores when this began: what other programs do disturbs wall time most.",
+        f"The load was {load:.1f} when this began: what other programs do disturbs wall time most.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

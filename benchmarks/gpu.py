@@ -11,7 +11,6 @@ plain ones, every method against a plain step, the parts of a step with the data
 mean nothing. Without a GPU nothing but that is measured, and the page is not written.
 """
 
-import datetime
 import os
 import signal
 import statistics
@@ -31,6 +30,7 @@ import torch
 from engine_overhead import Workload
 from engine_overhead import measure as against_hand
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.engine.clock import Clock
@@ -225,7 +225,7 @@ def page(root: Path, *, rounds: int, small: bool) -> tuple[str, bool]:
     lines = [
         f"# {card.name}",
         "",
-        f"torch {torch.__version__}, {datetime.datetime.now(datetime.UTC).date()}. Made by `benchmarks/gpu.py`.",
+        "Made by `benchmarks/gpu.py`.",
         *("", "## Digests", "", "| | model | |", "|---|---|---|", *checked),
         *("", "## Steps", "", *head, *by_hand(small=small)),
         *governed(root / "governed", rounds=rounds, small=small),
@@ -253,7 +253,7 @@ def main() -> None:
         text, same = page(root, rounds=3 if chosen.small else chosen.rounds, small=chosen.small)
     print(text)
     if not chosen.small:
-        chosen.out.write_text(text)
+        write_page(chosen.out, text)
     sys.exit(0 if same else "gpu.py: some digests differ")
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from options import options, whole
+from pages import write_page
 
 SEED = 20261121
 LEAST, MOST = 4.0, 40.0  # seconds before a kill
@@ -116,7 +117,7 @@ def main() -> None:
     )
     lines += ["", f"After {number} kills: {verdict}"]
     if given.spec is None:
-        Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+        write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print(lines[-1])
     sys.exit(0 if same == len(expected) == len(ended) and number >= kills else 1)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.costing import load_prices
 from explorer.run_files import METRICS
@@ -127,7 +128,7 @@ def main() -> None:
         lines.append(f"| {name} | {begun:.3f} | {wall:.4f} | {processor:.4f} | {target} |")
     ratio = measured["two runs, by their names (control)"][2] / measured["curves of two runs"][2]
     lines += ["", f"Processor time by name over processor time by number: {ratio:.1f}."]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

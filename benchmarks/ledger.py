@@ -26,6 +26,7 @@ from typing import IO
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from options import verdict, whole
+from pages import write_page
 
 from explorer import merkle
 from explorer.ledger.log import AT_ONCE, INTERVAL, MAX_OPEN, Log
@@ -319,7 +320,7 @@ def main() -> None:
             "",
             *flushes(Path(place), given.rounds),
         ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

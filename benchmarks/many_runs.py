@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.options import options, verdict, whole  # noqa: E402
+from benchmarks.pages import write_page  # noqa: E402
 from explorer import run_files, rundir  # noqa: E402
 from explorer.costing import load_prices  # noqa: E402
 from explorer.place.attempt import Attempt  # noqa: E402
@@ -148,7 +149,7 @@ def main() -> None:
         f"The process had {memory:,.0f} MB at most.",
         "",
     ]
-    (ROOT / "benchmarks" / "many_runs.md").write_text("\n".join(lines))
+    write_page(ROOT / "benchmarks" / "many_runs.md", "\n".join(lines))
     print("\n".join(lines))
 
 

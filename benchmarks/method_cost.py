@@ -28,6 +28,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from pages import write_page
 
 from explorer.engine.loop import Loop
 from explorer.errors import ExplorerError
@@ -299,7 +300,7 @@ def report(chosen: Sequence[Work], tables: dict[str, list[str]], *, hardware: st
     for work in chosen:
         data = work.dataset if isinstance(work.dataset, str) else next(iter(work.dataset))
         lines += ["", f"## {work.name}, {data}, batch {work.train['batch_size']}", "", *tables[work.name]]
-    return [*lines, "", f"Machine: {hardware}, torch {torch.__version__}. It took {seconds / 60:.0f} minutes."]
+    return [*lines, "", f"It took {seconds / 60:.0f} minutes."]
 
 
 def main() -> None:
@@ -321,7 +322,7 @@ def main() -> None:
     print("\n".join(lines))
     if options.quick:
         return
-    OUT.write_text("\n".join(lines) + "\n")
+    write_page(OUT, "\n".join(lines))
     record = {
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": hardware,

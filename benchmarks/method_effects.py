@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.search.effects import Effects
 from explorer.search.method_effects import SCALES, method_effects
@@ -189,7 +190,7 @@ def main() -> None:
     rows = [measure(world, "random", simulations=given.simulations) for world in WORLDS]
     share = given.seconds / len(WORLDS)
     rows += [measure(world, "effects", simulations=given.simulations, seconds=share) for world in WORLDS]
-    Path(__file__).with_suffix(".md").write_text("\n".join(page(rows)) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(page(rows)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from options import options
+from pages import write_page
 
 LIMIT = 24.0  # GiB
 
@@ -121,7 +122,7 @@ def main() -> None:
         lines.append(measured(name))
         print(lines[-1], flush=True)
     if not arguments:
-        Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+        write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

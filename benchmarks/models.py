@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from options import options  # noqa: E402
+from pages import write_page  # noqa: E402
 
 from explorer.errors import ExplorerError  # noqa: E402
 from explorer.training import govern  # noqa: E402
@@ -104,7 +105,7 @@ def main() -> int:
         print(lines[-1], flush=True)
     said = HEAD.format(surroundings=surroundings(), seconds=time.perf_counter() - began)
     closing = f"\nEverything held for {held} of {len(every)} models.\n"
-    (HERE / "models.md").write_text(said + "\n".join(lines) + "\n" + closing)
+    write_page(HERE / "models.md", said + "\n".join(lines) + "\n" + closing)
     return 0 if held == len(every) else 1
 
 

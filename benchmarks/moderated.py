@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from coverage import BUDGETS_B, CURVES, World
 from options import options, verdict, whole
+from pages import write_page
 from scipy.special import stdtrit
 
 from explorer.analysis.comparison import Compared, compared
@@ -377,7 +378,7 @@ def main() -> None:
     parser.add_argument("whole", nargs="?", type=whole(1), default=WHOLE, help="sweeps a row, through the product")
     parser.add_argument("--out", type=Path, default=OUT, help="the page")
     chosen = parser.parse_args()
-    chosen.out.write_text(page(chosen.sweeps, chosen.whole))
+    write_page(chosen.out, page(chosen.sweeps, chosen.whole))
 
 
 if __name__ == "__main__":

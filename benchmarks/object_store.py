@@ -21,6 +21,7 @@ from typing import Any
 
 from executors import SPEC
 from options import meets, options, verdict, whole
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.place.objects import open_objects
@@ -123,7 +124,7 @@ def main() -> None:
         f"Time in the bucket over the mean of both times here: {ratio:.2f} ({verdict(ratio, TARGET)}). {equal:,} of"
         f" {runs:,} runs ended with the same bits. Objects in the bucket at the end: {stored / runs:.1f} a run.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
     sys.exit(0 if equal == runs and meets(ratio, TARGET) else 1)
 

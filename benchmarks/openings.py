@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 from options import whole
+from pages import write_page
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
 from tests.browser.lab import ARGUMENTS, CHROMIUM, VIEWPORT, Fence, jupyterlab, open_notebook
@@ -82,7 +83,7 @@ def main() -> None:
         f"In {late} of them the module of a widget was later than anywidget waits.",
         *(f"\n- {fault}" for fault in wrong),
     ]
-    (HERE / "openings.md").write_text("\n".join(lines) + "\n")
+    write_page(HERE / "openings.md", "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ python benchmarks/picture.py [RUNS]        writes benchmarks/quickstart.png and 
 from pathlib import Path
 
 from options import options
+from pages import write_page
 
 from explorer.report.sweep_report import read_sweep, write_sweep_report
 from explorer.views.explorer.sharing import encode
@@ -22,7 +23,9 @@ def main() -> None:
     assert answer.scene is not None
     chart = tradeoff(answer.scene, width=760, height=400)
     (HERE / "quickstart.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
-    write_sweep_report(runs, "source", HERE / "quickstart_results.md", format="md")
+    page = HERE / "quickstart_results.md"
+    write_sweep_report(runs, "source", page, format="md")
+    write_page(page, page.read_text())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from coverage import BUDGETS_B, NOISE, PARTS, saturating, straight
 from options import options, whole
+from pages import write_page
 from scipy.special import fdtrc
 
 from explorer.analysis.inference import counted, draws, t_quantile
@@ -239,7 +240,7 @@ def main() -> None:
         "",
         *rows,
     ]
-    OUT.write_text("\n".join(lines) + "\n")
+    write_page(OUT, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from coverage import World, straight
 from options import options, whole
+from pages import write_page
 
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_quality import Call, EqualQuality, at_equal_quality
@@ -113,7 +114,7 @@ def main() -> None:
         "Seeds that are added until the interval excludes 1 find a difference where there is none: so further seeds are"
         " a comparison of their own, and seeds that are added to a finished confirmation are marked.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

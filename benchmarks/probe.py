@@ -11,6 +11,7 @@ import time
 import numpy as np
 import torch
 from options import options
+from pages import measured_here
 from torch import Tensor
 
 from explorer.data.streams import stream
@@ -110,6 +111,7 @@ def main() -> None:
         "Without the correction for folds that share examples the three intervals held 85%, 90% and 97%, and those of\n"
         "labels that mean nothing 86% to 94%."
     )
+    print(f"\n{measured_here()}")
 
 
 def _fresh(case: str, rows: Tensor, labels: np.ndarray, draws: np.random.Generator) -> float:

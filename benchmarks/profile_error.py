@@ -10,7 +10,6 @@ round on short schedules, which it prints and does not write.
 """
 
 import argparse
-import datetime
 import os
 import statistics
 import tempfile
@@ -21,10 +20,10 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
+
+from pages import write_page
 
 from explorer import run_files, rundir
-from explorer.recipes import machine
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import ProfileRecord, RunRecord, Validation
 from explorer.training.profile import profile, train_in_full
@@ -59,7 +58,7 @@ def main() -> None:
     text = page(held, rounds=rounds)
     print(text)
     if not quick:
-        OUT.write_text(text)
+        write_page(OUT, text)
 
 
 def plan(*, epochs: int) -> list[RunRecord]:
@@ -103,7 +102,6 @@ def page(held: Sequence[Held], *, rounds: int) -> str:
         groups[each.run.recipe, each.run.ssr].append(each)
     rows = [_row(group) for group in groups.values()]
     ratios = [statistics.median(each.full.ratio for each in group) for group in groups.values()]
-    hardware = machine.hardware(threads=1)
     return "\n".join(
         [
             "# How far a profile is from full runs",
@@ -120,7 +118,6 @@ def page(held: Sequence[Held], *, rounds: int) -> str:
             f" farthest from 1 is {max(ratios, key=lambda ratio: abs(ratio - 1)):.3f}. With one speed: the ratio had"
             " every step been taken to be like those of the first phase.",
             "",
-            f"{hardware.name}, torch {torch.__version__}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}.",
             "",
         ]
     )

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from options import options
+from pages import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,7 +48,7 @@ def main() -> None:
         f"| `explorer quickstart`, 48 runs, 12 of them governed | {first:.0f} |",
         f"| `explorer quickstart` again: nothing to run, report written again | {again:.0f} |",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

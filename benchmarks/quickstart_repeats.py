@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 from moderated import by_own_seeds
 from options import options, whole
+from pages import write_page
 
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_quality import Call, EqualQuality, at_equal_quality
@@ -53,7 +54,7 @@ def main() -> None:
         rows, busy = trained(chosen.runs or Path(temporary), repetitions=chosen.repetitions)
     text = page(rows, busy, repetitions=chosen.repetitions)
     print(text)
-    OUT.write_text(text)
+    write_page(OUT, text)
 
 
 def trained(runs: Path, *, repetitions: int) -> tuple[pd.DataFrame, str]:

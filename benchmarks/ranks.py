@@ -17,12 +17,11 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch
 from governed_loops import POLICY, documents_of
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer import run_files, rundir
-from explorer.recipes import machine
 from explorer.recipes.recipe import Recipe, build_recipe
 from explorer.run_files import ResultRecord
 from explorer.runlog.documents import Documents, keep
@@ -100,10 +99,8 @@ def main() -> None:
         "",
         f"One rank takes {1e3 * statistics.median(one):.0f} ms a step. Models of one and of two ranks:"
         f" {'the same bits in every run' if same else '**other bits**'}.",
-        "",
-        f"Machine: {machine.hardware(threads=1).name}, torch {torch.__version__}.",
     ]
-    OUT.write_text("\n".join(lines) + "\n")
+    write_page(OUT, "\n".join(lines))
     print("\n".join(lines))
 
 

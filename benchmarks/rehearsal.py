@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from options import options, verdict
+from pages import write_page
 
 from explorer.cli.quickstart import specification
 from explorer.sweep.spec import load_spec
@@ -76,7 +77,7 @@ def main() -> None:
             slowest = max(recipes[1:], key=lambda of: statistics.median(each[of] for each in rounds[name]))
             lines.append(row(name, f"`{recipes[0]}`, the first", [each[recipes[0]] for each in rounds[name]]))
             lines.append(row(name, f"`{slowest}`, the slowest after it", [each[slowest] for each in rounds[name]]))
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import vl_convert
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.analysis.monotone import crossing, monotone
 from explorer.page.pictures import VEGA_LITE
@@ -414,7 +415,7 @@ def main() -> None:
     text = page(landscapes, found, grids, controls, count=asked.repetitions)
     print(text)
     if set(asked.searchers) == set(TITLES) and asked.landscapes is None and asked.repetitions >= REPETITIONS:
-        (HERE / "searchers.md").write_text(text)
+        write_page(HERE / "searchers.md", text)
         curves(found, grids, HERE / "searchers.png")
 
 

@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from options import options, whole
+from pages import write_page
 from scipy import stats
 from torch import Tensor, nn
 
@@ -259,7 +260,7 @@ def main(seeds: int) -> None:
             print(f"seed {seed}, {name}: split {found[name][-1].split:.4f}", flush=True)
     text = report(found, sides, seconds=time.process_time() - start)
     print(text)
-    Path(__file__).with_suffix(".md").write_text(text)
+    write_page(Path(__file__).with_suffix(".md"), text)
 
 
 def report(found: dict[str, list[Errors]], sides: tuple[Images, Images], *, seconds: float) -> str:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from options import options, verdict
+from pages import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 15
@@ -54,7 +55,7 @@ def main() -> None:
         median = statistics.median(found)
         shown = verdict(median, target)
         lines.append(f"| `{name}` | {median:.2f} | {min(found):.2f} | {max(found):.2f} | {shown} |")
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from coverage import CURVES, Steps, World, saturating, straight
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer.analysis.comparison import compared
 from explorer.analysis.equal_quality import EqualQuality, at_equal_quality
@@ -241,7 +242,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("sweeps", nargs="?", type=whole(10), default=SWEEPS, help="simulated sweeps a row")
     lines = list(page(parser.parse_args().sweeps))
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

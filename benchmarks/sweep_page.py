@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from options import options
+from pages import write_page
 
 from explorer.report.sweep_report import read_sweep, write_sweep_report
 from explorer.sweep.spec import load_spec
@@ -39,10 +40,8 @@ def main() -> None:
     (HERE / f"{name}.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
     page = HERE / f"{name}.md"
     write_sweep_report(runs, name, page, format="md")
-    took = (
-        f"\nMade by `benchmarks/sweep_page.py {spec}`; this call, runs, profile and controls, took {seconds:.0f} s.\n"
-    )
-    page.write_text(page.read_text() + took)
+    took = f"Made by `benchmarks/sweep_page.py {spec}`; this call, runs, profile and controls, took {seconds:.0f} s."
+    write_page(page, f"{page.read_text()}\n{took}")
 
 
 if __name__ == "__main__":

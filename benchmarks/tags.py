@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from options import options, verdict, whole
+from pages import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = 1_000_000
@@ -124,7 +125,7 @@ def main() -> None:
         shown = verdict(found.seconds, target)
         rate = f"{records / found.seconds:,.0f}"
         lines.append(f"| `{name}` | {found.seconds:.2f} | {shown} | {rate} | {found.megabytes:.0f} |")
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 from options import verdict, whole
+from pages import write_page
 
 from explorer.provenance.trust import write_trust
 from explorer.store.spool_reader import CONTRIBUTIONS, select
@@ -81,7 +82,7 @@ def write(run: Path, took: list[list[float]], conform: float, rounds: int) -> No
         median = statistics.median(each)
         lines.append(f"| {name} | {median:.2f} | {max(each):.2f} | {verdict(median, target)} |")
     lines.append(f"\n`explorer conform` reads every entry, blob and commitment of this run: {conform:.0f} s, once.")
-    HERE.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(HERE.with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import timeit
 from pathlib import Path
 
 from options import options, verdict
+from pages import write_page
 
 import explorer
 from explorer import run_files, rundir, track
@@ -117,7 +118,7 @@ def main() -> None:
     lines = [f"| {what} | {took:.0f} {unit} | {verdict(took, limit, decimals=0)} |" for what, took, unit, limit in rows]
     head = ["# Reporting to a sweep", "", f"Made by `python benchmarks/track.py`: medians of {ROUNDS} rounds.", ""]
     text = "\n".join([*head, "| what | took | target |", "|---|---|---|", *lines, ""])
-    Path(__file__).with_suffix(".md").write_text(text)
+    write_page(Path(__file__).with_suffix(".md"), text)
     print(text)
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from options import options
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.recipes.recipe import build_recipe
@@ -70,7 +71,7 @@ def main() -> None:
         best = max(GRID, key=lambda pair: tried(*pair, DECAYS[1]))
         for decay in DECAYS:
             tried(*best, decay)
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
 
 
 if __name__ == "__main__":

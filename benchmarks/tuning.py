@@ -12,6 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pages import write_page
+
 from explorer import run_files, rundir
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import ResultRecord
@@ -56,7 +58,7 @@ def write_table(search: Search, title: str, words: str, path: Path) -> None:
             seconds = statistics.median(result.timings.training() for result in results)
             lines.append(f"| {batch_size} | {epochs:g} | {lr:g} | {' | '.join(means)} | {seconds:.1f} |")
             print(lines[-1], flush=True)
-    path.write_text("\n".join(lines) + "\n")
+    write_page(path, "\n".join(lines))
 
 
 def _train(search: Search, root: Path, *, lr: float, batch_size: int, epochs: float, seed: int) -> ResultRecord:

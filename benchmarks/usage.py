@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer import rundir
 from explorer.entries.fields import Blob
@@ -341,7 +342,7 @@ def main() -> None:
         f"`explorer usage verify FILE --trust TRUST` as a command, start-up included: {started:.2f} s, the fastest of "
         "five.",
     ]
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_page(Path(__file__).with_suffix(".md"), "\n".join(lines))
     print("\n".join(lines))
 
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from options import options, whole  # noqa: E402
+from pages import write_page  # noqa: E402
 
 from tests.disclosure.two_readers import DIFFERENCES, OF_AN_ENTRY, ask, entries, structural, variations  # noqa: E402
 
@@ -39,7 +40,7 @@ def main() -> None:
         counted[family, answers.reason or both] += 1
     seconds = time.perf_counter() - began
     page = "\n".join(_page(asked.ledgers, asked.seed, counted, seconds)) + "\n"
-    Path(__file__).with_suffix(".md").write_text(page)
+    write_page(Path(__file__).with_suffix(".md"), page)
     print(page)
 
 

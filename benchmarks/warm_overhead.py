@@ -20,6 +20,7 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import papermill
 from options import options, verdict, whole
+from pages import write_page
 
 from explorer import run_files, rundir
 from explorer.run_files import ResultRecord
@@ -54,7 +55,7 @@ def main(rounds: int) -> None:
     warm.close()
     text = _report({name: [times[name] for times in measured[1:]] for name in ways})  # the first round warms up
     print(text)
-    Path(__file__).with_suffix(".md").write_text(text)
+    write_page(Path(__file__).with_suffix(".md"), text)
 
 
 def _directories(runs: Path, *, count: int) -> list[Path]:
