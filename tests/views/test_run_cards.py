@@ -119,6 +119,7 @@ def test_a_card_says_what_is_known_of_a_run(rows: pd.DataFrame, runs: Path) -> N
     ]
     assert said["Other metrics"] == "nll 0.5 nats"
     assert said["Time"].startswith("profiled: steps times the step time on an idle machine; 1.05 min to 1.4 min")
+    assert said["Throughput"] == "73.14 examples a second"  # 80 steps of 64 in 70 s
     assert said["Cost"] == f"unknown: add a price for {CPU.name}"
     assert said["Inference"] == "1 ms per example"
     assert said["Hardware"] == f"{CPU.name}, 1 thread"
@@ -159,7 +160,7 @@ def test_what_is_not_known_is_said(rows: pd.DataFrame, runs: Path) -> None:
     html = cards(of(rows, "baseline"), runs)
     said = facts(html)
     assert said["Time"] == "unknown: the recipe was not profiled, and the run shared its machine"
-    assert said["Inference"] == "not measured"
+    assert said["Inference"] == "not measured" and "Throughput" not in said
     assert said["Methods"] == "none"
     assert said["Baseline"] == "this is it untuned baseline"
     assert "as measured in the run while it shared the machine; its phases were not profiled: forward 40%" in _text(

@@ -363,6 +363,8 @@ def _facts(run: pd.Series, known: RunDetails | None) -> Iterator[tuple[str, Text
             ),
         )
     yield "Time", _time(run, known)
+    if rate := _rate(run):
+        yield "Throughput", rate
     yield "Cost", _dollars(run)
     yield "Inference", _inference(run)
     if not amounts.missing(run["peak_memory"]):
@@ -423,6 +425,13 @@ def _time(run: pd.Series, known: RunDetails | None) -> str:
     if run["time_source"] == "predicted" and known is not None:
         words += f"; the quality was measured on {isolated(_label(known.machine))}"
     return words
+
+
+def _rate(run: pd.Series) -> str:
+    """Return the examples that training takes in a second; empty where either is unknown."""
+    if amounts.missing(run["examples"]) or amounts.missing(run["train_seconds"]) or not run["train_seconds"] > 0:
+        return ""
+    return f"{run['examples'] / run['train_seconds']:,.4g} examples a second" if run["examples"] else ""
 
 
 def _dollars(run: pd.Series) -> str:
