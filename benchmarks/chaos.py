@@ -91,15 +91,17 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 # --- what is compared ---
 
 LEFT_OUT = {
-    "`result.json`": "times, memory, how often it was resumed, and whether other runs trained meanwhile",
+    "`result.json`": "times, memory, energy, the measured rate of the device, how often it was resumed, and whether"
+    " other runs trained meanwhile",
     "`notebook.ipynb`": "all but the source of its cells: times, ids of messages, the scratch directory",
     "`governance/source.json`": "the moment of planning, and where the trainer's key is",
     "tables": "columns and the metric with those, with times that follow from them, and with digests of `result.json`",
 }
-OF_RESULT = ("timings", "timed_steps", "finished_at", "peak_memory", "resumed", "contended", "clock")
+OF_RESULT = ("timings", "timed_steps", "finished_at", "peak_memory", "resumed", "contended", "clock", "energy")
 TIMES = ("ledger_seconds_per_step",)  # metrics
 OF_TABLES = {
     *("timed_steps", "finished_at", "peak_memory", "resumed", "contended", "clock", "time_source"),
+    *("utilisation", "energy_kwh"),
     *("ledger_overhead", "own_step", "rest", "rest_low", "rest_high", "deletion_class"),  # the one that takes longest
     *("version", "content"),  # digests of files with times
 }
@@ -130,7 +132,9 @@ def _contents(runs: Path) -> dict[str, object]:
 def _result(path: Path) -> object:
     result = json.loads(path.read_bytes())
     metrics = {name: value for name, value in result["metrics"].items() if name not in TIMES}
-    return {**{name: value for name, value in result.items() if name not in OF_RESULT}, "metrics": metrics}
+    kept = {name: value for name, value in result.items() if name not in OF_RESULT}
+    operations = {name: result["flops"][name] for name in ("phases", "total")}
+    return {**kept, "metrics": metrics, "flops": operations}
 
 
 def _notebook(path: Path) -> object:

@@ -66,7 +66,13 @@ SMALLER = {  # sizes of a guide, and what the tests take for them: all its comma
         "explorer sweep run diabetes.yaml": "sed -i 's/^budgets:/budgets: [0.5, 1.0]  #/' diabetes.yaml\n"
         "explorer sweep run diabetes.yaml",
     },
-    "one_hour": {"bytes_per_class: 20000": "bytes_per_class: 8000", "spend: 90s": "spend: 30s", "seeds 4": "seeds 2"},
+    "one_hour": {
+        "bytes_per_class: 20000": "bytes_per_class: 4000",
+        "runs: 8": "runs: 4",
+        ", gated_linear_units, stochastic_depth]": "]",
+        "spend: 90s": "spend: 15s",
+        "--seeds 4": "--seeds 2",
+    },
     "huggingface": {"seeds: [0, 1]": "seeds: [0]"},
 }
 CHAINS = (  # guides that continue each other, in one directory

@@ -23,7 +23,7 @@ def less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for full, small in (
         ("bytes_per_class: 20000", "bytes_per_class: 4000"),
         ("budgets: [0.25, 0.5, 1.0]", "budgets: [1.0]"),
-        ("seeds: [0, 1, 2, 3]", "seeds: [0, 1]"),
+        ("seeds: [0, 1, 2, 3]", "seeds: [0]"),
     ):
         assert full in text
         text = text.replace(full, small)
@@ -54,7 +54,7 @@ def test_the_quickstart_ends_with_a_governed_run_that_verifies(
     said = capsys.readouterr().out
     assert "for demonstration: three keys of one party, unencrypted, in one directory" in said
     rows = frames.results(database(runs), sweep="source")
-    assert set(rows["recipe"]) == {"baseline", "alibi", "fast", "governed"} and len(rows) == 8
+    assert set(rows["recipe"]) == {"baseline", "alibi", "fast", "governed"} and len(rows) == 4
     governed = rows[rows["recipe"] == "governed"]
     assert governed["ledger_root"].notna().all() and rows["ledger_root"].notna().sum() == len(governed)
     run = runs / governed[governed["seed"] == 0]["directory"].iloc[0]
@@ -65,6 +65,6 @@ def test_the_quickstart_ends_with_a_governed_run_that_verifies(
     assert done.returncode == 0 and "cosigned by  example.com/model-risk" in done.stdout
     before = (run / "ledger" / "checkpoint").read_bytes()
     quickstart.quickstart(runs, workers=1)
-    assert "8 of them already done" in capsys.readouterr().out
+    assert "4 of them already done" in capsys.readouterr().out
     assert (run / "ledger" / "checkpoint").read_bytes() == before
     assert explorer(*verify).returncode == 0

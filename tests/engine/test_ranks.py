@@ -11,7 +11,7 @@ import pytest
 from explorer.guardian import child_environment
 from tests.engine.ranked_loops import SCENARIOS
 
-SIZES = (1, 2, 3, 4, 8)
+SIZES = (1, 2, 3, 4)
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,21 +33,18 @@ def digests(root: Path, size: int, *names: str, control: str = "") -> dict[str, 
     return said[0]
 
 
-def test_two_ranks_come_to_the_bits_of_one(tmp_path: Path) -> None:
-    one, two = (digests(tmp_path, size, "sam") for size in (1, 2))
-    assert one == two
-
-
 @pytest.mark.slow
 def test_any_number_of_ranks_comes_to_the_same_bits(tmp_path: Path) -> None:
     made = {size: digests(tmp_path, size, *SCENARIOS) for size in SIZES}
     assert made[1].keys() == SCENARIOS.keys()
     assert {size: digest for size, digest in made.items() if digest != made[1]} == {}
+    eight = digests(tmp_path, 8, "few rows", "sam")  # a lane each
+    assert eight == {name: made[1][name] for name in eight}
     assert len(set(made[1].values())) == len(SCENARIOS)  # of different training
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("control", ["all-reduce", "lanes by rank", "statistics of a rank"])
 def test_without_a_part_of_it_ranks_come_to_other_bits(tmp_path: Path, control: str) -> None:
-    one, four = (digests(tmp_path, size, "resnet20", control=control)["resnet20"] for size in (1, 4))
-    assert one != four
+    one, three = (digests(tmp_path, size, "resnet20", control=control)["resnet20"] for size in (1, 3))
+    assert one != three

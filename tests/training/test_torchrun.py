@@ -236,6 +236,7 @@ def test_ranks_that_diverge_say_so_as_one_process_does(tmp_path: Path) -> None:
     assert (run / rundir.FAILURE).exists()
 
 
+@pytest.mark.slow
 def test_a_rank_with_other_bits_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the comparison at the end: rank 1 begins with another state."""
     change_ranks(
