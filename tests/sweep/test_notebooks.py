@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from jupyter_core.utils import run_sync
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from explorer import run_files, rundir
@@ -221,6 +222,28 @@ def test_an_interrupted_notebook_says_so(engines, tmp_path, monkeypatch, moment)
     with pytest.raises(NotebookError, match="interrupted; run again to resume") as caught:
         engine.run(source, {"word": "w"}, tmp_path / "out.ipynb")
     assert caught.value.fault == "interrupted"
+
+
+@pytest.mark.slow
+def test_a_kernel_replies_however_often_it_is_interrupted():
+    """On a loaded machine a second interrupt comes while ipykernel still deals with the first."""
+    kernel = kernels.Kernel.start(threads=1)
+    assert kernel.is_clear()
+    ended = threading.Event()
+
+    def interrupt():
+        while not ended.wait(0.0005):
+            kernel.process.send_signal(signal.SIGINT)
+
+    try:
+        requests = [kernel.client.execute("import time; time.sleep(600)", stop_on_error=False) for _ in range(20)]
+        threading.Thread(target=interrupt, daemon=True).start()
+        for request in requests:
+            reply = run_sync(kernel.client.get_shell_msg)(timeout=300)  # raises Empty where there is none
+            assert (reply["parent_header"]["msg_id"], reply["content"]["ename"]) == (request, "KeyboardInterrupt")
+    finally:
+        ended.set()
+        kernel.stop()
 
 
 @pytest.mark.slow
