@@ -122,6 +122,7 @@ def test_a_recipe_without_shared_steps_is_planned_as_before(tmp_path: Path) -> N
 # --- execution ---
 
 
+@pytest.mark.slow
 def test_every_run_is_the_run_of_a_sweep_of_its_own_budget(tmp_path: Path, apart: dict[str, Any]) -> None:
     seen: list[int] = []
     planned = plan(tmp_path, LADDER)
@@ -191,6 +192,7 @@ def _execution(planned: Plan) -> Any:
     return execution
 
 
+@pytest.mark.slow
 def test_a_shorter_run_that_failed_costs_only_steps(
     tmp_path: Path, apart: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

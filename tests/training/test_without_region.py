@@ -71,7 +71,7 @@ SETTINGS = {
     "bf16": {"model": BATCHNORM, "optimizer": ADAMW, "precision": "bf16"},
     "microbatches": {"model": RESNET, "optimizer": SGD, "microbatch_size": 3},
 }
-QUICK = ("GroupNorm, AdamW", "BatchNorm, SGD")
+QUICK = ("BatchNorm, SGD",)  # a transformer is tried with AdamW
 settings = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
 )
