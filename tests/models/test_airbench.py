@@ -1,27 +1,28 @@
-"""The network of the speed records: whitened patches, identities at the start, fast shifts, and images too small."""
+"""The network of the speed records: whitened patches, identities at the start, and images too small."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from explorer.engine.leaves import leaves
+from explorer.engine.method import Method
 from explorer.engine.modules import initialise
 from explorer.errors import RecipeError
+from explorer.methods.label_smoothing import LabelSmoothing
 from explorer.models.airbench import (
     CHANNELS,
-    FASTER,
     NEIGHBOURS,
     Airbench,
     AirbenchSpec,
     IdentityConvolution,
-    Shift,
     cosines,
     whitening_filters,
 )
 from explorer.models.table import MODELS
+from explorer.testing import MethodContract
 
 
 def built(*, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10, **parameters: Any) -> Airbench:
@@ -35,7 +36,7 @@ def test_it_is_in_the_table_with_the_parameters_that_it_says() -> None:
     assert MODELS["airbench"] is AirbenchSpec
     count = sum(parameter.numel() for parameter in built().parameters())
     convolutions = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256)
-    assert count == 24 + convolutions + 2 * (64 + 256 + 256) + 256 * 10
+    assert count == 24 + convolutions + 4 * (64 + 256 + 256) + 256 * 10
     assert f"{count:,} parameters" in str(AirbenchSpec.__doc__)
 
 
@@ -43,7 +44,14 @@ def test_it_is_in_the_table_with_the_parameters_that_it_says() -> None:
 def test_any_image_size_and_number_of_channels(shape: tuple[int, ...]) -> None:
     model = built(shape=shape, classes=7, width=0.25).train()
     assert model(torch.randn(2, *shape)).shape == (2, 7)
-    assert [shift.bias.numel() for shift in model.modules() if isinstance(shift, Shift)] == [16, 16, 64, 64, 64, 64]
+    assert [norm.num_features for norm in model.modules() if isinstance(norm, nn.BatchNorm2d)] == [
+        16,
+        16,
+        64,
+        64,
+        64,
+        64,
+    ]
 
 
 def test_images_too_small_are_refused_with_what_fits() -> None:
@@ -57,6 +65,23 @@ def test_layers_come_in_the_order_of_execution_and_the_filters_never_train() -> 
     assert (found[0].name, found[-1].name) == ("whitening", "head")
     assert {name for leaf in found for name in leaf.parameters} == {name for name, _ in model.named_parameters()}
     assert "whitening.filters" in dict(model.named_buffers())
+
+
+class _Trained(MethodContract):
+    """Runs of it with an ordinary method."""
+
+    method: ClassVar[Method] = LabelSmoothing()
+    task: ClassVar[Any] = {"dataset": {"digits": {"size": 16}}, "model": {"airbench": {"width": 0.125}}}
+
+
+@pytest.mark.slow
+def test_it_trains_and_resumes_bit_for_bit() -> None:
+    _Trained().test_trains()
+    _Trained().test_resumes_bit_for_bit_after_every_step()
+
+
+def test_under_a_policy_no_layer_depends_on_a_class_that_it_is_denied() -> None:
+    _Trained().test_is_routed_or_refused()
 
 
 # --- whitening -------------------------------------------------------------------------------------------------------
@@ -95,24 +120,3 @@ def test_a_convolution_begins_by_passing_its_channels_on() -> None:
     assert (convolution(x)[:, 4:] - x[:, :2]).abs().max() > 0.1
     narrower = IdentityConvolution(6, 4)
     torch.testing.assert_close(narrower(torch.randn(1, 6, 3, 3)).shape, torch.Size((1, 4, 3, 3)))
-
-
-def test_a_shift_moves_faster_than_a_bias() -> None:
-    """By the square of its factor under gradient descent."""
-    moved = []
-    for shift in (Shift(3), _Bias(3)):
-        optimizer = torch.optim.SGD(shift.parameters(), lr=0.1)
-        before = shift(torch.zeros(1, 3, 2, 2))
-        (shift(torch.zeros(1, 3, 2, 2)) * torch.arange(3.0)[:, None, None]).sum().backward()
-        optimizer.step()
-        moved.append(shift(torch.zeros(1, 3, 2, 2)) - before)
-    torch.testing.assert_close(moved[0], moved[1] * FASTER**2)
-
-
-class _Bias(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.bias[:, None, None]
