@@ -39,6 +39,7 @@ FORMS: dict[str, str] = {
     "progressive_resizing": "progressive_resizing",
     "randaugment": "randaugment",
     "random_subset": "random_subset",
+    "rotary": "apply_rotary",
     "sam": "sam",
     "schedule_free": "schedule_free",
     "selective_backprop": "selective_backprop",

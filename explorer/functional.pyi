@@ -23,6 +23,7 @@ from explorer.methods.muon import muon as muon
 from explorer.methods.progressive_resizing import progressive_resizing as progressive_resizing
 from explorer.methods.randaugment import randaugment as randaugment
 from explorer.methods.random_subset import random_subset as random_subset
+from explorer.methods.rotary import apply_rotary as _rotary
 from explorer.methods.sam import sam as sam
 from explorer.methods.schedule_free import schedule_free as schedule_free
 from explorer.methods.selective_backprop import selective_backprop as selective_backprop
@@ -43,5 +44,6 @@ ghost_batchnorm = _ghost_batchnorm
 label_smoothing = _label_smoothing
 low_precision_groupnorm = _low_precision_groupnorm
 low_precision_layernorm = _low_precision_layernorm
+rotary = _rotary
 squeeze_excite = _squeeze_excite
 weight_standardization = _weight_standardization

@@ -11,7 +11,7 @@ from benchmarks import house
 
 SINGLE_IMPORTERS = 15
 HIDDEN_IMPORTS = 0
-LARGEST_FOLDER = 33
+LARGEST_FOLDER = 40  # explorer/methods, which has a file for each method
 REPEATED_NAMES = 0
 COMMENTS = 15  # own-line comments a thousand lines, at least
 # The rest is in records and enums whose docstrings and values are part of published schemas, which keep their bytes.

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from explorer.engine.modules import mix_in
 from explorer.errors import RecipeError
 from explorer.models.residual import weighed
+from explorer.models.transformer import Embedding, NoPositions
 
 # --- residual blocks -------------------------------------------------------------------------------------------------
 
@@ -360,6 +361,10 @@ def silence_positions(model: nn.Module) -> list[str]:
     """Make the embeddings of positions add nothing, in place; return their names. Parameters of positions become
     buffers of zeros, which are not saved."""
     names = []
+    for name, module in model.named_modules():
+        if isinstance(module, Embedding) and not isinstance(module.positions, NoPositions):
+            module.positions = NoPositions()
+            names.append(name)
     for parent_name, parent in list(model.named_modules()):
         for name, child in list(parent._modules.items()):
             full = f"{parent_name}.{name}".lstrip(".")

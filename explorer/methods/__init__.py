@@ -25,6 +25,7 @@ from explorer.methods.muon import Muon
 from explorer.methods.progressive_resizing import ProgressiveResizing
 from explorer.methods.randaugment import RandAugment
 from explorer.methods.random_subset import RandomSubset
+from explorer.methods.rotary import Rotary
 from explorer.methods.sam import SAM
 from explorer.methods.schedule_free import ScheduleFree
 from explorer.methods.selective_backprop import SelectiveBackprop
@@ -61,6 +62,7 @@ METHODS: dict[str, type[Method]] = {
         ProgressiveResizing,
         RandAugment,
         RandomSubset,
+        Rotary,
         SAM,
         ScheduleFree,
         SelectiveBackprop,

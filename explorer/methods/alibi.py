@@ -24,7 +24,7 @@ from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.modules import change_modules, mix_in
 from explorer.engine.state import State
 from explorer.errors import RecipeError
-from explorer.models.transformer import AlibiBias, Attention, Embedding, NoPositions
+from explorer.models.transformer import AlibiBias, Attention
 
 SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
@@ -135,13 +135,8 @@ def apply_alibi(model: nn.Module) -> list[str]:
     )
     names = change_modules(model, change, method=Alibi.name, target=target)
     # Positions go only once attention has changed: a model without known attention must keep them.
-    for name, module in model.named_modules():
-        if isinstance(module, Embedding) and not isinstance(module.positions, NoPositions):
-            module.positions = NoPositions()
-            names.append(name)
-    if others:
-        names += silence_positions(model)
-        leave_fast_paths(model)
+    names += silence_positions(model)
+    leave_fast_paths(model)
     return names
 
 

@@ -8,6 +8,7 @@ Shapes: B examples, T places, D width, H heads, d width of a head, K tokens in t
 """
 
 import math
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -133,21 +134,29 @@ class Documents:
         return self._masks[bias]
 
 
-def attend(qkv_BT3Hd: Tensor, *, bias: nn.Module | None, documents: Documents | None = None) -> Tensor:
-    """Return what each place takes from those it may see, B T H d, given queries, keys and values."""
+Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of queries and keys, B H T d
+
+
+def attend(
+    qkv_BT3Hd: Tensor, *, bias: nn.Module | None, documents: Documents | None = None, changes: Sequence[Change] = ()
+) -> Tensor:
+    """Return what each place takes from those it may see, B T H d, given queries, keys and values, of which the first
+    two are changed before."""
     if documents is not None and documents.apart:
-        return _attend_apart(qkv_BT3Hd, documents.borders(), bias)
+        return _attend_apart(qkv_BT3Hd, documents.borders(), bias, changes)
     q, k, v = qkv_BT3Hd.permute(2, 0, 3, 1, 4)
+    for change in changes:
+        q, k = change(q, k)
     mask = documents.mask(q, bias) if documents is not None else None if bias is None else bias(q)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
 
 
-def _attend_apart(qkv_BT3Hd: Tensor, borders: Borders, bias: nn.Module | None) -> Tensor:
+def _attend_apart(qkv_BT3Hd: Tensor, borders: Borders, bias: nn.Module | None, changes: Sequence[Change]) -> Tensor:
     """Return the same where each document attends by itself."""
     pieces = qkv_BT3Hd.flatten(0, 1).split(borders.lengths)
     results = list(pieces)
     for equal in borders.by_length.values():
-        attended = attend(torch.stack([pieces[number] for number in equal]), bias=bias)
+        attended = attend(torch.stack([pieces[number] for number in equal]), bias=bias, changes=changes)
         for number, result in zip(equal, attended, strict=True):
             results[number] = result
     return torch.cat(results).unflatten(0, qkv_BT3Hd.shape[:2])
@@ -157,6 +166,7 @@ class Attention(nn.Module):
     """Causal self-attention, within documents if these are given.
 
     `bias`, if there is one, computes from the queries a term to add to the scores, with -inf for later places.
+    `changes` act on queries and keys before that.
     """
 
     fused_matrices: ClassVar[dict[str, int]] = {"qkv.weight": 3}  # queries, keys, values
@@ -167,11 +177,13 @@ class Attention(nn.Module):
         self.qkv = Linear(width, 3 * width)
         self.out = Linear(width, width, branches=branches)
         self.bias: nn.Module | None = None
+        self.changes: tuple[Change, ...] = ()
 
     def forward(self, x_BTD: Tensor, documents: Documents | None = None) -> Tensor:
         batch, places, width = x_BTD.shape
         qkv_BT3Hd = self.qkv(x_BTD).view(batch, places, 3, self.heads, -1)
-        return self.out(attend(qkv_BT3Hd, bias=self.bias, documents=documents).reshape(batch, places, width))
+        attended_BTHd = attend(qkv_BT3Hd, bias=self.bias, documents=documents, changes=self.changes)
+        return self.out(attended_BTHd.reshape(batch, places, width))
 
 
 # --- perceptrons, which act on each place by itself ------------------------------------------------------------------

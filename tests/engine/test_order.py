@@ -103,6 +103,7 @@ TEXT = [
 ELSE = [  # those that cannot stand with some of the first
     "gyro_dropout",
     "low_precision_groupnorm",
+    "rotary",
     "weight_standardization",
     "stochastic_depth",
     "cutout",

@@ -78,6 +78,7 @@ SAMPLES: dict[str, Sample] = {
     "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
     "randaugment": Sample(),
     "random_subset": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
+    "rotary": Sample(task="text", neutral=False, only=True),
     "sam": Sample(parameters={"rho": 0.5, "interval": 2}),
     "schedule_free": Sample(parameters={"lr": 1.0, "warmup": 0.3}, train={"schedule": "constant"}, neutral=False),
     "selective_backprop": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
