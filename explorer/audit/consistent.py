@@ -581,7 +581,9 @@ def _blobs(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings
 
 
 def _sketches(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
-    """Check that commitments to sketches, their blobs and the numbers of the steps come together."""
+    """Check that commitments to sketches, their blobs and the numbers of the steps come together, also where numbers
+    follow from sketches."""
+    yield from _estimates(s, numbers)
     # Earlier versions made no commitments at all, so states without any are collected for `_all_sketches`, which sees
     # the whole ledger.
     state, committed = segment.state, segment.state.entry.sketches
@@ -642,7 +644,7 @@ def _known(index: int, s: Statements, *, classes: Iterable[str], layers: Iterabl
             yield Fault(index, f"{what} {name}: not one that the genesis lists")
 
 
-def _exact(s: Statements, segment: Segment, numbers: SegmentNumbers) -> Findings:
+def _estimates(s: Statements, numbers: SegmentNumbers) -> Findings:
     """Check that estimates are in the steps that the recipe leaves without exact numbers, and in no others."""
     if s.plan is None:
         return
@@ -721,7 +723,6 @@ INVARIANTS: tuple[Invariant, ...] = (
     Invariant(name="tables", says="steps name the table of weights that is in force, where it begins", segment=_tables),
     Invariant(name="blobs", says="states have a blob for what steps commit to, and no other", segment=_blobs),
     Invariant(name="sketches", says="states commit to possible sketches", segment=_sketches, end=_all_sketches),
-    Invariant(name="exact", says="numbers are exact in the steps in which the recipe measures them", segment=_exact),
     Invariant(name="frozen", says="a layer that is frozen for a class learns nothing from it", segment=_frozen),
 )  # fmt: skip
 

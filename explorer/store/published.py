@@ -14,7 +14,7 @@ from explorer.store.connect import reading
 
 DATABASE = "explorer.duckdb"
 COPY = "copy_of.json"  # next to a snapshot that is a copy of one at a place; `place_copy` says what is in it
-VERSION = 15  # of the schema; a snapshot of another version is rebuilt, never migrated
+VERSION = 16  # of the schema; a snapshot of another version is rebuilt, never migrated
 
 
 def database(runs: Path) -> Path:

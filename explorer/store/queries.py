@@ -29,7 +29,7 @@ WHERE s.steps > 0
 """
 
 
-LATER = ("peak_memory", "added", "searched", "flops", "utilisation", "energy_kwh")
+LATER = ("peak_memory", "added", "searched", "flops", "utilisation", "energy_kwh", "network")
 """Columns that `results` got after version 0.1.0: a table of older runs is written as it was then, without them."""
 
 

@@ -367,8 +367,18 @@ SELECT sweep, run_id, max(chi - chi_null) FILTER (isfinite(chi - chi_null)) AS c
 FROM (SELECT * FROM entropy WHERE class = '*' QUALIFY step = max(step) OVER (PARTITION BY sweep, run_id))
 GROUP BY ALL;
 
+-- Recipes of a sweep are compared whatever their models, as those of the baseline's.
+CREATE VIEW baseline_models AS
+SELECT sweep, dataset, min(model) AS model
+FROM runs
+WHERE is_baseline
+GROUP BY ALL
+HAVING count(DISTINCT model) = 1;
+
 CREATE TABLE outcomes AS
-SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, r.batch_size, r.ssr, r.seed, r.steps,
+SELECT r.sweep, r.run_id, r.recipe,
+       CASE WHEN r.model <> g.model THEN concat_ws('+', r.model, nullif(r.methods, '')) ELSE r.methods END AS methods,
+       r.dataset, coalesce(g.model, r.model) AS model, r.precision, r.batch_size, r.ssr, r.seed, r.steps,
        r.examples, r.metric, q.value AS quality, q.unit, q.higher_is_better, q.format,
        coalesce(c.seconds, m.training, r.imported_seconds) AS train_seconds, c.low AS train_seconds_low,
        c.high AS train_seconds_high,
@@ -389,7 +399,8 @@ SELECT r.sweep, r.run_id, r.recipe, r.methods, r.dataset, r.model, r.precision, 
        CASE WHEN c.seconds IS NOT NULL THEN c.busy END AS busy_profile, r.superseded, c.inference_windows,
        CASE WHEN NOT c.predicted THEN r.peak_memory END AS peak_memory, r.added, r.searched, r.flops,
        CASE WHEN NOT c.predicted THEN r.utilisation END AS utilisation,
-       CASE WHEN NOT c.predicted THEN r.energy_kwh END AS energy_kwh
+       CASE WHEN NOT c.predicted THEN r.energy_kwh END AS energy_kwh,
+       CASE WHEN r.model <> g.model THEN r.model END AS network
 FROM places c
 JOIN runs r USING (directory)
 JOIN qualities q USING (sweep, run_id, metric)
@@ -400,6 +411,7 @@ LEFT JOIN baseline_inference b
 LEFT JOIN dearest_deletions e USING (directory)
 LEFT JOIN ledger_heads h USING (sweep, run_id)
 LEFT JOIN separations x USING (sweep, run_id)
+LEFT JOIN baseline_models g ON (g.sweep, g.dataset) = (r.sweep, r.dataset)
 ORDER BY r.sweep, c.device, c.hardware, c.threads, c.world_size, c.directory;
 
 -- One row for each hardware that a finished run is shown on; first those that are left out as well.
@@ -415,7 +427,7 @@ SELECT o.sweep, o.run_id, o.recipe, o.methods, o.dataset, o.model, o.precision, 
        o.baseline, o.is_baseline, o.tuning, o.control, o.control_of, o.contended, o.wall_seconds, o.state_digest,
        o.directory, o.recipe_digest, o.policy, o.chi, o.ledger_overhead, o.ledger_size, o.ledger_root,
        o.train_seconds_windows, o.profile_pass, o.busy_profile, o.inference_windows, o.peak_memory, o.added,
-       o.searched, o.flops, o.utilisation, o.energy_kwh,
+       o.searched, o.flops, o.utilisation, o.energy_kwh, o.network,
        o.superseded
 FROM outcomes o LEFT JOIN rates u USING (hardware);
 

@@ -67,7 +67,8 @@ def written_out(spec: SweepSpec, tuned: TunedRecord, *, where: str) -> dict[str,
 
 def valued(recipe: Recipe, values: Mapping[str, Value], *, where: str) -> dict[str, Any]:
     """Return a recipe as a specification writes it, with these values."""
-    return with_values(recipe.to_mapping(), values, where=where)
+    whole = recipe.to_mapping()
+    return {"model": whole["task"]["model"], **with_values(whole, values, where=where)}
 
 
 def started_spec(recorded: Mapping[str, Any], *, where: str) -> tuple[SweepSpec, Mapping[str, Any]]:

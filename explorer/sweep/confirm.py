@@ -176,7 +176,7 @@ def _written(spec: Mapping[str, Any], recipe: Recipe | CommandRecipe) -> Any:
     if recipe.name in spec["recipes"]:
         return spec["recipes"][recipe.name]
     whole = recipe.to_mapping()
-    return {"train": whole["train"], "methods": whole["methods"]}
+    return {"model": whole["task"]["model"], "train": whole["train"], "methods": whole["methods"]}
 
 
 def _digests(plan: Mapping[str, Any], recipes: tuple[str, ...]) -> set[str]:

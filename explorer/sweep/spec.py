@@ -9,6 +9,7 @@
       baseline: []                                       # a list of methods
       fast: [channels_last, {label_smoothing: {smoothing: 0.1}}]
       slow: {train: {epochs: 40}, methods: [sam]}        # or methods with training settings of their own
+      other: {model: airbench}                           # or with another network
     compose: {each_of: [blurpool, ema], pairs_of: [mixup, sam], leave_one_out: fast}
     controls: all                                        # comparisons other than the baseline
     budgets: [0.25, 0.5, 1.0]                            # scale-schedule ratios
@@ -236,12 +237,15 @@ def _recipes(document: Document, content: Mapping[str, Any]) -> list[Recipe]:
         key = ("recipes", name)
         check_name(document, key, name)
         parts = _recipe_parts(document, key, value)
-        merged, methods = dict(train), parts.get("methods", [])
+        own, merged, methods = dict(task), dict(train), parts.get("methods", [])
+        if "model" in parts:
+            own["model"] = parts["model"]
         if "train" in parts:
             merged |= _mapping(document, (*key, "train"), parts["train"])
-            _build(document, key, name, task=task, train=merged, methods=())
+        if parts.keys() - {"methods"}:
+            _build(document, key, name, task=own, train=merged, methods=())
         where: Key = key if isinstance(value, list) else (*key, "methods")
-        recipes.append(_build(document, where, name, task=task, train=merged, methods=methods))
+        recipes.append(_build(document, where, name, task=own, train=merged, methods=methods))
     _refuse_twins(document, recipes)
     return recipes
 
@@ -260,8 +264,8 @@ def _recipe_parts(document: Document, key: Key, value: Any) -> Mapping[str, Any]
     if isinstance(value, list):
         return {"methods": value}
     if isinstance(value, dict):
-        return _mapping(document, key, value, known=("train", "methods"))
-    raise document.error(key, f"{_found(value)}, expected a list of methods, or a mapping of train and methods")
+        return _mapping(document, key, value, known=("model", "train", "methods"))
+    raise document.error(key, f"{_found(value)}, expected a list of methods, or a mapping of model, train and methods")
 
 
 def _build(document: Document, key: Key, name: str, *, task: Any, train: Any, methods: Any) -> Recipe:

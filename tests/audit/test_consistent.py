@@ -220,7 +220,7 @@ FORGERIES = {
     "numbers that nothing commits to": Forgery("blobs", blobs(State, step=5, name="numbers/open/gpl", content=b"1")),
     "sketches that are committed to, and gone": Forgery("sketches", blobs(State, step=5, without=f"sketches/{MIT}")),
     "sketches without commitments": Forgery("sketches", of(State, step=5, sketches=()), "does not commit to"),
-    "estimates where the recipe has none": Forgery("exact", of(Step, step=5, estimated=True), "numbers estimates"),
+    "estimates where the recipe has none": Forgery("sketches", of(Step, step=5, estimated=True), "numbers estimates"),
     "sketches of other gradients": Forgery("sketches", longer, "longer than its gradients can make it"),
 }  # fmt: skip
 
@@ -245,7 +245,7 @@ def test_estimates_are_where_the_recipe_has_them(tmp_path: Path) -> None:
     run = runs.write_governed_run(tmp_path, exact_every=3)
     assert judged(run).conforms
     of(Step, step=4, estimated=False)(run)
-    assert "exact: step 4: its entry calls its numbers exact" in said(judged(run))
+    assert "sketches: step 4: its entry calls its numbers exact" in said(judged(run))
 
 
 def test_security_lists_the_invariants_by_name() -> None:

@@ -327,7 +327,8 @@ def _card(
     run: pd.Series, known: RunDetails | None, course: Markup, *, runs: Path, here: Path, look: theme.Look
 ) -> Markup:
     title = f"{clipped(run['recipe'])}, budget {run['ssr']:g}, seed {run['seed']}"
-    data = (*named(run["model"]), Span(" on "), *named(run["dataset"]))
+    network = run["network"] if isinstance(run.get("network"), str) else run["model"]
+    data = (*named(network), Span(" on "), *named(run["dataset"]))
     blocks: list[Block | Markup] = [
         element("p", inline(swatch(run["recipe"], look)), class_="x-card-title"),
         Paragraph((Span(f"budget {run['ssr']:g} · seed {run['seed']} · "), *data), "note"),
