@@ -11,7 +11,7 @@ import pytest
 from explorer.guardian import child_environment
 from tests.engine.ranked_loops import SCENARIOS
 
-SIZES = (1, 2, 3, 4)
+SIZES = (1, 2, 3, 4, 8)
 ROOT = Path(__file__).parents[2]
 
 
@@ -38,8 +38,6 @@ def test_any_number_of_ranks_comes_to_the_same_bits(tmp_path: Path) -> None:
     made = {size: digests(tmp_path, size, *SCENARIOS) for size in SIZES}
     assert made[1].keys() == SCENARIOS.keys()
     assert {size: digest for size, digest in made.items() if digest != made[1]} == {}
-    eight = digests(tmp_path, 8, "few rows", "sam")  # a lane each
-    assert eight == {name: made[1][name] for name in eight}
     assert len(set(made[1].values())) == len(SCENARIOS)  # of different training
 
 
