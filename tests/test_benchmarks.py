@@ -105,6 +105,7 @@ def test_what_cannot_be_measured_is_refused_at_once() -> None:
         ("warm_overhead", "0"): "found '0'; expected a whole number from 2",
         ("coverage", "-1"): "expected",
         ("kill", "nowhere"): "found 'nowhere'; expected a directory of runs",
+        ("text_ablation", "--data", ".", "--seeds", "1"): "found '1'; expected a whole number from 2",
         ("model_sizes", "gpt-tinny"): "found 'gpt-tinny'; expected some of",
     }
     ends = executed([(BENCHMARKS / f"{name}.py", *arguments) for name, *arguments in refused], cwd=BENCHMARKS.parent)
