@@ -49,6 +49,7 @@ FORMS: dict[str, str] = {
     "stochastic_depth": "stochastic_depth",
     "swa": "swa",
     "weight_standardization": "apply_weight_standardization",
+    "whitening": "apply_whitening",
 }
 
 ABSENT: dict[str, str] = {

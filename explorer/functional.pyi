@@ -33,6 +33,7 @@ from explorer.methods.squeeze_excite import apply_squeeze_excite as _squeeze_exc
 from explorer.methods.stochastic_depth import stochastic_depth as stochastic_depth
 from explorer.methods.swa import swa as swa
 from explorer.methods.weight_standardization import apply_weight_standardization as _weight_standardization
+from explorer.methods.whitening import apply_whitening as _whitening
 
 FORMS: dict[str, str]
 ABSENT: dict[str, str]
@@ -49,3 +50,4 @@ qk_norm = _qk_norm
 rotary = _rotary
 squeeze_excite = _squeeze_excite
 weight_standardization = _weight_standardization
+whitening = _whitening

@@ -35,6 +35,7 @@ from explorer.methods.squeeze_excite import SqueezeExcite
 from explorer.methods.stochastic_depth import StochasticDepth
 from explorer.methods.swa import SWA
 from explorer.methods.weight_standardization import WeightStandardization
+from explorer.methods.whitening import Whitening
 
 METHODS: dict[str, type[Method]] = {
     method.name: method
@@ -73,5 +74,6 @@ METHODS: dict[str, type[Method]] = {
         StochasticDepth,
         SWA,
         WeightStandardization,
+        Whitening,
     )
 }

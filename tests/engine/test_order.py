@@ -70,6 +70,7 @@ IMAGES = [
     "blurpool",
     "ghost_batchnorm",
     "weight_standardization",
+    "whitening",
     "muon",
     "batch_size_warmup",
     "layer_freezing",

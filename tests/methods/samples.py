@@ -88,6 +88,7 @@ SAMPLES: dict[str, Sample] = {
     "stochastic_depth": Sample(parameters={"rate": 0.5, "warmup": 0.3}),
     "swa": Sample(parameters={"start": 0.3, "end": 0.9, "interval": 0.2, "lr": 0.5}, neutral=False),
     "weight_standardization": Sample(neutral=False),
+    "whitening": Sample(neutral=False),
 }
 
 
