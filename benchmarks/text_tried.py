@@ -1,5 +1,6 @@
 """Speed methods for text that text_ablation.py tried and that the package does not have, in as few lines as it takes.
 
+qk_norm             queries and keys of one length (Henry et al. 2020, arXiv:2010.04245), without a learned scale
 relu_squared        max(0, x)^2 in place of GELU (So et al. 2021, arXiv:2109.08668)
 zero_branches       output projections of attention and feed-forward begin at zero (modded-nanogpt)
 value_embeddings    a table of tokens for each block, added to the values (modded-nanogpt)
@@ -48,6 +49,19 @@ class OtherDraw(Surgery):
 
     def change_model(self, state: State) -> None:
         initialise(state.model, seed=state.seed + 1000)
+
+
+def normalised(query_BHTd: Tensor, key_BHTd: Tensor) -> tuple[Tensor, Tensor]:
+    width = query_BHTd.shape[-1:]
+    return F.rms_norm(query_BHTd, width), F.rms_norm(key_BHTd, width)
+
+
+class QKNorm(Surgery):
+    name: ClassVar[str] = "qk_norm"
+
+    def change_model(self, state: State) -> None:
+        for attention in attentions(state.model):
+            attention.changes = (*attention.changes, normalised)
 
 
 class SquaredReLU(Base):
@@ -142,5 +156,6 @@ class MuonRows(Muon):
 
 
 TRIED: dict[str, type[Method]] = {
-    method.name: method for method in (OtherDraw, ReLUSquared, ZeroBranches, ValueEmbeddings, Convolution, MuonRows)
+    method.name: method
+    for method in (OtherDraw, QKNorm, ReLUSquared, ZeroBranches, ValueEmbeddings, Convolution, MuonRows)
 }

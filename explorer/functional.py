@@ -37,7 +37,6 @@ FORMS: dict[str, str] = {
     "mixup": "mixup",
     "muon": "muon",
     "progressive_resizing": "progressive_resizing",
-    "qk_norm": "apply_qk_norm",
     "randaugment": "randaugment",
     "random_subset": "random_subset",
     "rotary": "apply_rotary",

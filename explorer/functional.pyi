@@ -21,7 +21,6 @@ from explorer.methods.low_precision_layernorm import apply_low_precision_layerno
 from explorer.methods.mixup import mixup as mixup
 from explorer.methods.muon import muon as muon
 from explorer.methods.progressive_resizing import progressive_resizing as progressive_resizing
-from explorer.methods.qk_norm import apply_qk_norm as _qk_norm
 from explorer.methods.randaugment import randaugment as randaugment
 from explorer.methods.random_subset import random_subset as random_subset
 from explorer.methods.rotary import apply_rotary as _rotary
@@ -46,7 +45,6 @@ ghost_batchnorm = _ghost_batchnorm
 label_smoothing = _label_smoothing
 low_precision_groupnorm = _low_precision_groupnorm
 low_precision_layernorm = _low_precision_layernorm
-qk_norm = _qk_norm
 rotary = _rotary
 squeeze_excite = _squeeze_excite
 weight_standardization = _weight_standardization

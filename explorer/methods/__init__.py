@@ -23,7 +23,6 @@ from explorer.methods.low_precision_layernorm import LowPrecisionLayerNorm
 from explorer.methods.mixup import MixUp
 from explorer.methods.muon import Muon
 from explorer.methods.progressive_resizing import ProgressiveResizing
-from explorer.methods.qk_norm import QKNorm
 from explorer.methods.randaugment import RandAugment
 from explorer.methods.random_subset import RandomSubset
 from explorer.methods.rotary import Rotary
@@ -62,7 +61,6 @@ METHODS: dict[str, type[Method]] = {
         MixUp,
         Muon,
         ProgressiveResizing,
-        QKNorm,
         RandAugment,
         RandomSubset,
         Rotary,

@@ -92,7 +92,6 @@ TEXT = [
     "gated_linear_units",
     "factorize",
     "low_precision_layernorm",
-    "qk_norm",
     "stochastic_depth",
     "schedule_free",
     "batch_size_warmup",

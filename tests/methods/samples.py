@@ -76,7 +76,6 @@ SAMPLES: dict[str, Sample] = {
     "mixup": Sample(),
     "muon": Sample(neutral=False),
     "progressive_resizing": Sample(parameters={"delay": 0.3, "finetune": 0.3, "increment": 2}),
-    "qk_norm": Sample(task="text", neutral=False, only=True),
     "randaugment": Sample(),
     "random_subset": Sample(parameters={"start": 0.2, "end": 0.9, "interrupt": 3}),
     "rotary": Sample(task="text", neutral=False, only=True),

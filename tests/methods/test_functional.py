@@ -40,7 +40,7 @@ from tests.scenes_for_tests import read, scene_loop
 
 NAMES = sorted(functional.FORMS)
 BATCHES, ROWS, CLASSES = 4, 8, 10
-TEXT = ("alibi", "gated_linear_units", "low_precision_layernorm", "qk_norm", "rotary", "seq_length_warmup")
+TEXT = ("alibi", "gated_linear_units", "low_precision_layernorm", "rotary", "seq_length_warmup")
 
 
 def example(name: str) -> str:
