@@ -75,6 +75,11 @@ def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
                 raise RecipeError(f"{Whitening.name}: found {name}, which is whitened: expected a model that is not")
             if module.groups != 1:
                 raise RecipeError(f"{Whitening.name}: found {module.groups} groups in {name}: expected one")
+            if max(module.stride) > 1 and module.stride == module.kernel_size:
+                raise RecipeError(
+                    f"{Whitening.name}: found {name}, which cuts images into patches: expected a convolution that"
+                    " slides, since images become a pixel smaller"
+                )
             return name, module
     raise RecipeError(
         f"{Whitening.name}: found nothing to change in {type(model).__name__}: expected a convolution of images"
@@ -95,7 +100,9 @@ class Whitening(Method):
         " neighbouring pixels correlate by 0.9 and the channels of a pixel by 0.9"
     )
     changes: ClassVar[str] = "the model"
-    needs: ClassVar[str] = "a model whose first convolution takes the images; a label for each image"
+    needs: ClassVar[str] = (
+        "a model whose first convolution takes the images and slides over them; a label for each image"
+    )
     routing: ClassVar[str] = (
         "Works: the filters are computed from no example; the biases are a layer of their own (`whitening`), which a"
         " policy can name."

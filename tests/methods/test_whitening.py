@@ -77,9 +77,10 @@ def test_the_filters_stay_and_the_biases_train() -> None:
     [
         (nn.Linear(2, 2), "found nothing to change in Linear: expected a convolution of images"),
         (Airbench(width=0.125, channels=3, classes=2), "found whitening, which whitens already"),
+        (nn.Sequential(nn.Conv2d(3, 4, 8, stride=8)), "found 0, which cuts images into patches: expected a"),
         (nn.Sequential(nn.Conv2d(4, 4, 3, groups=2)), "found 2 groups in 0: expected one"),
     ],
-    ids=["no convolution", "airbench", "groups"],
+    ids=["no convolution", "airbench", "groups", "patches"],
 )
 def test_what_does_not_fit_is_refused(model: nn.Module, words: str) -> None:
     with pytest.raises(RecipeError, match=f"whitening: {words}"):

@@ -31,7 +31,9 @@ def test_a_row_does_not_depend_on_the_others() -> None:
 
 def test_it_is_for_tables_only() -> None:
     train = {"epochs": 1, "batch_size": 8, "optimizer": {"sgd": {"lr": 0.1}}}
-    with pytest.raises(RecipeError, match="'mlp' takes tables; dataset 'digits' is images: expected one of resnet"):
+    with pytest.raises(
+        RecipeError, match="'mlp' takes tables; dataset 'digits' is images: expected one of airbench, resnet"
+    ):
         build_recipe("r", task={"dataset": "digits", "model": "mlp"}, train=train, methods=[], where="test")
     table = {"tabular": {"path": "iris.csv", "target": "target"}}
     with pytest.raises(RecipeError, match="'cutmix' works on images and volumes; dataset 'tabular' is tables"):

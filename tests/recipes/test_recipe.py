@@ -182,8 +182,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a model for other data": (
         lambda: recipe(task={**TASK, "model": "gpt-tiny"}),
-        ": task.model: 'gpt-tiny' takes text; dataset 'digits' is images: expected one of resnet101, resnet110,"
-        " resnet14, resnet18, resnet20, resnet32, resnet34, resnet44, resnet50, resnet56, resnet8",
+        ": task.model: 'gpt-tiny' takes text; dataset 'digits' is images: expected one of airbench, resnet101,"
+        " resnet110, resnet14, resnet18, resnet20, resnet32, resnet34, resnet44, resnet50, resnet56, resnet8",
     ),
     "parameters that do not fit each other": (
         lambda: recipe([{"progressive_resizing": {"delay": 0.9, "finetune": 0.5}}]),
