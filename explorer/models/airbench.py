@@ -32,7 +32,7 @@ from explorer.models.specification import Modality, ModelSpec, TaskName
 STAGES = (64, 256, 256)
 LEAST = 10  # pixels a side, which leave the last stage two places a side to normalise over
 PATCH = 2  # pixels a side
-NEIGHBOURS, CHANNELS = 0.9, 0.9  # correlations in natural images: round numbers, fitted to no data set
+NEIGHBOURS, CHANNELS = 0.9, 0.9  # correlations in natural images, in round numbers; those of CIFAR-10 are 0.80 to 0.93
 MOMENTUM = 0.4  # of a batch in the running statistics: runs are short
 SCALE = 1 / 9  # of the logits
 
