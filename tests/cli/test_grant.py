@@ -13,10 +13,12 @@ import pytest
 
 from explorer.cli import options
 from explorer.disclosure import requests
+from explorer.entries.kinds import Step
 from explorer.project import AUDIT, read_project, runs_of
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import write_trust
 from explorer.schema import to_json
+from tests.audit.governed_run import sign_again
 from tests.cli.command import explorer, refused
 from tests.disclosure.grantees import (
     EVERYTHING,
@@ -126,6 +128,18 @@ def test_from_draft_to_numbers(desk: Path) -> None:
     explorer("grant", "wrap", run_of(desk), "signed.json", "--trust", "trust.json")
     listed = done("grant", "list", run_of(desk), "--trust", "trust.json")
     assert [(each["id"], each["holds"]) for each in listed] == [("2026-0007", True)]
+
+
+def test_estimates_are_said(desk: Path) -> None:
+    assert "estimates" not in answered(desk)
+    sign_again(
+        desk / run_of(desk),
+        lambda _, entry: replace(entry, estimated=entry.step % 2 == 1) if isinstance(entry, Step) else entry,
+    )
+    words = "steps the numbers are estimates, from sketches of 64 numbers a layer"
+    (desk / "answer.json").unlink()
+    assert words in answered(desk)["estimates"]
+    assert words in " ".join(explorer(*read(desk)).stdout.split())
 
 
 def test_three_files_go_between_two_machines_and_no_key(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,19 @@ def changed(step: Step) -> Step:
     return replace(step, quarantined=step.quarantined + 1, examples=(*step.examples[:2], step.examples[2] - 1))
 
 
+def test_estimates_are_said_wherever_numbers_are_shown(place: Path, tmp_path: Path) -> None:
+    write_governed_run(tmp_path, exact_every=3).rename(tmp_path / "run")
+    other = runs.policy(Rule(classes=(MIT,), weight=1.0))
+    words = "In 8 of these 12 steps the numbers are estimates, from sketches of 64 numbers a layer"
+    for here in (tmp_path, place):
+        (here / "mit.yaml").write_text(json.dumps(to_json(other)))
+        traced, simulated = ("trace", "run", "--layer", "head"), ("policy", "simulate", "run", "mit.yaml")
+        said = [say(here, *traced).get("estimates", ""), say(here, *simulated)["limits"][-1]]
+        said += [explorer(*arguments, cwd=here).stdout for arguments in (traced, simulated)]
+        shown = [words in " ".join(text.split()) for text in said]
+        assert shown == [here == tmp_path] * 4, shown  # in the other run all numbers are exact
+
+
 def test_simulate(place: Path) -> None:
     other = runs.policy(Rule(classes=(MIT,), weight=1.0), Rule(classes=(NEWS,), depth=(0.5, 1.0), weight=1.0))
     (place / "other.yaml").write_text(json.dumps(to_json(other)))

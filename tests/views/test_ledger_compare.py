@@ -36,6 +36,7 @@ from tests.builders import with_identity
 from tests.governed_sample import CLASSES, LAYERS, SIMULATED, STEPS, Sample, write_governed_run
 from tests.provenance.people import NOW
 from tests.views.test_explore import texts
+from tests.views.test_ledger_panel import estimating
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 SHORT = 20  # steps; the last profile that it shares with the whole run is that after step 16
@@ -182,6 +183,17 @@ def test_what_is_sealed_and_what_is_simulated_is_said(pair: tuple[OpenRun, OpenR
     assert "Shares of the second run are sealed" in texts(section) and "Simulated" not in texts(section)
     section.second.value = "simulated"
     assert "Simulated provenance" in texts(section) and "no layer, no class or no step in common" in texts(section)
+
+
+def test_what_is_estimated_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, sample=Sample(), steps=16)
+    section = TwoRunsSection(lambda: {"other": run})
+    for first in (True, False):  # before, and after every other step has estimates
+        section.show(pair[0])
+        section.second.value = "other"
+        assert ("Of the second run: In 8 of these 16 steps the numbers are estimates" in texts(section)) is not first
+        assert "Of the first run" not in texts(section)
+        estimating(run)
 
 
 def test_a_second_run_that_cannot_be_read_is_said(pair: tuple[OpenRun, OpenRun], tmp_path: Path) -> None:

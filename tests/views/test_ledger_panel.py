@@ -11,7 +11,7 @@ from explorer import rundir
 from explorer.audit.history import badge
 from explorer.audit.shares import shares
 from explorer.entries.fields import LedgerState
-from explorer.entries.kinds import Genesis, Parent
+from explorer.entries.kinds import Genesis, Parent, Step
 from explorer.errors import RunError
 from explorer.ledger.storage import blob_path
 from explorer.page.document import Paragraph
@@ -190,6 +190,25 @@ def test_what_is_sealed_is_said(tmp_path: Path) -> None:
     opened = RunLedger(run)
     lines, _ = entry_lines(opened, read_all_steps(opened), layer="norm", class_="open/mit", steps=range(4))
     assert {(line.norm, line.commitment) for line in lines} == {(None, "not opened: the numbers are sealed")}
+
+
+def estimating(run: Path) -> None:
+    """Every other step of the run has estimates, as its entries have it."""
+    sign_again(
+        run, lambda _, entry: replace(entry, estimated=entry.step % 2 == 1) if isinstance(entry, Step) else entry
+    )
+
+
+def test_what_is_estimated_is_said(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path, sample=Sample(), steps=16)
+    assert "are estimates" not in texts(ledger(tmp_path)) and "an estimate" not in texts(ledger(tmp_path))
+    estimating(run)
+    shown = texts(ledger(tmp_path))
+    assert "the numbers are estimates, from sketches of 64 numbers a layer" in shown
+    assert "~: an estimate, from a sketch of the gradient." in shown
+    opened = RunLedger(run)
+    lines, _ = entry_lines(opened, read_all_steps(opened), layer="norm", class_="open/mit", steps=range(4))
+    assert [line.estimated for line in lines] == [False, True, False, True]
 
 
 def test_a_tampered_ledger_is_called_broken_whoever_is_trusted(governed_copy: Path) -> None:

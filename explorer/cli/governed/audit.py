@@ -61,6 +61,7 @@ def trace(
         page=lambda: [*_page(answer, ledger, verified=verified), *where],
         record=lambda: {
             **_record(answer),
+            **_estimates(ledger, answer),
             "verified": verified,
             "proofs": written,
             **_continued(ledger),
@@ -72,6 +73,12 @@ def trace(
 def _continued(ledger: RunLedger) -> dict[str, list[str]]:
     """Return whose steps a run took over, for a record; nothing for a run that made all of its own."""
     return {"continues": [trunk.words for trunk in ledger.trunks]} if ledger.trunks else {}
+
+
+def _estimates(ledger: RunLedger, answer: Trace) -> dict[str, str]:
+    """Return the sentence about estimates, for a record; nothing for a run without."""
+    words = estimates(ledger, range(*answer.steps))
+    return {"estimates": words} if words else {}
 
 
 def _verified(run: RunLedger, trust: Path) -> bool:
@@ -120,8 +127,7 @@ def _page(answer: Trace, ledger: RunLedger, *, verified: bool | None) -> Iterato
         for row in answer.rows
     ]
     yield table(columns, rows, right=("steps", "examples", "share", "of the update"))
-    if estimated := estimates(ledger, range(*answer.steps)):
-        yield estimated
+    yield from _estimates(ledger, answer).values()
     yield from _lines(answer, verified=verified)
 
 

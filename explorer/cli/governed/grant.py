@@ -13,6 +13,7 @@ import typer
 
 from explorer import rundir
 from explorer.audit.history import badge
+from explorer.audit.shares import estimates
 from explorer.cli import options
 from explorer.cli.signing import load_key, load_reader_key, new_passphrase
 from explorer.disclosure import wrapped
@@ -25,6 +26,7 @@ from explorer.disclosure.requests import MAX_REQUEST, is_answer, make_request, o
 from explorer.disclosure.requests import answer as answer_request
 from explorer.disclosure.wrapped import believe, naming, open_keys, parse_wrapped, words, wrap_keys
 from explorer.disclosure.wrapped import revoke as take_back
+from explorer.entries.kinds import Step
 from explorer.errors import ProvenanceError, unknown
 from explorer.page.document import Block, Paragraph
 from explorer.page.terminal import Answer, table
@@ -335,9 +337,12 @@ def read(
     shown = _with_answer(ledger, answer, reader, trusted, asked=asked)
     if out is not None:
         _write(shown.answer, out)
+    of_steps = shown.answer.query.kind == Step.KIND
+    estimated = estimates(ledger, shown.answer.query.steps) if of_steps else None
+    more = {"estimates": estimated} if estimated else {}
     return Answer(
-        page=lambda: _page(shown, verified=verified, out=out),
-        record=lambda: {**_json(shown, rows=out is None), "verified": verified},
+        page=lambda: [*_page(shown, verified=verified, out=out), *more.values()],
+        record=lambda: {**_json(shown, rows=out is None), **more, "verified": verified},
         holds=not shown.answer.unread and verified is not False,
     )
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from explorer.audit.conform import total_steps
+from explorer.audit.shares import estimates
 from explorer.audit.simulate import LIMITS, Outcome
 from explorer.audit.simulate import simulate as ask
 from explorer.cli import options
@@ -120,11 +121,12 @@ def simulate(
     chosen = ledger.range_of(*options.span_of(steps))
     outcomes = ask(ledger, other, chosen, recorded=rules.routing, planned=planned)
     names = {"was": rules.routing.policy.name, "would": policy.value.name}
+    limits = [*LIMITS, *filter(None, (estimates(ledger, chosen),))]
     return Answer(
-        page=lambda: _outcome_blocks(outcomes, run=ledger.genesis.run, **names),
+        page=lambda: _outcome_blocks(outcomes, limits, run=ledger.genesis.run, **names),
         record=lambda: {
             "run": ledger.genesis.run,
-            "limits": LIMITS,
+            "limits": limits,
             "outcomes": [asdict(outcome) for outcome in outcomes],
         },
     )
@@ -301,7 +303,9 @@ WIDTH = 100  # characters of a line of the limits
 COLUMNS = ("layer", "unknown", "length", "cosine", "share that changes most")
 
 
-def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: str) -> Iterator[Block | str]:
+def _outcome_blocks(
+    outcomes: Sequence[Outcome], limits: Sequence[str], *, run: str, was: str, would: str
+) -> Iterator[Block | str]:
     yield f"{run}: recorded under {was}, simulated under {would}\n"
     for phase in dict.fromkeys(outcome.phase for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.phase == phase]
@@ -312,7 +316,7 @@ def _outcome_blocks(outcomes: Sequence[Outcome], *, run: str, was: str, would: s
         yield table(COLUMNS, rows, right=COLUMNS[1:4])
     yield "unknown: steps left out; length: of the gradient, relative to the recorded one; all shares: --json"
     yield "Limits of this estimate:"
-    for limit in LIMITS:
+    for limit in limits:
         yield textwrap.fill(limit, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from explorer import rundir
-from explorer.audit.shares import is_confidential, shares
+from explorer.audit.shares import estimates, is_confidential, shares
 from explorer.canonical import canonical
 from explorer.entries.kinds import Genesis, Profile
 from explorer.errors import ExplorerError
@@ -462,7 +462,15 @@ class TwoRunsSection(Section):
         begins = max(opened.ledger.begins for opened in (first, second))
         over = f"From step {begins:,} on, where both have steps on record" if begins else "Over all steps of each run"
         drawn = "" if shown == layers else f" {shown} of {layers} layers are drawn."
-        return self.heat.remark(f"{over}.{drawn}{_sealed(first, second, frame)}")
+        return self.heat.remark(f"{over}.{drawn}{_sealed(first, second, frame)}{_estimated(first, second)}")
+
+
+def _estimated(first: OpenRun, second: OpenRun) -> str:
+    """Return the sentences on shares that come from estimates."""
+    sentences = (
+        (which, estimates(opened.ledger, opened.steps)) for which, opened in (("first", first), ("second", second))
+    )
+    return "".join(f" Of the {which} run: {words}" for which, words in sentences if words)
 
 
 def _sealed(first: OpenRun, second: OpenRun, frame: pd.DataFrame) -> str:
