@@ -33,7 +33,7 @@ from torch import Tensor
 
 from explorer import canonical
 from explorer.data.dataset import Dataset, DataSource, Fitted, Modality, Provenance, TaskName
-from explorer.data.distributions import POOLED, Distribution, PythonFile, installed, read
+from explorer.data.distributions import POOLED, SUFFIX, Distribution, PythonFile, installed, read
 from explorer.data.local import first_of_each
 from explorer.data.sequences import Text, cut_blocks
 from explorer.errors import DataError
@@ -217,8 +217,14 @@ class Source(DataSource):
 
 
 def search_path() -> list[Path]:
-    """Return the directories in which Python looks for distributions."""
-    return [Path(entry) for entry in sys.path]
+    """Return the directories in which Python looks for distributions, but for those that a package brings along.
+
+    `import setuptools`, which compiling a model does, adds `site-packages/setuptools/_vendor` to the search path. With
+    it, the dataset would depend on what the process has imported.
+    """
+    entries = [Path(entry) for entry in sys.path]
+    places = {entry.resolve() for entry in entries if any(entry.glob(f"*{SUFFIX}"))}
+    return [entry for entry in entries if places.isdisjoint(entry.resolve().parents)]
 
 
 @lru_cache(maxsize=4)

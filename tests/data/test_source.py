@@ -1,6 +1,7 @@
 """The source of the installed distributions: what is kept, which classes they make, from the file to the batch."""
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from explorer.data import sources
 from explorer.data.batches import Batches, Typing
 from explorer.data.dataset import Dataset, Provenance
 from explorer.data.distributions import Distribution, PythonFile, installed
-from explorer.data.source import Member, Source, families, shared
+from explorer.data.source import Member, Source, families, search_path, shared
 from explorer.errors import DataError
 from tests.data.site import LICENCES, code, fill, install
 
@@ -112,6 +113,22 @@ def test_where_a_share_is_too_small_for_an_example_fewer_distributions_have_one(
         (members[3].distribution.key, 67),
     ]
     assert shared(members, 2000, least=65) == shared(members, 2000)
+
+
+# --- the search path -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_package_brings_along_is_no_part_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = fill(tmp_path / "lib" / "site-packages")
+    brought = site / "mite" / "_vendor"
+    install(brought, "newt", {"newt.py": code("newt", 400)})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "lib"), str(site)])
+    before = search_path(), Source(least_bytes=1000).digest(None)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(brought)])  # as `import setuptools` does
+    assert (search_path(), Source(least_bytes=1000).digest(None)) == before
+    assert installed(map(Path, sys.path)) != installed(search_path()), "the directory has distributions of its own"
 
 
 # --- the dataset -----------------------------------------------------------------------------------------------------
