@@ -76,9 +76,12 @@ def largest_of_cubes(volumes: Tensor) -> Tensor:
     Like `F.max_pool3d`, for whose backward pass torch has no deterministic kernel on GPUs. Where several numbers are
     the largest, they share the gradient.
     """
-    batch, channels, *sides = volumes.shape
-    cubes = [place for side in sides for place in (side // 2, 2)]
-    return volumes.reshape(batch, channels, *cubes).amax((3, 5, 7))
+    # Not by `amax`: compiled in bf16 it looks for the largest among numbers that are not rounded yet, finds none, and
+    # divides the gradient by 0.
+    for dimension in (2, 3, 4):
+        one, other = volumes.unflatten(dimension, (-1, 2)).unbind(dimension + 1)
+        volumes = torch.maximum(one, other)
+    return volumes
 
 
 class Halving3d(nn.MaxPool3d):

@@ -2,16 +2,21 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.engine.loop import Loop
+from explorer.engine.modules import initialise
 from explorer.errors import RecipeError, TrainingError
 from explorer.methods import compile as module
 from explorer.methods.compile import Compile, Compiled, copied, options_of, require_compiler
 from explorer.methods.progressive_resizing import ProgressiveResizing
+from explorer.models.table import MODELS
+from explorer.models.unet import largest_of_cubes
 from explorer.recipes.recipe import build_recipe
 from explorer.run_files import Timings
 from explorer.training.run_plan import plan_run
@@ -180,3 +185,43 @@ def test_kernels_are_close_to_the_plain_steps_and_resume_to_the_bit() -> None:
     assert timed(whole, 2) == timed(resumed, 2)
     ours, theirs = whole.tensors(), resumed.tensors()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class Largest(nn.Conv3d):
+    """Maximum pooling as GPUs have it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return largest_of_cubes(F.gelu(super().forward(input))).mean((2, 3, 4))
+
+
+def of_table(name: str, *shape: int, **parameters: Any) -> nn.Module:
+    model = MODELS[name](**parameters).build(example_shape=shape, classes=4)
+    initialise(model, seed=0)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (of_table("airbench", 3, 16, 16, width=0.25), (3, 16, 16)),
+        (of_table("resnet8", 3, 16, 16), (3, 16, 16)),
+        (of_table("unet", 3, 16, 16, width=8, levels=2), (3, 16, 16)),
+        (Largest(2, 4, 3, padding=1), (2, 8, 8, 8)),
+    ],
+    ids=["airbench", "resnet8", "unet", "cubes"],
+)
+def test_compiled_gradients_in_bf16_are_near_the_plain_ones(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """What is rounded in one pass and not in the other may differ in size, and no more than that."""
+    images = torch.randn(16, *shape, generator=torch.Generator().manual_seed(0))
+    gradients = []
+    for forward in (model, Compiled(model, backend="inductor")):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = forward(images)
+        out.float().square().mean().backward()
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))  # type: ignore[union-attr]
+    plain, compiled = gradients
+    assert compiled.isfinite().all()
+    assert torch.cosine_similarity(plain, compiled, dim=0) > 0.99
