@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     spec, runs = given.spec, given.runs or Path(tempfile.mkdtemp(prefix="explorer-"))
     name = load_spec(spec).name
-    before = time.monotonic()
+    begun, before = (runs / name).exists(), time.monotonic()
     command = [sys.executable, "-m", "explorer", "sweep", "run", str(spec), "--runs", str(runs)]
     subprocess.run(command, check=True)
     seconds = time.monotonic() - before
@@ -40,8 +40,8 @@ def main() -> None:
     (HERE / f"{name}.png").write_bytes(encode("png", rows=answer.rows, chart=chart))
     page = HERE / f"{name}.md"
     write_sweep_report(runs, name, page, format="md")
-    took = f"Made by `benchmarks/sweep_page.py {spec}`; this call, runs, profile and controls, took {seconds:.0f} s."
-    write_page(page, f"{page.read_text()}\n{took}")
+    took = "" if begun else f"; this call, runs, profile and controls, took {seconds:.0f} s"
+    write_page(page, f"{page.read_text()}\nMade by `benchmarks/sweep_page.py {spec}`{took}.")
 
 
 if __name__ == "__main__":
