@@ -1,6 +1,6 @@
 """The figures of the project in one table: what was measured, where, when, and the command that measures it again.
 
-    python benchmarks/figures.py            writes benchmarks/README.md and the first table of the project's README
+    python benchmarks/figures.py        writes benchmarks/README.md and both tables of speedups in the project's README
 
 `figures.yaml` names them, and every figure is looked up on the page that its benchmark wrote: none is typed in by hand.
 A figure that its page does not have, and a page that no figure is from, end the script with an error, and nothing is
@@ -23,6 +23,8 @@ COMMANDS = {  # for pages that no script of their name writes
     "quickstart_results": "explorer quickstart && python benchmarks/picture.py",
     "cifar10-16px": "python benchmarks/sweep_page.py notebooks/sweeps/cifar10-16px.yaml",
     "cifar10-16px-fresh": "explorer confirm cifar10-16px fast",
+    "images-fresh": "python benchmarks/sweep_page.py benchmarks/headline/images-fresh.yaml",
+    "text-fresh": "python benchmarks/sweep_page.py benchmarks/headline/text-fresh.yaml",
     "source": "python benchmarks/sweep_page.py notebooks/sweeps/source.yaml",
     "composition": "explorer sweep run notebooks/sweeps/composition.yaml",
 }
@@ -109,7 +111,7 @@ def readme(sections: Mapping[str, list[Figure]], texts: Mapping[str, str]) -> st
     return "\n".join(lines) + "\n"
 
 
-# --- the first table of the project's README ---
+# --- the tables of speedups in the project's README ---
 
 HEAD = (
     "| recipe | methods | bits per byte at full budget | time to the baseline's quality | speedup"
@@ -140,11 +142,18 @@ def first_table(report: str) -> str:
     return "\n".join(lines)
 
 
+def headline_table(page: str) -> str:
+    """Return the first table of the headline's page, which is that of the project's README too."""
+    return page[page.index("\n| ") + 1 :].partition("\n\n")[0]
+
+
 def with_table(text: str, lines: str) -> str:
-    """Return the project's README with another first table. Raises `ValueError` for one without."""
-    before, head, after = text.partition(HEAD)
-    if not head:
-        raise ValueError(f"README.md: no table with the head {HEAD}")
+    """Return the project's README with these lines in place of its table with the same head. Raises `ValueError` for
+    one without."""
+    wanted = lines.partition("\n")[0]
+    if not wanted or wanted not in text:
+        raise ValueError(f"README.md: no table with the head {wanted!r}")
+    before, _, after = text.partition(wanted)
     return before + lines + after[after.index("\n\n") :]
 
 
@@ -154,6 +163,7 @@ def main() -> int:
     try:
         content = readme(figures(), texts)
         whole = with_table(README.read_text(encoding="utf-8"), first_table(texts["quickstart_results"]))
+        whole = with_table(whole, headline_table(texts["headline"]))
     except ValueError as error:
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 1

@@ -23,6 +23,7 @@ import pandas as pd
 from options import options, verdict
 from pages import write_page
 
+from explorer import rundir
 from explorer.analysis.across_sweeps import against
 from explorer.analysis.controls import Controlled, controlled
 from explorer.analysis.equal_quality import EqualQuality, Outcome
@@ -133,8 +134,8 @@ class Recipe(NamedTuple):
     against_longer: str
 
 
-def recipes(rows: pd.DataFrame, others: pd.DataFrame) -> list[Recipe]:
-    """Return the recipes of a sweep, the slowest first; `others` are the runs of the other baseline."""
+def recipes(rows: pd.DataFrame, others: pd.DataFrame, order: Sequence[str]) -> list[Recipe]:
+    """Return the recipes of a sweep in this order; `others` are the runs of the other baseline."""
     sweep = str(rows["sweep"].iloc[0])
     over_defaults = {
         result.recipe: result
@@ -144,7 +145,7 @@ def recipes(rows: pd.DataFrame, others: pd.DataFrame) -> list[Recipe]:
     longest = {pair.recipe: pair for pair in controlled(rows) if pair.control == "rescaled-baseline" and pair.ssr == 1}
     whole = rows[rows["control"].isna() & (rows["ssr"] == 1)].groupby("recipe")
     full, seconds = whole["quality"].mean(), whole["train_seconds"].mean()
-    results = [judged.comparison for judged in sweep_verdicts(rows)]
+    results = {judged.comparison.recipe: judged.comparison for judged in sweep_verdicts(rows)}
     return [
         Recipe(
             name=result.recipe,
@@ -156,21 +157,22 @@ def recipes(rows: pd.DataFrame, others: pd.DataFrame) -> list[Recipe]:
             inference="-" if result.inference_ratio is None else f"{result.inference_ratio:.2f}",
             against_longer=_against_longer(longest.get(result.recipe), rows),
         )
-        for result in sorted(results, key=lambda one: -(one.ratio or 0))
+        for result in (results[name] for name in order if name in results)
     ]
 
 
 def network(rows: pd.DataFrame, recipe: str) -> str:
     """What changes the network of a recipe."""
     mine = rows[rows["recipe"] == recipe].iloc[0]
-    changes = [*([mine["network"]] if mine["network"] else []), *(name for name in CHANGING if name in mine["methods"])]
+    own = [mine["network"]] if isinstance(mine["network"], str) else []  # no network of its own: missing
+    changes = [*own, *(name for name in CHANGING if name in mine["methods"])]
     return ", ".join(changes) or "the same"
 
 
 def own_methods(rows: pd.DataFrame, recipe: str) -> str:
     """The methods that the baseline does not have."""
     mine, base = (
-        some.iloc[0]["methods"].split(" + ") for some in (rows[rows["recipe"] == recipe], rows[rows["is_baseline"]])
+        str(some.iloc[0]["methods"]).split("+") for some in (rows[rows["recipe"] == recipe], rows[rows["is_baseline"]])
     )
     return ", ".join(method for method in mine if method not in base)
 
@@ -232,7 +234,10 @@ def spent(task: Task, runs: Path) -> str:
 
 def carried(task: Task, runs: Path) -> str:
     """A table of the frozen recipes where nothing was tuned or searched."""
-    rows = frames.results(database(runs), sweep=f"{task.name}-carried")
+    sweep = f"{task.name}-carried"
+    if not any((runs / sweep).glob(f"*/{rundir.RESULT}")):
+        return f"`{sweep}` was not run."
+    rows = frames.results(database(runs), sweep=sweep)
     full = rows[rows["ssr"] == 1].groupby("recipe")["quality"].mean()
     lines = []
     for result in (judged.comparison for judged in sweep_verdicts(rows)):
@@ -250,21 +255,22 @@ def section(task: Task, runs: Path) -> tuple[list[tuple[str, ...]], str]:
     whole = rows[rows["control"].isna() & (rows["ssr"] == 1)]
     baseline = whole[whole["recipe"] == spec.baseline]
     usual = defaults[defaults["ssr"] == 1]
-    some = recipes(rows, defaults)
+    some = recipes(rows, defaults, [recipe.name for recipe in spec.recipes])
     short = [(task.title, one.name, one.network, one.methods, f"**{one.speedup}**", one.over_defaults) for one in some]
     details = [(one.name, one.quality, one.inference, one.against_longer) for one in some]
     return (
         short,
         f"""## {task.title}
 
-{_task_words(rows)}; {len(spec.seeds)} seeds that neither the search nor the tuning had. The tuned baseline has
-{amount(baseline["quality"].mean(), rows)} after {baseline["train_seconds"].mean():.1f} s, PyTorch's defaults
-{amount(usual["quality"].mean(), rows)} after {usual["train_seconds"].mean():.1f} s.
+{_task_words(rows)}. The {len(spec.seeds)} seeds are none of the search or the tuning.
+The tuned baseline has {amount(baseline["quality"].mean(), rows)} after {baseline["train_seconds"].mean():.1f} s.
+PyTorch's defaults have {amount(usual["quality"].mean(), rows)} after {usual["train_seconds"].mean():.1f} s.
 
 {table("recipe | at its full budget | inference | against the baseline for as long", details)}
 
 Inference is the time of the recipe's network over the baseline's. The last column is quality at the recipe's full
-budget, less that of the baseline with a schedule that takes the same time.
+budget, less that of the baseline with a schedule that takes the same time; - where step times were measured again after
+that control had run, and differ.
 
 {against_goal(task, rows)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from figures import HERE, README, Figure, command_of, figures, first_table, pages, readme, with_table  # pyright: ignore[reportMissingImports]
+from figures import HERE, README, Figure, command_of, figures, first_table, headline_table, pages, readme, with_table  # pyright: ignore[reportMissingImports]
 from pages import Measured, measured, measured_here  # pyright: ignore[reportMissingImports]
 
 sys.path.pop(0)
@@ -31,6 +31,13 @@ def test_the_table_is_made_of_the_pages() -> None:
 def test_the_first_table_of_the_readme_is_made_of_the_quickstart() -> None:
     text = README.read_text()
     assert with_table(text, first_table(pages()["quickstart_results"])) == text
+
+
+def test_the_second_table_of_the_readme_is_made_of_the_headline() -> None:
+    text, page = README.read_text(), pages()["headline"]
+    assert with_table(text, headline_table(page)) == text
+    with pytest.raises(ValueError, match="no table with the head"):
+        with_table(text.replace("| data | recipe |", "| data |"), headline_table(page))
 
 
 def test_a_figure_and_its_verdict() -> None:

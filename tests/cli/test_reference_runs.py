@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from explorer.canonical import digest
 from explorer.store.frames import results
 from explorer.store.published import database
 from explorer.store.upkeep import bring_up
@@ -20,7 +21,9 @@ try:
     PACKING = runpy.run_path(str(BENCHMARKS / "reference_runs.py"))
 finally:
     sys.path.remove(str(BENCHMARKS))
-MOST, TARGET, faults, packed_metrics = (PACKING[name] for name in ("MOST", "TARGET", "faults", "packed_metrics"))
+MOST, TARGET, faults, packed_metrics, packed_plan = (
+    PACKING[name] for name in ("MOST", "TARGET", "faults", "packed_metrics", "packed_plan")
+)
 
 ROOT = TARGET.parents[1]
 
@@ -55,23 +58,39 @@ def expanded(line: str, place: Path) -> list[str]:
 
 
 def test_the_results_are_there_before_anything_is_trained(clone: Path) -> None:
-    (line,) = [line for line in commands() if line.startswith("explorer results")]
-    done = explorer(*expanded(line, clone), cwd=clone)
-    assert done.returncode == 0 and "baseline" in done.stdout, done.stderr
+    lines = [line for line in commands() if line.startswith("explorer results")]
+    assert {line.split()[2] for line in lines} == {"source", "images-fresh", "text-fresh"}
+    for line in lines:
+        done = explorer(*expanded(line, clone), cwd=clone)
+        assert done.returncode == 0 and "baseline" in done.stdout, done.stderr
     runs = clone / "runs" / "reference"
     assert bring_up(runs) == ()
     assert len(results(database(runs))) > 10
 
 
 def test_a_stranger_verifies_the_ledger(clone: Path, tmp_path: Path) -> None:
-    (line,) = [line for line in commands() if line.startswith("explorer ledger verify")]
-    assert explorer(*expanded(line, clone), cwd=clone).returncode == 0
+    line, *others = [line for line in commands() if line.startswith("explorer ledger verify")]
+    assert others
+    for known in (line, *others):
+        assert explorer(*expanded(known, clone), cwd=clone).returncode == 0
     shutil.copytree(clone, tmp_path / "forged")
-    (bundle, *_) = (path for path in (tmp_path / "forged").rglob("tile/entries/**/*") if path.is_file())
+    (bundle, *_) = (path for path in (tmp_path / "forged").rglob("single/**/tile/entries/**/*") if path.is_file())
     content = bytearray(bundle.read_bytes())
     content[len(content) // 2] ^= 1
     bundle.write_bytes(content)
     assert explorer(*expanded(line, tmp_path / "forged"), cwd=tmp_path / "forged").returncode == 1
+
+
+def test_a_stranger_verifies_the_statement_of_use(clone: Path, tmp_path: Path) -> None:
+    """Each number is counted again from the ledgers; one that was raised by one is found."""
+    (line,) = [line for line in commands() if line.startswith("explorer usage verify")]
+    words = expanded(line, clone)
+    assert explorer(*words, cwd=clone).returncode == 0
+    statement = clone / words[2]
+    (tmp_path / statement.name).write_text(statement.read_text().replace("450", "451"))
+    assert (tmp_path / statement.name).read_text() != statement.read_text()
+    words[2] = str(tmp_path / statement.name)
+    assert explorer(*words, cwd=clone).returncode == 1
 
 
 def test_nothing_private_and_nothing_of_a_machine_is_in_them(clone: Path, tmp_path: Path) -> None:
@@ -82,6 +101,15 @@ def test_nothing_private_and_nothing_of_a_machine_is_in_them(clone: Path, tmp_pa
     assert sum(path.stat().st_size for path in runs.rglob("*") if path.is_file()) <= MOST
     (runs / "source" / "key.txt").write_text("-----BEGIN PRIVATE KEY-----")
     assert any("key.txt" in fault for fault in faults(runs, []))
+    (runs / "source" / "plan.json").write_text('{"governance": "/srv/me/documents"}')
+    assert any("plan.json: holds the path" in fault for fault in faults(runs, []))
+
+
+def test_a_packed_plan_has_no_directories_of_its_machine() -> None:
+    plan = {"name": "mine", "source": "/srv/me/a.yaml", "spec": {"governance": "/srv/me/documents"}, "spec_digest": "0"}
+    packed = packed_plan(plan)
+    assert packed["source"] == "mine.yaml" and packed["spec"] == {"governance": "documents"}
+    assert packed["spec_digest"] == digest(packed["spec"])
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout")
