@@ -41,13 +41,15 @@ HERE = Path(__file__).resolve().parent
 SPECS = HERE / "headline"
 CHANGING = ("rotary", "alibi", "gated_linear_units", "whitening")  # methods of these recipes that change the network
 SHORT = "data | recipe | network | methods | speedup over the tuned baseline | over PyTorch's defaults"
+ENDED = {"stopped": "stopped early", "the time is spent": "to its end", "nothing is worth its time": "to its end"}
 HEAD = """# The headline: as good as the tuned baseline, for less
 
-Recipes that `explorer search` proposed, each tuned with at most as many points as the baseline (`explorer tune`),
-frozen, and run on fresh seeds. A speedup is the baseline's time to its own quality at the full budget over the recipe's
-time to the same quality, between budgets by the recipe's curve; its 95% interval is one of all recipes in a table.
-Times are profiled: steps times the step time of a quiet machine, without evaluations. Dollars are in proportion to them
-at any price by the hour. Energy is not known: this machine has no counter of it. Made by `benchmarks/headline.py`.
+The recipes `medium` and `hot` are answers of `explorer search`, and `mild` is a part of `medium`. Each was tuned with
+at most as many points as the baseline (`explorer tune`), frozen, and run on fresh seeds. A speedup is the baseline's
+time to its own quality at the full budget over the recipe's time to the same quality, between budgets by the recipe's
+curve; its 95% interval is one of all recipes in a table. Times are profiled: steps times the step time of a quiet
+machine, without evaluations. Dollars are in proportion to them at any price by the hour. Energy is not known: this
+machine has no counter of it. Made by `benchmarks/headline.py`.
 """
 
 
@@ -196,20 +198,20 @@ def _against_longer(pair: Controlled | None, rows: pd.DataFrame) -> str:
 
 def against_goal(task: Task, rows: pd.DataFrame) -> str:
     """Say whether the best recipes of either kind meet the goal, and by how much not."""
-    results = [judged.comparison for judged in sweep_verdicts(rows)]
     known = [
-        result for result in results if result.outcome is Outcome.REACHED and result.ratio and result.adjusted_high
+        (result.adjusted_high, result.ratio, result)
+        for result in (judged.comparison for judged in sweep_verdicts(rows))
+        if result.outcome is Outcome.REACHED and result.ratio is not None and result.adjusted_high is not None
     ]
+    goal, least = task.goal
     lines = []
     for words, changed in (("With the same network", False), ("With another network", True)):
-        some = [result for result in known if (network(rows, result.recipe) != "the same") == changed]
+        some = [one for one in known if (network(rows, one[2].recipe) != "the same") == changed]
         if not some:
             lines.append(f"- {words}: no recipe.")
             continue
-        best = min(some, key=lambda result: result.adjusted_high or 0)
-        goal, least = task.goal
-        of = verdict(1 / (best.ratio or 1), f"above {goal}")
-        end = verdict(1 / (best.adjusted_high or 1), f"above {least}")
+        high, ratio, best = min(some, key=lambda one: one[0])
+        of, end = verdict(1 / ratio, f"above {goal}"), verdict(1 / high, f"above {least}")
         lines.append(f"- {words}: `{best.recipe}`, {speedup(best)}. Goal {of}; lower end {end}.")
     return "\n".join(lines)
 
@@ -228,7 +230,8 @@ def spent(task: Task, runs: Path) -> str:
         parts.append(f"tuning of `{sweep}` {hours:.2f} ({points})")
     for search in task.searches:
         answer = read(Answer, runs / search / FILE)
-        parts.append(f"`{search}` {answer.spent / 3600:.2f} ({answer.runs} runs, of {answer.recipes} recipes)")
+        tried = f"{answer.runs} runs, of {answer.recipes} recipes; {ENDED[answer.ended]}"
+        parts.append(f"`{search}` {answer.spent / 3600:.2f} ({tried})")
     return f"Core-hours: {'; '.join(parts)}."
 
 
