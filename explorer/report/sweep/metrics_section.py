@@ -206,8 +206,8 @@ def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
     if first.confirmations:
         yield _confirmations(first.confirmations)
     for comparison in asking:
-        words = f"{comparison.label} is not confirmed: it was chosen on the same seeds that it is judged by."
-        yield Paragraph(words, "warning")
+        why = "no other sweep has it on fresh seeds, and this one may have chosen it"
+        yield Paragraph(f"{comparison.label} is not confirmed: {why}.", "warning")
     if asking:
         yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(comparison.recipe)}" for comparison in asking))
     elif not first.confirmations and any(verdict.call is Call.SEARCHED for verdict in first.answer.verdicts):
