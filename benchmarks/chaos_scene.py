@@ -26,7 +26,7 @@ import boto3
 import psutil
 from moto.server import ThreadedMotoServer
 
-from explorer.place.objects import open_objects
+from explorer.objects import open_objects
 
 ROOT = Path(__file__).parent.parent
 LEASE = 1.0  # seconds

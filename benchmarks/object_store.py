@@ -24,7 +24,7 @@ from options import meets, options, verdict, whole
 from pages import write_page
 
 from explorer import run_files, rundir
-from explorer.place.objects import open_objects
+from explorer.objects import open_objects
 from explorer.run_files import ResultRecord
 from explorer.sweep.execute import Settings, run_sweep
 from explorer.sweep.plan import make_plan

@@ -297,8 +297,9 @@ class DatasetContract(Contract):
             side.check()
             assert len(side), "a side is empty"
             assert side.inputs.shape[1:] == dataset.train.inputs.shape[1:], "the sides have other shapes"
-            if not side.labels.is_floating_point():
-                low, high = int(side.labels.min()), int(side.labels.max())
+            labels = side.labels[:]
+            if not labels.is_floating_point():
+                low, high = int(labels.min()), int(labels.max())
                 assert low >= 0 and high < dataset.classes, f"labels: {low} to {high}, of {dataset.classes} classes"
         made = dataset.provenance
         if made is not None:
@@ -621,14 +622,14 @@ def _numpy_state() -> bytes:
 def _digest_of(dataset: Dataset) -> str:
     total = hashlib.sha256()
     for tensor in chain.from_iterable((side.inputs, side.labels) for side in (dataset.train, dataset.test)):
-        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes(tensor))
+        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode() + _bytes(tensor[:]))
     return total.hexdigest()
 
 
 def _other_content(dataset: Dataset, *, rows: np.ndarray) -> Dataset:
     """Return the dataset with the inputs and labels of these examples exchanged among them."""
     places = torch.from_numpy(np.flatnonzero(rows))
-    inputs, labels = dataset.train.inputs.clone(), dataset.train.labels.clone()
+    inputs, labels = dataset.train.inputs[:].clone(), dataset.train.labels[:].clone()
     inputs[places], labels[places] = inputs[places.roll(1)], labels[places.roll(1)]
     return dataclasses.replace(dataset, train=Split(inputs=inputs, labels=labels))
 

@@ -98,7 +98,7 @@ def classes_in(package: str, base: type, *, others: bool) -> dict[str, str]:
     none where there may be others."""
     found: dict[str, str] = {}
     for module in pkgutil.iter_modules([str(ROOT / "explorer" / package)]):
-        contents = vars(importlib.import_module(f"explorer.{package}.{module.name}"))
+        contents = vars(importlib.import_module(f"explorer.{package.replace('/', '.')}.{module.name}"))
         own = [
             value
             for value in contents.values()
@@ -133,7 +133,9 @@ def test_every_governed_method_is_in_the_table() -> None:
 
 
 def test_a_file_for_every_dataset_and_a_line_for_every_file() -> None:
-    assert classes_in("data", DataSource, others=True) == {name: name for name in DATASETS}
+    folders = ("data", "data/shards")
+    in_files = {name: file for folder in folders for name, file in classes_in(folder, DataSource, others=True).items()}
+    assert in_files == {name: name for name in DATASETS}
 
 
 def test_every_named_model_is_in_the_table() -> None:

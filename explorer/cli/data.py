@@ -1,30 +1,40 @@
-"""`explorer data` and `explorer tags dataset`: the datasets, their cards, and tags from their own provenance."""
+"""`explorer data show` and `explorer tags dataset`: the datasets, their cards, and tags from their own provenance."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from explorer.cli import options
 from explorer.cli.governed.tags import write_table
 from explorer.cli.models import listed, warn_broken
 from explorer.data.cards import Card, as_croissant, card, describe
 from explorer.data.dataset import DataSource
-from explorer.data.sources import DATASETS
-from explorer.errors import RecipeError
+from explorer.data.progress_line import watched
+from explorer.data.shards.shard_index import Index, Shard
+from explorer.data.shards.shard_material import material_of
+from explorer.data.shards.shard_writer import write_shards
+from explorer.data.shards.shards import Shards
+from explorer.data.sources import DATASETS, of_path
+from explorer.errors import DataError, RecipeError
+from explorer.objects import open_objects
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.recipes.choice import choose, class_of, offered_classes, origin_of
 from explorer.rundir import write_bytes
+from explorer.schema import to_json
 from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
 
+SHARD = 4_000_000  # bytes
 MOST_CLASSES = 20  # in a table; --json lists all
 
 
-def data_(
+def show(
     name: Annotated[
         str | None,
         typer.Argument(metavar="[NAME|FILE]", help="Name of a dataset, or a recipe or sweep file (YAML) that has one."),
@@ -58,6 +68,44 @@ def data_(
     if croissant is not None:
         write_bytes(croissant, as_croissant(dataset_card, source.files(data)).encode())
     return Answer(page=lambda: _card(dataset_card), record=lambda: asdict(dataset_card))
+
+
+def shard(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Directory or file of data, name of a dataset, or a recipe or sweep file that has one.",
+        ),
+    ],
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="Directory, or s3://, gs:// or az:// and a path.")],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="Parameter of the dataset, as in a recipe; repeatable."),
+    ] = None,
+    data: options.Data = None,
+    shard_bytes: Annotated[
+        int, typer.Option("--shard-bytes", min=1_000, max=500_000_000, help="Bytes of examples in a shard.")
+    ] = SHARD,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=64, help="That read, check and write. Default: the cores.")
+    ] = None,
+) -> Answer:
+    """Write a dataset as shards: files that are read, verified and decoded while a run trains.
+
+    Images stay encoded. Examples with provenance classes are kept apart by class. The same command continues after any
+    interruption. Datasets in shards need no memory for their size, and may be in a bucket.
+    """
+    dataset, root = _at(source, param or [], data)
+    material = material_of(dataset, root)
+    index = write_shards(
+        material,
+        open_objects(place),
+        shard_bytes=shard_bytes,
+        threads=threads or os.cpu_count() or 1,
+        watch=lambda rows: watched(rows, "writing shards", total=material.count),
+    )
+    return Answer(page=lambda: _shard_page(index, place), record=lambda: _shard_record(index, place))
 
 
 def tags_dataset(
@@ -169,3 +217,48 @@ def _card(card: Card) -> Iterator[Block | str]:
     if card.skipped:
         rows_ = [(skipped.reason, f"{skipped.count:,}", ", ".join(skipped.names)) for skipped in card.skipped]
         yield table(("skipped because", "examples", "such as"), rows_, right=("examples",))
+
+
+# --- shards ---
+
+
+def _at(written: str, param: list[str], data: Path | None) -> tuple[DataSource, Path | None]:
+    """Return the dataset, and the directory below which it is read."""
+    path = Path(written)
+    if written in DATASETS or not path.exists() or path.suffix in (".yaml", ".yml"):
+        return _chosen(written, param), data
+    if param:
+        raise DataError(f"--param is for a dataset by its name: found the path {written}")
+    return of_path(path), path.resolve().parent
+
+
+def _shard_page(index: Index, place: str) -> Iterator[Block | str]:
+    sides = (("training", index.train.shards), ("test", index.test.shards))
+    yield table(("side", "examples", "shards", "size"), [(name, *_counts(shards)) for name, shards in sides])
+    tags: dict[str, int] = {}
+    for one in index.train.shards:
+        if one.tag is not None:
+            tags[one.tag] = tags.get(one.tag, 0) + one.rows
+    if tags:
+        yield table(("provenance", "training examples"), [(tag, f"{rows:,}") for tag, rows in sorted(tags.items())])
+    for passed in index.skipped:
+        yield f"skipped {passed.count:,}: {passed.reason}, such as {passed.names[0]}"
+    yield "as a recipe has them, with --data at the directory above:" if "://" not in place else "as a recipe has them:"
+    yield yaml.safe_dump({"dataset": _written(index, place)}, default_flow_style=None, sort_keys=False).strip()
+
+
+def _counts(shards: tuple[Shard, ...]) -> tuple[str, str, str]:
+    size = sum(shard.bytes for shard in shards)
+    return f"{sum(shard.rows for shard in shards):,}", f"{len(shards):,}", f"{size / 1e6:,.1f} MB"
+
+
+def _written(index: Index, place: str) -> dict[str, dict[str, object]]:
+    """Return the dataset as a recipe writes it."""
+    name = f"{index.modality}_shards"
+    kind = DATASETS[name]
+    assert issubclass(kind, Shards)
+    return {name: {"path": place.rstrip("/") if "://" in place else Path(place).name, **kind.parameters(index)}}
+
+
+def _shard_record(index: Index, place: str) -> dict[str, object]:
+    return {"place": place, "dataset": _written(index, place), "index": to_json(index)}

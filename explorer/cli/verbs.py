@@ -35,9 +35,13 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "run_at:run_at_",
         "Execute runs of a sweep that is published at a place: claim, train in a local directory, publish.",
     ),
-    "data": (
-        "data:data_",
+    "data show": (
+        "data:show",
         "List the datasets, or show the card of one: size, licence, classes, sources, skipped examples.",
+    ),
+    "data shard": (
+        "data:shard",
+        "Write a dataset as shards: files that are read, verified and decoded while a run trains.",
     ),
     "replay": ("run:replay", "Execute steps of a recorded run again and compare them with its ledger, bit for bit."),
     "open": (
@@ -263,6 +267,7 @@ class Group(NamedTuple):
     help: str
     default: str | None = None  # the verb that runs where none is named
     shows_help: bool = True  # whether the word by itself prints the help; else it is an error
+    runs: bool = False  # whether the word by itself runs the default
 
 
 GROUPS = {
@@ -270,6 +275,12 @@ GROUPS = {
         "Measure how long a recipe takes, and what it costs, before training it. `explorer profile RECIPE` is short for"
         " `explorer profile run RECIPE`.",
         default="run",
+    ),
+    "data": Group(
+        "Datasets: their cards, and shards of them. `explorer data NAME` is short for `explorer data show NAME`.",
+        default="show",
+        shows_help=False,
+        runs=True,
     ),
     "sweep": Group("Plan, run and follow a sweep of recipes over budgets and seeds."),
     "store": Group("The database of results, built from the run directories."),
@@ -321,10 +332,11 @@ PARTS = {  # options and arguments that need more imports than their verb
 class Verbs(TyperGroup):
     """The group that lists its verbs from the table, and imports the one that is called."""
 
-    def __init__(self, *, prefix: str = "", default: str | None = None, **options: Any) -> None:
+    def __init__(self, *, prefix: str = "", default: str | None = None, runs: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self.prefix = prefix  # the words that lead to this group, with a space behind them
         self.default = default
+        self.runs = runs
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = [words.removeprefix(self.prefix) for words in VERBS if words.startswith(self.prefix)]
@@ -345,7 +357,8 @@ class Verbs(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # `explorer profile RECIPE` is short for `explorer profile run RECIPE`: a first word that is neither a verb nor
         # a request for help belongs to the default verb.
-        if self.default and args and args[0] not in (*self.list_commands(ctx), *self.get_help_option_names(ctx)):
+        known = (*self.list_commands(ctx), *self.get_help_option_names(ctx))
+        if self.default and (args[0] not in known if args else self.runs):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -368,6 +381,7 @@ def _group(name: str) -> Verbs:
     return Verbs(
         prefix=f"{name} ",
         default=group.default,
+        runs=group.runs,
         name=name,
         help=group.help,
         no_args_is_help=group.shows_help,

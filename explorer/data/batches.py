@@ -6,6 +6,9 @@ epoch, so every batch has each class in proportion, to within one or two example
 of a class follow from the counts only: leaving a class's content out moves nothing. Without provenance there is one
 class, and this is an ordinary shuffle.
 
+Examples that do not fit into memory lie in blocks. The blocks of a class are shuffled, and then the examples within
+every `window` of them, so that few blocks are needed at a time. The order is still a pure function of seed and place.
+
 **Batches.** The sequence is cut into batches of exactly B (pace.py): nothing is left over at the end of an epoch, and
 the only cursor is the step, so resuming needs no other state. A place in a batch is a slot. The slots of one provenance
 class go to the device together and separately from all others, so that no arithmetic sees two classes at once.
@@ -16,14 +19,14 @@ Shapes: B examples, K classes.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from explorer.data.dataset import Dataset
+from explorer.data.dataset import Blocks, Dataset
 from explorer.data.pace import Pace
 from explorer.data.streams import stream
 from explorer.errors import DataError
@@ -34,9 +37,10 @@ from explorer.errors import DataError
 class Order:
     """The endless sequence of training examples."""
 
-    def __init__(self, codes: np.ndarray, *, seed: int) -> None:
+    def __init__(self, codes: np.ndarray, *, seed: int, blocks: Blocks | None = None) -> None:
         """`codes`: N, the class of each example."""
         self._seed = seed
+        self._blocks = blocks
         self._members = {int(code): np.flatnonzero(codes == code) for code in np.unique(codes)}
         self._places, self._pattern = _interleaved({code: len(members) for code, members in self._members.items()})
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
@@ -63,8 +67,22 @@ class Order:
         numbers = np.empty(len(self), np.int64)
         for code, members in self._members.items():
             draws = stream(self._seed, "order", epoch, code)
-            numbers[self._places[code]] = members[draws.permutation(len(members))]
+            numbers[self._places[code]] = _shuffled(members, self._blocks, draws)
         return numbers
+
+
+def _shuffled(members: np.ndarray, blocks: Blocks | None, draws: np.random.Generator) -> np.ndarray:
+    """Return ascending numbers of examples in random order, window by window where they lie in blocks."""
+    if blocks is None:
+        return members[draws.permutation(len(members))]
+    pieces = np.split(members, np.searchsorted(members, blocks.ends[:-1]))
+    pieces = [piece for piece in pieces if len(piece)]
+    order = draws.permutation(len(pieces))
+    windows = [
+        np.concatenate([pieces[place] for place in order[start : start + blocks.window]])
+        for start in range(0, len(order), blocks.window)
+    ]
+    return np.concatenate([window[draws.permutation(len(window))] for window in windows])
 
 
 def _interleaved(counts: dict[int, int]) -> tuple[dict[int, np.ndarray], np.ndarray]:
@@ -175,7 +193,9 @@ class Batches:
         self.device = device
         self.typing = typing or Typing(codes=np.full(len(dataset.train), UNTYPED, np.int64), names={UNTYPED: ""})
         self.prepare = dataset.preparation(device)
-        self._order = Order(self.typing.codes, seed=seed)
+        self._order = Order(self.typing.codes, seed=seed, blocks=dataset.blocks)
+        self._classes = len(np.unique(self.typing.codes))
+        self._looked: int | None = None  # the position from which the dataset was told last what comes
 
     def indices(self, step: int) -> np.ndarray:
         """Return the numbers of the training examples in the slots of the step: B, int64."""
@@ -187,11 +207,29 @@ class Batches:
         return [(int(code), np.flatnonzero(codes == code)) for code in np.unique(codes)]
 
     def read(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return the raw training examples with these numbers: inputs (uint8) and labels."""
+        """Return the raw training examples with these numbers: inputs, as the dataset augments them, and labels."""
+        index = torch.from_numpy(examples)
+        return self.dataset.raw(index), self.dataset.train.labels[index]
+
+    def plain(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the training examples with these numbers as they are evaluated, without augmentation: inputs and
+        labels."""
         index = torch.from_numpy(examples)
         return self.dataset.train.inputs[index], self.dataset.train.labels[index]
 
-    def augment(self, inputs: Tensor, step: int, slots: np.ndarray) -> Tensor:
+    def expect(self, step: int) -> None:
+        """Let the dataset begin to fetch what the steps after this one read."""
+        if (blocks := self.dataset.blocks) is None:
+            return
+        position, looked = self.pace.position(step + 1), self._looked
+        # Half a window of every class ahead: then its next one is there before this one ends. Looked at now and then.
+        rows = blocks.window * len(self._order) / len(blocks.ends)
+        ahead = max(1, int(rows / 2)) * self._classes
+        if looked is None or not 0 <= position - looked < max(1, ahead // 8):
+            self._looked = position
+            self.dataset.expect(self._order.examples(position, position + ahead))
+
+    def augment(self, inputs: Any, step: int, slots: np.ndarray) -> Tensor:
         """Augment these inputs at random, keyed by step and slot; shape and type stay."""
         draws = stream(self.seed, "augment", step)
         return self.dataset.augment(inputs, draws=draws, slots=slots, batch_size=self.pace.size(step))

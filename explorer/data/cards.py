@@ -134,10 +134,10 @@ def _counted(dataset: Dataset) -> str:
 
 def _classes(dataset: Dataset) -> tuple[Class, ...]:
     names = dataset.names or tuple(map(str, range(dataset.classes)))
-    train, test = (
-        split.labels.sum(0).int().tolist()
+    train, test = dataset.counts or (
+        split.labels[:].sum(0).int().tolist()
         if dataset.task == "multilabel"
-        else torch.bincount(split.labels.flatten(), minlength=dataset.classes).tolist()
+        else torch.bincount(split.labels[:].flatten(), minlength=dataset.classes).tolist()
         for split in (dataset.train, dataset.test)
     )
     return tuple(Class(name=name, train=a, test=b) for name, a, b in zip(names, train, test, strict=True))

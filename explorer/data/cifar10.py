@@ -74,7 +74,7 @@ class Cifar10(DataSource):
             std=STD[self.size],
             crop=self.size // 8 if self.augment else 0,
             flip=self.augment,
-            provenance=simulated(train.labels, classes=self.simulated_classes, name=self.name),
+            provenance=simulated(train.labels[:], classes=self.simulated_classes, name=self.name),
         )
 
     def with_classes(self, data: Path | None) -> Self:
@@ -113,7 +113,7 @@ def _decoded(path: Path, size: int) -> Split:
             images, labels = _decode(path)
             return {"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}
         whole = _decoded(path, 32)
-        return {"images": _halved(whole.inputs), "labels": whole.labels}
+        return {"images": _halved(whole.inputs[:]), "labels": whole.labels[:]}
 
     forms = {"images": (torch.uint8, (3, size, size)), "labels": (torch.int64, ())}
     tensors = cached(f"cifar10-{size}-{_file_digest(path)[:16]}", forms, make)
@@ -133,7 +133,7 @@ def _halved(images: Tensor) -> Tensor:
 
 def _first_of_each(split: Split, count: int) -> Split:
     """Return the first `count` examples of each class, in the order of the file."""
-    places = [torch.nonzero(split.labels == label)[:count, 0] for label in range(CLASSES)]
+    places = [torch.nonzero(split.labels[:] == label)[:count, 0] for label in range(CLASSES)]
     for label, members in enumerate(places):
         if len(members) < count:
             raise DataError(

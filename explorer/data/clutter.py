@@ -118,7 +118,7 @@ def _made(source: Cluttered) -> Scenes:
         ("train", written.train, source.examples),
         ("test", written.test, source.examples // TEST),
     ):
-        digits, labels = split.inputs[:, 0].numpy(), split.labels.numpy().astype(np.uint8)
+        digits, labels = split.inputs[:, 0].numpy(), split.labels[:].numpy().astype(np.uint8)
         sides.append(_scenes(source, digits, labels, count=count, depth=source.slices or 1, side=name))
     (train, first), (test, _) = sides
     brightness = np.bincount(train.inputs.numpy().reshape(-1), minlength=256) / train.inputs.numel()
@@ -140,7 +140,7 @@ def _digest(source: Cluttered) -> str:
     made = _made(source)
     content = hashlib.sha256()
     for tensor in (made.train.inputs, made.train.labels, made.test.inputs, made.test.labels):
-        content.update(f"{tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+        content.update(f"{tuple(tensor.shape)}".encode() + tensor[:].numpy().tobytes())
     return content.hexdigest()
 
 

@@ -3,11 +3,12 @@
 Shapes: N examples, C channels, H rows, W columns, T tokens, K classes of an output.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -31,12 +32,65 @@ MEASURES: Mapping[TaskName, tuple[str, ...]] = {
 NO_BYTES = (torch.bfloat16,)  # types that numpy lacks
 
 
+class Rows(ABC):
+    """A tensor that is read when it is indexed: one column of data that does not fit into memory."""
+
+    shape: tuple[int, ...]  # N x the shape of an example
+    dtype: torch.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Tensor:
+        """Return the rows with these numbers (int64), of this slice, or of this number. Raises `DataError`."""
+
+    @abstractmethod
+    def content(self, index: int) -> bytes:
+        """Return the bytes of one row, as they are kept. Raises `DataError`."""
+
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+
+class Blank(Rows):
+    """Rows of which some are gone: zeros take their place, and they are not read."""
+
+    def __init__(self, rows: Rows, gone: np.ndarray) -> None:
+        """`gone`: N, bool."""
+        self._rows, self.gone = rows, gone
+        self.shape, self.dtype = rows.shape, rows.dtype
+
+    def __getitem__(self, index: Any) -> Tensor:
+        if isinstance(index, int):
+            return self[torch.tensor([index])][0]
+        numbers = torch.arange(len(self))[index]
+        here = ~torch.from_numpy(self.gone[numbers.numpy()])
+        rows = torch.zeros((len(numbers), *self.shape[1:]), dtype=self.dtype)
+        rows[here] = self._rows[numbers[here]]
+        return rows
+
+    def content(self, index: int) -> bytes:
+        """Return the bytes of one row, zeros for one that is gone."""
+        return self[index].numpy().tobytes() if self.gone[index] else self._rows.content(index)
+
+
+class Blocks(NamedTuple):
+    """Examples that are kept together: the order of training visits a few blocks at a time."""
+
+    ends: np.ndarray  # int64: the number of the first example behind each block
+    window: int  # blocks of a class whose examples are shuffled with each other
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
     """Examples of one side of the split."""
 
-    inputs: Tensor  # N x the shape of an example, uint8
-    labels: Tensor
+    inputs: Tensor | Rows  # N x the shape of an example, uint8
+    labels: Tensor | Rows
     """N, int64. Of text N T, uint8: the byte after each. Of segmentation N H W, uint8. Of regression N, float32: in
     units of `Dataset.scale`. Of several labels N K, float32: 1 for a label that an example has."""
 
@@ -46,6 +100,8 @@ class Split:
     def check(self) -> None:
         """Raise `DataError` unless there are as many inputs as labels, on the CPU, of types that numpy has."""
         for what, tensor in (("inputs", self.inputs), ("labels", self.labels)):
+            if isinstance(tensor, Rows):
+                continue
             given = f"{type(tensor).__name__}"
             if isinstance(tensor, Tensor):
                 given = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
@@ -57,7 +113,11 @@ class Split:
 
     def content(self, index: int) -> bytes:
         """Return the bytes of one example, input and then label: what its tag commits to."""
-        return self.inputs[index].numpy().tobytes() + self.labels[index].numpy().tobytes()
+        return _bytes(self.inputs, index) + _bytes(self.labels, index)
+
+
+def _bytes(column: Tensor | Rows, index: int) -> bytes:
+    return column.content(index) if isinstance(column, Rows) else column[index].numpy().tobytes()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -67,7 +127,7 @@ class Provenance:
 
     classes: tuple[str, ...]  # class paths of a taxonomy, sorted
     codes: np.ndarray  # N, int64: the index of each example's class among these
-    sources: tuple[str, ...]  # N: "six 1.17.0: six.py"
+    sources: Sequence[str]  # N: "six 1.17.0: six.py"
     simulated: bool = False  # every view that shows it says so
 
 
@@ -95,15 +155,27 @@ class Dataset(ABC):
     skipped: tuple[Skipped, ...] = ()
     centre: float = 0.0  # of a number that is predicted: labels are (number - centre) / scale
     scale: float = 1.0
+    blocks: Blocks | None = None  # of the training examples; None: they are in memory
+    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of each label, on both sides, where they are known
 
     @property
     def example_shape(self) -> tuple[int, ...]:
         """Shape of one input of the model: C H W, C D H W, or T."""
         return tuple(self.train.inputs.shape[1:])
 
-    def augment(self, inputs: Tensor, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
-        """Augment training inputs at random; shape and type stay. Every slot of the nominal batch draws, whether or not
-        its example is among these, so that leaving some out changes nothing for the others."""
+    def raw(self, numbers: Tensor) -> Any:
+        """Return the training inputs with these numbers, as `augment` takes them."""
+        return self.train.inputs[numbers]
+
+    def expect(self, numbers: np.ndarray) -> None:  # noqa: B027
+        """Learn which training examples are read soon, in this order."""
+
+    def augment(self, inputs: Any, *, draws: np.random.Generator, slots: np.ndarray, batch_size: int) -> Tensor:
+        """Augment raw training inputs at random; return inputs of the usual shape and type.
+
+        Every slot of the nominal batch draws, whether or not its example is among these, so that leaving some out
+        changes nothing for the others.
+        """
         return inputs
 
     @abstractmethod

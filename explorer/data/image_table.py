@@ -14,6 +14,7 @@ The table is hostile like the files: its paths are resolved, links and all, befo
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -23,7 +24,7 @@ from pydantic import Field
 from explorer import canonical
 from explorer.data.dataset import DataFile, TaskName
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, decoded, labelled
+from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Listing, loaded
 from explorer.data.local import Fault, LocalFile, below, data_files, shown
 from explorer.data.progress_line import watched
 from explorer.data.table_file import SUFFIXES, TAGS, TARGETS, content_of, media_of, named, read_table, tags_of, texts
@@ -69,30 +70,30 @@ class ImageTable(LabelledImages):
         return AIMS[self.predict]
 
     def load(self, data: Path | None) -> Images:
+        return loaded(
+            self.name,
+            self.listing(data),
+            size=self.size,
+            channels=self.channels,
+            test=self.test,
+            augment=self.augment,
+            examples=self.examples,
+        )
+
+    def listing(self, data: Path | None) -> Listing:
         table = self._table(data)
         files = self._files(table, data)
         values = texts(table.column(self.target))
         target = read_target(values, self.predict, column=self.target, where=f"dataset {self.name!r}: ")
         tags = tags_of(table, self.tag, target=self.target, values=target)
-        pixels, faults = decoded(
-            f"image_table-{canonical.digest([list(Fault), self.size, self.channels, _contents(files)])[:16]}",
-            (file.read(max_bytes=MAX_ENCODED_BYTES) for file in files),
-            count=len(files),
-            size=self.size,
-            channels=self.channels,
-        )
-        return labelled(
-            self.name,
-            [
+        return Listing(
+            entries=[
                 Entry(name=file.name, label=label, side=None, tag=tag)
                 for file, label, tag in zip(files, target.groups, tags, strict=True)
             ],
-            pixels,
-            faults,
             target=target,
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
+            key=canonical.digest(_contents(files)),
+            readers=lambda: [partial(file.read, max_bytes=MAX_ENCODED_BYTES) for file in files],
         )
 
     @classmethod

@@ -13,6 +13,7 @@ dataset's card; a class without a readable image is an error. `provenance` names
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -21,7 +22,7 @@ from pydantic import Field
 from explorer import canonical
 from explorer.data.dataset import DataFile
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Side, decoded, labelled
+from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Listing, Side, loaded
 from explorer.data.local import (
     FOLDERS,
     Fault,
@@ -68,6 +69,17 @@ class ImageFolder(LabelledImages):
     ] = None
 
     def load(self, data: Path | None) -> Images:
+        return loaded(
+            self.name,
+            self.listing(data),
+            size=self.size,
+            channels=self.channels,
+            test=self.test,
+            augment=self.augment,
+            examples=self.examples,
+        )
+
+    def listing(self, data: Path | None) -> Listing:
         root, table = self._root(data), self._table(data)
         files = [file for file in listed(root) if file.path != table]
         sides = _sides(root)
@@ -83,23 +95,12 @@ class ImageFolder(LabelledImages):
             Entry(name=file.name, side=placed[file.name][0], label=placed[file.name][1], tag=tag)
             for file, tag in zip(images, tags, strict=True)
         ]
-        pixels, faults = decoded(
-            f"imagefolder-{canonical.digest([list(Fault), self.size, self.channels, _contents(images)])[:16]}",
-            (file.read(max_bytes=MAX_ENCODED_BYTES) for file in images),
-            count=len(images),
-            size=self.size,
-            channels=self.channels,
-        )
-        return labelled(
-            self.name,
-            entries,
-            pixels,
-            faults,
+        return Listing(
+            entries=entries,
             target=Target.of_classes([entry.label for entry in entries], self._labels(root, sides)),
+            key=canonical.digest(_contents(images)),
+            readers=lambda: [partial(file.read, max_bytes=MAX_ENCODED_BYTES) for file in images],
             misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
         )
 
     @classmethod

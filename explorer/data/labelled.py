@@ -11,9 +11,10 @@ Shapes: N images, C channels, S rows and columns.
 import hashlib
 import io
 import warnings
-from abc import ABC
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from explorer import canonical
 from explorer.data.cache import cached
 from explorer.data.dataset import SIMULATED, DataSource, Fitted, Modality, Provenance, Split, TaskName
 from explorer.data.images import Images
@@ -45,6 +47,20 @@ class Entry:
     tag: str | None = None  # path of its provenance class
 
 
+Reader = Callable[[], bytes | Fault]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Listing:
+    """What is known about images before any of them is decoded."""
+
+    entries: list[Entry]
+    target: Target
+    key: str  # digest of their contents
+    readers: Callable[[], Iterable[Reader]]  # of the encoded image of each entry, in order; a pass may be made once
+    misplaced: Sequence[tuple[str, Fault]] = ()  # files that belong to no class
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledImages(DataSource, ABC):
     """Labelled images of the user's own: of classes, or, where a source has `predict`, of numbers or several labels."""
@@ -54,6 +70,34 @@ class LabelledImages(DataSource, ABC):
     task: ClassVar[TaskName] = "classification"
     fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
+
+    @abstractmethod
+    def listing(self, data: Path | None) -> Listing:
+        """Return the images, not decoded. Raises `DataError` if they are missing or damaged."""
+
+
+def loaded(
+    name: str, listing: Listing, *, size: int, channels: int, test: float | None, augment: bool, examples: int | None
+) -> Images:
+    """Decode the images of a listing; return the dataset of those without a fault, by `labelled`."""
+    pixels, faults = decoded(
+        f"{name}-{canonical.digest([list(Fault), size, channels, listing.key])[:16]}",
+        (read() for read in listing.readers()),
+        count=len(listing.entries),
+        size=size,
+        channels=channels,
+    )
+    return labelled(
+        name,
+        listing.entries,
+        pixels,
+        faults,
+        target=listing.target,
+        misplaced=listing.misplaced,
+        test=test,
+        augment=augment,
+        examples=examples,
+    )
 
 
 def labelled(

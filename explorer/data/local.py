@@ -39,7 +39,7 @@ from explorer.provenance.spellings import CLASS_PATTERN, MAX_PATH
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
-MAX_FILES = 10**6
+MAX_FILES = 10**7
 MAX_NAMES = 5  # of each fault, in a card
 
 
@@ -120,7 +120,7 @@ def below(data: Path | None, path: str, *, dataset: str) -> Path:
 def listed(root: Path) -> list[LocalFile]:
     """Return everything below the directory except directories, by name. Links to files within it are followed.
 
-    Raises `DataError` if there are more than a million.
+    Raises `DataError` if there are more than ten million.
     """
     # Links to directories are faults: they could lead in circles, and list files twice.
     inside = root.resolve()

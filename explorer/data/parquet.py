@@ -23,6 +23,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -34,7 +35,7 @@ from explorer import canonical
 from explorer.data.dataset import SIMULATED, DataFile, TaskName
 from explorer.data.hub_card import README, Configuration, matches, read_hub_card
 from explorer.data.images import Images
-from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Side, decoded, labelled
+from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Listing, Side, loaded
 from explorer.data.local import (
     Fault,
     LocalFile,
@@ -57,7 +58,7 @@ EXAMPLES = "training images to use, the first of each class; null: all"
 SUFFIX = ".parquet"
 BEGINNING = r"train|test|validation|(?:valid|val|dev)(?![a-z])"  # of a name; not of values.parquet
 MAX_FILE_BYTES = 2**36
-MAX_ROWS = 10**6
+MAX_ROWS = 10**7
 MAX_HEADER_BYTES = 2**22
 SHARE = 0.2  # for the test side of images that are not divided
 IMAGES, LABELS = ("image", "img"), ("label", "labels", "class", "target", "fine_label")  # usual names of columns
@@ -102,25 +103,24 @@ class Parquet(LabelledImages):
         return AIMS[self.predict]
 
     def load(self, data: Path | None) -> Images:
-        files = self._files(data)
-        entries, target = self._targets(files, data)
-        contents = [self.image, self.size, self.channels, _named(files)]
-        pixels, faults = decoded(
-            f"parquet-{canonical.digest([list(Fault), contents])[:16]}",
-            (image for _, file in files for image in self._images(file)),
-            count=len(entries),
+        return loaded(
+            self.name,
+            self.listing(data),
             size=self.size,
             channels=self.channels,
-        )
-        return labelled(
-            self.name,
-            entries,
-            pixels,
-            faults,
-            target=target,
             test=self.test,
             augment=self.augment,
             examples=self.examples,
+        )
+
+    def listing(self, data: Path | None) -> Listing:
+        files = self._files(data)
+        entries, target = self._targets(files, data)
+        return Listing(
+            entries=entries,
+            target=target,
+            key=canonical.digest([self.image, _named(files)]),
+            readers=lambda: (partial(_same, image) for _, file in files for image in self._images(file)),
         )
 
     @classmethod
@@ -373,6 +373,10 @@ def _side_name(file: LocalFile) -> str | None:
     if beginning:
         return beginning[0]
     return place.parent.name if place.parent.name in ("train", *TESTS) else None
+
+
+def _same(content: bytes | Fault) -> bytes | Fault:
+    return content
 
 
 def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:

@@ -12,6 +12,7 @@ from explorer.data.image_table import ImageTable
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.labelled_text import LabelledText
 from explorer.data.parquet import Parquet
+from explorer.data.shards.image_shards import ImageShards
 from explorer.data.source import Source
 from explorer.data.tabular import Tabular
 from explorer.data.text import LocalText
@@ -21,8 +22,8 @@ DATASETS: dict[str, type[DataSource]] = {
     source.name: source
     for source in (
         *(Cifar10, Clutter, Clutter3d, Digits),
-        # Where several could read a path, the first: a table of images before folders and tables of anything.
-        *(ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
+        # Where several could read a path, the first: shards, a table of images before folders and tables of anything.
+        *(ImageShards, ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
     )
 }
 

@@ -169,7 +169,7 @@ def training_inputs(batches: Batches) -> Iterator[Tensor]:
     count = -(-len(drawn) // BATCH)
     if count:
         for chosen in drawn[: len(drawn) // count * count].reshape(count, -1):
-            yield batches.prepare(batches.read(chosen)[0])
+            yield batches.prepare(batches.plain(chosen)[0])
 
 
 def refresh_on_training_data(model: nn.Module, batches: Batches) -> None:

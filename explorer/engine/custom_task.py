@@ -143,6 +143,10 @@ class OwnBatches(Batches):
             check_labels(labels, examples, classes=self.dataset.classes, method=self.labels_for)
         return inputs, labels
 
+    def plain(self, examples: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the task's rows: it has no augmentation of ours."""
+        return self.read(examples)
+
     def look_through(self) -> None:
         """Read up to `LOOKED_AT` examples, spread evenly: invalid labels are reported before training starts."""
         count = len(self.dataset.train)

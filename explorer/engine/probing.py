@@ -78,7 +78,7 @@ class RecipeInspection(Inspection):
 
     def forward(self, state: State, numbers: np.ndarray) -> object:
         """Run the model on these examples."""
-        return state.model(self._batches.prepare(self._batches.dataset.train.inputs[torch.from_numpy(numbers)]))
+        return state.model(self._batches.prepare(self._batches.plain(numbers)[0]))
 
     def scores(self, state: State, *names: str) -> dict[str, Tensor]:
         """Return the loss or the entropy of each row. Raises `RecipeError` for an entropy that the task does not

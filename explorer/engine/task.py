@@ -178,7 +178,7 @@ class Regression(Task):
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         dataset = batches.dataset
-        predicted, truth = predictions(model, batches).squeeze(1), dataset.test.labels.to(torch.float64)
+        predicted, truth = predictions(model, batches).squeeze(1), dataset.test.labels[:].to(torch.float64)
         error = predicted - truth
         squares = float(error.square().mean())
         spread = float((truth - truth.mean()).square().mean())
@@ -210,7 +210,7 @@ class Multilabel(Task):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        logits, truth = predictions(model, batches), batches.dataset.test.labels.to(torch.float64)
+        logits, truth = predictions(model, batches), batches.dataset.test.labels[:].to(torch.float64)
         chosen, there = logits >= 0, truth > 0
         right = int((chosen & there).sum())
         present = there.any(0)
@@ -226,8 +226,9 @@ def predictions(model: nn.Module, batches: Batches) -> Tensor:
     """Return the outputs for the test side, N K in float64 on the CPU, with the model in evaluation mode."""
     model.eval()
     inputs = batches.dataset.test.inputs
-    parts = [model(batches.prepare(rows)).to("cpu", torch.float64) for rows in inputs.split(EVALUATION_BATCH)]
-    return torch.cat(parts)
+    starts = range(0, len(inputs), EVALUATION_BATCH)
+    rows = (inputs[start : start + EVALUATION_BATCH] for start in starts)
+    return torch.cat([model(batches.prepare(some)).to("cpu", torch.float64) for some in rows])
 
 
 def average_precision(scores: Tensor, truth: Tensor) -> Tensor:

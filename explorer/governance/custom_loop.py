@@ -40,7 +40,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from explorer.data.batches import Batch
-from explorer.data.dataset import Split
+from explorer.data.dataset import Rows, Split
 from explorer.data.streams import torch_stream
 from explorer.engine.gradients import Gradients
 from explorer.engine.guard import Guard, Written
@@ -509,7 +509,11 @@ def _check_losses(losses: object, name: str, rows: int, *, trained: bool = True)
 
 def _versions(examples: Split) -> tuple[int, int]:
     """Return torch's counters of in-place writes to the examples."""
-    return examples.inputs._version, examples.labels._version
+    return _version(examples.inputs), _version(examples.labels)
+
+
+def _version(column: Tensor | Rows) -> int:
+    return 0 if isinstance(column, Rows) else column._version  # rows of shards are read from verified files each time
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -16,9 +16,10 @@ Shapes: B C H W in and out of the parts.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,11 +29,13 @@ from torch import Tensor, nn
 from explorer.errors import RecipeError
 from explorer.models.resnet import scaled
 from explorer.models.specification import Modality, ModelSpec, TaskName
+from explorer.schema import LATER
 
 STAGES = (64, 256, 256)
 LEAST = 10  # pixels a side, which leave the last stage two places a side to normalise over
 PATCH = 2  # pixels a side
 NEIGHBOURS, CHANNELS = 0.9, 0.9  # correlations in natural images, in round numbers; those of CIFAR-10 are 0.80 to 0.93
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 MOMENTUM = 0.4  # of a batch in the running statistics: runs are short
 SCALE = 1 / 9  # of the logits
 
@@ -99,8 +102,9 @@ class IdentityConvolution(nn.Conv2d):
 class Stage(nn.Module):
     """Two convolutions, with max-pooling after the first."""
 
-    def __init__(self, channels_in: int, channels: int) -> None:
+    def __init__(self, channels_in: int, channels: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
+        self.activation = activation
         self.conv1 = IdentityConvolution(channels_in, channels)
         self.pool = nn.MaxPool2d(2, ceil_mode=True)
         self.norm1 = nn.BatchNorm2d(channels, momentum=MOMENTUM)
@@ -108,8 +112,8 @@ class Stage(nn.Module):
         self.norm2 = nn.BatchNorm2d(channels, momentum=MOMENTUM)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.gelu(self.norm1(self.pool(self.conv1(x))))
-        return F.gelu(self.norm2(self.conv2(x)))
+        x = self.activation(self.norm1(self.pool(self.conv1(x))))
+        return self.activation(self.norm2(self.conv2(x)))
 
 
 # --- the network -----------------------------------------------------------------------------------------------------
@@ -118,18 +122,22 @@ class Stage(nn.Module):
 class Airbench(nn.Module):
     """The network: images B C H W in, logits B K out."""
 
-    def __init__(self, *, width: float, channels: int, classes: int) -> None:
+    def __init__(
+        self, *, width: float, channels: int, classes: int, activation: str = "gelu", biases: bool = True
+    ) -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         self.whitening = Whitening(channels)
+        self.whitening.bias.requires_grad_(biases)
         self.stages = nn.Sequential()
         before = len(self.whitening.bias)
         for after in scaled(STAGES, width):
-            self.stages.append(Stage(before, after))
+            self.stages.append(Stage(before, after, self.activation))
             before = after
         self.head = nn.Linear(before, classes, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = self.stages(F.gelu(self.whitening(images)))
+        x = self.stages(self.activation(self.whitening(images)))
         return self.head(x.flatten(2).max(2).values) * SCALE  # compiled in bf16, `amax` divides gradients by 0
 
 
@@ -137,7 +145,8 @@ class Airbench(nn.Module):
 class AirbenchSpec(ModelSpec):
     """The network of the CIFAR-10 speed records, for images of 10 pixels a side or more. Jordan 2024.
 
-    With its defaults, 1,972,504 parameters for ten classes of colour images.
+    With its defaults, 1,972,504 parameters for ten classes of colour images. `whitening_biases: false` keeps the
+    biases of the first layer at zero, so that the backward pass ends at the first convolution.
     """
 
     name: ClassVar[str] = "airbench"
@@ -145,6 +154,12 @@ class AirbenchSpec(ModelSpec):
     task: ClassVar[TaskName] = "classification"
 
     width: Annotated[float, Field(ge=0.125, le=8)] = 1.0  # multiplies 64, 256, 256 channels; rounded to eights
+    activation: Annotated[Literal["gelu", "relu"], Field(description="relu takes less time on a CPU")] = field(
+        default="gelu", metadata=LATER
+    )
+    whitening_biases: Annotated[bool, Field(description="train the biases of the whitening layer")] = field(
+        default=True, metadata=LATER
+    )
 
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, *sides = example_shape
@@ -153,7 +168,13 @@ class AirbenchSpec(ModelSpec):
                 f"{self.name}: found images of {' x '.join(map(str, sides))} pixels: expected {LEAST} or more a side,"
                 " or one of resnet8 to resnet110"
             )
-        return Airbench(width=self.width, channels=channels, classes=classes)
+        return Airbench(
+            width=self.width,
+            channels=channels,
+            classes=classes,
+            activation=self.activation,
+            biases=self.whitening_biases,
+        )
 
 
 FAMILY = (AirbenchSpec,)

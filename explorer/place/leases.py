@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from explorer.errors import PlaceError
-from explorer.place.objects import Objects
+from explorer.objects import Objects
 from explorer.repeated import repeated
 from explorer.schema import from_json, parse_json, record, to_json
 

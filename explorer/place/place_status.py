@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from explorer.errors import PlaceError
+from explorer.objects import Listed, Missing
 from explorer.place.leases import Claim, read_claim
-from explorer.place.objects import Listed, Missing
 from explorer.place.published_sweep import AT_ONCE, FailureAt, Finding, Published
 
 MOST_READ = 500

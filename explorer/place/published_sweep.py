@@ -33,8 +33,8 @@ from pydantic import Field
 from explorer import run_files, rundir
 from explorer.errors import PlaceError
 from explorer.machine_class import Machine
+from explorer.objects import MAX_OBJECT, Missing, Objects, open_objects
 from explorer.place.leases import Claim, forgive
-from explorer.place.objects import MAX_OBJECT, Missing, Objects, open_objects
 from explorer.provenance.keys import replace_private
 from explorer.run_files import OF_A_RUN, ResultRecord, RunRecord
 from explorer.runlog.delegating import DELEGATION, RUN_KEY, open_sealed, receive, seal

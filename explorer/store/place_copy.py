@@ -17,7 +17,7 @@ from pydantic import Field
 
 from explorer import rundir
 from explorer.errors import ExplorerError, PlaceError, StoreError
-from explorer.place.objects import Missing
+from explorer.objects import Missing
 from explorer.place.published_sweep import Digest, Published, undamaged
 from explorer.schema import from_json, record, to_json
 from explorer.store.ingest import extract

@@ -185,7 +185,7 @@ def _train(
     # --- the setting, and checks that need its first batch ---
     pace, steps = length(training, NAME, examples=amounts.examples, ssr=amounts.budget)
     setting = _setting(model, task, training, examples=amounts.examples, seed=amounts.seed, pace=pace, steps=steps)
-    _check_kind(training, setting.batches.dataset.train.inputs)
+    _check_kind(training, setting.batches.dataset.train.inputs[:0])
     check_methods(training, NAME, setting.batches.dataset, steps=steps)
     assert isinstance(setting.batches, OwnBatches)
     setting.batches.labels_for = next((method.name for method in training.methods if method.makes_dense), None)

@@ -196,7 +196,7 @@ class Bench:
 
     def _read(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         batches = self._loop.setting.batches
-        inputs, labels = batches.read(rows)
+        inputs, labels = batches.plain(rows)
         return batches.prepare(inputs), labels.to(batches.device).to(torch.int64)
 
     @torch.no_grad()

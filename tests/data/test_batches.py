@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from explorer.data.batches import IGNORED, Batch, Order, check_labels, dense, draw_partners
+from explorer.data.dataset import Blocks
 from explorer.data.streams import stream
 from explorer.errors import DataError
 from tests.data_for_tests import noise, noise_batches
@@ -31,6 +32,35 @@ def test_every_epoch_has_every_example_once_in_a_place_of_its_class() -> None:
         assert sorted(epoch) == list(range(61))
         assert (given[epoch] == order.codes(0, 61)).all()
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_blocks_are_visited_a_few_at_a_time() -> None:
+    """Examples of a class in a window of blocks are shuffled with each other, and every epoch has every example."""
+    given = np.repeat([1, 2, 1, 2, 1], [70, 20, 90, 60, 60])  # blocks have one class each
+    ends = np.cumsum([30, 40, 20, 50, 40, 30, 30, 60])
+    blocks = Blocks(ends=ends, window=2)
+    order = Order(given, seed=1, blocks=blocks)
+    block_of = np.searchsorted(ends, np.arange(300), side="right")
+    for epoch in (order.examples(0, 300), order.examples(300, 600)):
+        assert sorted(epoch) == list(range(300))
+        for code in (1, 2):
+            visited = block_of[epoch[given[epoch] == code]]
+            runs = [visited[0], *visited[1:][visited[1:] != visited[:-1]]]
+            spans = {block: np.flatnonzero(visited == block)[[0, -1]] for block in set(visited.tolist())}
+            for place in range(len(visited)):
+                assert sum(first <= place <= last for first, last in spans.values()) <= 2
+            assert len(runs) > len(set(runs))  # within a window they are mixed
+    # Nothing but the seed and the place decides, so any rank and any restart reads the same.
+    assert (Order(given, seed=1, blocks=blocks).examples(137, 411) == order.examples(0, 411)[137:]).all()
+    assert (Order(given, seed=1, blocks=Blocks(ends=ends, window=3)).examples(0, 300) != order.examples(0, 300)).any()
+
+
+def test_a_shuffle_without_blocks_visits_all_of_them() -> None:
+    """The control of the window."""
+    given, ends = np.zeros(300, np.int64), np.arange(30, 301, 30)
+    block_of = np.searchsorted(ends, np.arange(300), side="right")
+    assert len(set(block_of[Order(given, seed=1).examples(0, 60)])) > 4
+    assert len(set(block_of[Order(given, seed=1, blocks=Blocks(ends, 2)).examples(0, 60)])) == 2
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 16])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from explorer.place.objects import Objects, open_objects
+from explorer.objects import Objects, open_objects
 
 
 @pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.slow)])

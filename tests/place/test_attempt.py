@@ -11,9 +11,9 @@ from explorer import run_files, rundir
 from explorer.engine.checkpoint import KEEP
 from explorer.errors import PlaceError
 from explorer.machine_class import Machine
+from explorer.objects import DirectoryObjects, Objects
 from explorer.place.attempt import Attempt, collect
 from explorer.place.leases import Claim, take
-from explorer.place.objects import DirectoryObjects, Objects
 from explorer.place.published_sweep import ClassAt, Finding, PlanAt, Published, ResultAt
 from explorer.run_files import ResultRecord, RunRecord
 from tests.builders import CPU, run_record, write_run

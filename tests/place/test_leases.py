@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from explorer.errors import PlaceError
+from explorer.objects import DirectoryObjects
 from explorer.place import leases
 from explorer.place.leases import claims_of, end, forgive, held, key_of, losses, read_claim, take, waits_until
-from explorer.place.objects import DirectoryObjects
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from explorer.errors import PlaceError
-from explorer.place.objects import DirectoryObjects, Missing, Objects, open_objects
+from explorer.objects import DirectoryObjects, Missing, Objects, open_objects
 
 
 def test_an_object_is_created_once(objects: Objects):

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from explorer.errors import StoreError
-from explorer.place.objects import Objects, open_objects
+from explorer.objects import Objects, open_objects
 from explorer.store import place_copy, queries
 from explorer.store.ingest import extract, ingest
 from explorer.store.place_copy import copy_of, publish_results

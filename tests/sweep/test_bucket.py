@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.place import objects as objects_module
+from explorer import objects as objects_module
+from explorer.objects import open_objects
 from explorer.place.leases import claims_of, take
-from explorer.place.objects import open_objects
 from explorer.sweep.at_place import publish
 from explorer.sweep.run_at import Worker, run_any
 from tests.place.faulty_server import FaultyServer

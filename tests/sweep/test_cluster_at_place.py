@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from explorer.objects import Objects, open_objects
 from explorer.place.leases import claims_of
-from explorer.place.objects import Objects, open_objects
 from explorer.place.published_sweep import Published
 from explorer.sweep import execute as executing
 from explorer.sweep.execute import Settings, run_sweep

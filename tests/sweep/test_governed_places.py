@@ -12,7 +12,7 @@ from explorer import rundir
 from explorer.errors import LedgerError, PlaceError
 from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.verify import verify
-from explorer.place.objects import DirectoryObjects
+from explorer.objects import DirectoryObjects
 from explorer.place.published_sweep import Published, ResultAt
 from explorer.provenance.keys import PASSPHRASE
 from explorer.runlog.anchor import anchor_of_ledger

@@ -126,7 +126,7 @@ def test_a_scheduler_that_requeues_completes_the_sweep(tmp_path: Path):
     # What the job waits for: the other worker ends its claim meanwhile.
     (tmp_path / "preempt.py").write_text(
         "from explorer.place.leases import claims_of, end\n"
-        "from explorer.place.objects import DirectoryObjects\n"
+        "from explorer.objects import DirectoryObjects\n"
         f"objects = DirectoryObjects(__import__('pathlib').Path({str(tmp_path / 'place')!r}))\n"
         f"end(objects, claims_of(objects, {first!r})[0], 'preempted')\n"
     )

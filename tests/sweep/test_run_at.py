@@ -15,8 +15,8 @@ import pytest
 
 from explorer import rundir
 from explorer.errors import PlaceError, RunError
+from explorer.objects import DirectoryObjects
 from explorer.place.leases import claims_of
-from explorer.place.objects import DirectoryObjects
 from explorer.place.published_sweep import FailureAt, Published, ResultAt
 from explorer.recipes import machine
 from explorer.sweep import run_at

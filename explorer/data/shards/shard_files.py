@@ -1,0 +1,221 @@
+"""The shards of one side, opened as they are needed: fetched, verified, kept in memory, and fetched ahead of their use.
+
+Every file is verified by its digest in the index each time that it is opened, also from the cache on disk. What a store
+refuses, loses or damages is asked for again with pauses; then it is an error that names the shard. Nothing is skipped.
+"""
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from explorer.data.shards.shard_cache import ShardCache
+from explorer.data.shards.shard_index import Layout, Shard
+from explorer.errors import DataError, PlaceError
+from explorer.objects import Objects
+
+THREADS = 4  # that fetch: they wait for the store, or hash, which leaves the interpreter to others
+PAUSES = (0.5, 2.0, 8.0)  # seconds before a shard is asked for again
+PATIENCE = 30.0  # seconds after which a wait is reported
+MAX_DECODED = 2**31  # bytes of the columns of a shard
+DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that pyarrow raises for damaged files
+
+Check = Callable[[int, "Opened"], None]  # of a shard, by its number, when it is opened
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Opened:
+    """The rows of a shard. Rows of variable length lie one behind the other: row i is data[offsets[i]:offsets[i+1]]."""
+
+    data: np.ndarray  # uint8, of the column `input`
+    offsets: np.ndarray
+    labels: np.ndarray  # rows, or the bytes of all labels
+    bytes: int  # in memory
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def input(self, row: int) -> memoryview:
+        return self.data[self.offsets[row] : self.offsets[row + 1]].data
+
+    def inputs(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the inputs as an array, rows x shape. Raises ValueError where they have other sizes."""
+        size = dtype.itemsize * int(np.prod(shape))
+        if not np.array_equal(np.diff(self.offsets), np.full(len(self), size)):
+            raise ValueError(f"inputs of other sizes than {size} bytes")
+        return self.data[self.offsets[0] : self.offsets[-1]].view(dtype).reshape(len(self), *shape)
+
+
+class ShardFiles:
+    """The opened shards of a side, at most `memory` bytes of them, those that were used least recently closed first."""
+
+    def __init__(self, objects: Objects, layout: Layout, *, cache: ShardCache | None, memory: int) -> None:
+        self.objects, self.layout = objects, layout
+        self._cache, self._memory = cache, memory
+        self._open: OrderedDict[int, Future[Opened]] = OrderedDict()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shards")
+        self._lock = Lock()
+        self.check: Check = lambda number, opened: None
+        self.fetched = 0  # shards that were read from their place
+
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Begin to open these shards, those that are needed first at the beginning."""
+        with self._lock:
+            for number in numbers:
+                self._begin(number)
+
+    def expect_examples(self, examples: np.ndarray) -> None:
+        """Begin to open the shards of these examples, which are needed in this order."""
+        shards, first = np.unique(self.layout.shards_of(examples), return_index=True)
+        self.expect(shards[np.argsort(first)].tolist())
+
+    def opened(self, numbers: Sequence[int]) -> list[Opened]:
+        """Return these shards, all of them opened at the same time. Raises `DataError` for one that cannot be had."""
+        with self._lock:
+            futures = [self._begin(number) for number in numbers]
+        try:
+            shards = [self._waited(number, future) for number, future in zip(numbers, futures, strict=True)]
+        except DataError:
+            with self._lock:  # so that it is tried again when it is asked for again
+                for number in numbers:
+                    if (future := self._open.get(number)) is not None and future.done() and future.exception():
+                        del self._open[number]
+            raise
+        self._close_some(set(numbers))
+        return shards
+
+    def _begin(self, number: int) -> Future[Opened]:
+        future = self._open.get(number)
+        if future is None:
+            future = self._open[number] = self._threads.submit(self._opened, number)
+        self._open.move_to_end(number)
+        return future
+
+    def _waited(self, number: int, future: Future[Opened]) -> Opened:
+        began = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=PATIENCE)
+            except Late:
+                seconds = time.monotonic() - began
+                log.warning("waiting for shard %s since %.0f s", self.where(number), seconds)
+
+    def _close_some(self, needed: set[int]) -> None:
+        with self._lock:
+            ready = {
+                number: future.result().bytes
+                for number, future in self._open.items()
+                if future.done() and not future.exception()
+            }
+            size = sum(ready.values())
+            for number in [number for number in ready if number not in needed]:
+                if size <= self._memory:
+                    return
+                size -= ready[number]
+                del self._open[number]
+
+    # --- in the threads ---
+
+    def _opened(self, number: int) -> Opened:
+        shard = self.layout.shards[number]
+        opened = self._parsed(number, shard, self._verified(number, shard))
+        self.check(number, opened)
+        return opened
+
+    def _verified(self, number: int, shard: Shard) -> bytes:
+        """Return the content with the digest in the index, from the cache or from the place."""
+        if self._cache is not None and (kept := self._cache.read(shard.sha256)) is not None:
+            if hashlib.sha256(kept).hexdigest() == shard.sha256:
+                return kept
+            log.warning("shard %s: damaged in the cache: it is read again", self.where(number))
+            self._cache.drop(shard.sha256)
+        for pause in (*PAUSES, None):
+            try:
+                content = self._fetched(number, shard)
+            except DataError as error:
+                if pause is None:
+                    raise
+                log.warning("%s; asking again in %g s", error, pause)
+                time.sleep(pause)
+                continue
+            if self._cache is not None:
+                self._cache.write(shard.sha256, content)
+            return content
+        raise AssertionError("the last attempt returns or raises")
+
+    def _fetched(self, number: int, shard: Shard) -> bytes:
+        self.fetched += 1
+        try:
+            content = self.objects.read(shard.name, max_bytes=shard.bytes)
+        except PlaceError as error:
+            raise DataError(f"shard {error}") from error
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != shard.sha256:
+            raise DataError(
+                f"shard {self.where(number)}: damaged: {len(content)} bytes with SHA-256 {digest[:16]}..., the index"
+                f" says {shard.bytes} bytes with {shard.sha256[:16]}..."
+            )
+        return content
+
+    def _parsed(self, number: int, shard: Shard, content: bytes) -> Opened:
+        """Return the rows. The digest says that the writer made these bytes, not that the writer made no mistake."""
+        where = f"shard {self.where(number)}"
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content))
+            if (groups := file.metadata.num_row_groups) != 1 or file.metadata.num_rows != shard.rows:
+                raise DataError(
+                    f"{where}: {groups} row groups and {file.metadata.num_rows} rows: expected one with {shard.rows}"
+                )
+            if (size := file.metadata.row_group(0).total_byte_size) > MAX_DECODED:
+                raise DataError(f"{where}: {size} bytes unpacked: at most {MAX_DECODED} are read")
+            table = file.read_row_group(0, use_threads=False).combine_chunks()
+            tags = table.column("tag").unique().to_pylist()
+            if tags != [shard.tag or ""]:
+                raise DataError(f"{where}: column 'tag': found {tags!r:.80}, the index says {shard.tag or ''!r}")
+            data, offsets = _binary(table.column("input").chunk(0))
+            labels = _labels(table)
+        except DAMAGE as error:
+            raise DataError(f"{where}: not a shard: {error}") from error
+        return Opened(
+            data=data, offsets=offsets, labels=labels, bytes=data.nbytes + offsets.nbytes + labels.nbytes + 4_096
+        )
+
+    def where(self, number: int) -> str:
+        """Return the name of a shard, for messages."""
+        return f"{self.objects.url}/{self.layout.shards[number].name}"
+
+
+def _binary(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes of a binary column, and where each row begins."""
+    if not pa.types.is_binary(column.type) or column.null_count:
+        raise TypeError(f"column of {column.type} with {column.null_count} nulls: expected binary without nulls")
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    if starts[0] < 0 or (np.diff(starts) < 0).any() or starts[-1] > len(bytes_):
+        raise ValueError("column 'input': its offsets are damaged")
+    return bytes_, starts
+
+
+def _labels(table: pa.Table) -> np.ndarray:
+    """Return the labels: numbers, or bytes one behind the other; none for tokens."""
+    if "label" not in table.column_names:
+        return np.empty(0, np.uint8)
+    column = table.column("label").chunk(0)
+    if column.null_count:
+        raise TypeError("column 'label': found nulls")
+    if pa.types.is_binary(column.type):
+        data, starts = _binary(column)
+        return data[starts[0] : starts[-1]]
+    return column.to_numpy()

@@ -1,0 +1,60 @@
+"""Rows of sharded data as tensors that are read when they are indexed.
+
+Shapes: N examples.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from explorer.data.dataset import Rows
+from explorer.data.shards.shard_files import Opened, ShardFiles
+from explorer.errors import DataError
+
+Taken = Callable[[Opened, np.ndarray], Tensor]  # rows of a shard, by their numbers in it
+
+
+class ShardRows(Rows):
+    """One column of a side, N x shape, as `take` reads it from each shard."""
+
+    def __init__(self, files: ShardFiles, take: Taken, *, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self._files, self._take = files, take
+        self.shape = (len(files.layout), *shape)
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int | slice | Tensor) -> Tensor:
+        """Return the rows with these numbers. Raises `DataError` for a shard that cannot be had."""
+        if isinstance(index, int):
+            return self[torch.tensor([index])][0]
+        numbers = np.arange(len(self))[index] if isinstance(index, slice) else index.numpy()
+        column = torch.empty((len(numbers), *self.shape[1:]), dtype=self.dtype)
+        for number, opened, places, rows in by_shard(self._files, numbers):
+            try:
+                column[torch.from_numpy(places)] = self._take(opened, rows)
+            except (ValueError, RuntimeError) as error:
+                raise DataError(f"shard {self._files.where(number)}: {error}") from error
+        return column
+
+    def content(self, index: int) -> bytes:
+        """Return the bytes of one row."""
+        return self[index].numpy().tobytes()
+
+
+def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Opened, np.ndarray, np.ndarray]]:
+    """Yield each shard that has some of these examples: its number, it, their places among `numbers`, and their rows in
+    it."""
+    if not len(numbers):
+        return
+    shards = files.layout.shards_of(numbers)
+    order = np.argsort(shards, kind="stable")
+    cuts = [0, *(np.flatnonzero(np.diff(shards[order])) + 1), len(order)]
+    groups = [order[start:stop] for start, stop in pairwise(cuts)]
+    needed = [int(shards[places[0]]) for places in groups]
+    for number, places, opened in zip(needed, groups, files.opened(needed), strict=True):
+        yield number, opened, places, numbers[places] - files.layout.starts[number]

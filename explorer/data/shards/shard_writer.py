@@ -1,0 +1,391 @@
+"""Writing shards: one pass over the examples, in threads, which continues after an interruption where it was.
+
+    PLACE/plan.json            what is being written, until the index is there
+    PLACE/train/000012.json    the line of the index of a shard that is finished
+
+Examples of one provenance class are gathered until they fill a shard. Which shard has which examples depends only on
+their order and sizes, never on threads or interruptions, so a pass that was interrupted ends with the same bytes as one
+that was not. The index is written last: without it there is nothing to be read.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from explorer import canonical
+from explorer.data.dataset import Modality, TaskName
+from explorer.data.local import MAX_NAMES, Fault
+from explorer.data.shards import shard_index
+from explorer.data.shards.shard_index import Index, Inputs, Labels, Origin, Passed, Shard, Side, SideName, Tokeniser
+from explorer.errors import DataError
+from explorer.objects import Missing, Objects
+from explorer.schema import from_json, parse_json, record, to_json
+
+PLAN = "plan.json"
+MAX_PART = 2**24
+WAITING = 64  # examples that are read ahead for each thread
+SIDES: tuple[SideName, SideName] = ("train", "test")
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """An example to write."""
+
+    slot: int  # its number in the source
+    name: str  # for messages
+    side: SideName | None  # None: by its digest
+    tag: str | None
+    label: Any  # a number, or the bytes of an array; None where inputs are their own labels
+    read: Callable[[], bytes | Fault]  # the input; called in a thread
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Material:
+    """Examples to write, and what the index says about them."""
+
+    modality: Modality
+    task: TaskName
+    inputs: Inputs
+    labels: Labels
+    classes: int
+    origin: Origin
+    rows: Callable[[], Iterator[Row]]  # in the order in which they are written
+    count: int  # of rows, for the progress
+    names: tuple[str, ...] = ()
+    simulated: bool = False
+    centre: float = 0.0
+    scale: float = 1.0
+    tokeniser: Tokeniser | None = None
+    test: float = 0.0  # share of the test side, of rows without a side
+    skipped: tuple[Passed, ...] = ()  # that are not among the rows
+
+    @property
+    def counted(self) -> bool:
+        """Return whether the labels are classes, which the index counts."""
+        return self.task == "classification"
+
+
+# --- what is finished ------------------------------------------------------------------------------------------------
+
+
+@record
+class Plan:
+    """The pass that is being written: an interrupted pass is continued only by the same one."""
+
+    origin: Origin
+    inputs: Inputs
+    labels: Labels
+    shard_bytes: int
+    test: float
+
+
+@record
+class Skip:
+    """A row of the source that is in no shard."""
+
+    name: str
+    reason: str
+
+
+@record
+class Part:
+    """A finished shard: its line of the index, and what is needed to continue behind it."""
+
+    shard: Shard
+    position: int  # of its last row in the pass
+    labels: tuple[tuple[int, int], ...]  # number of rows with each label
+    skips: tuple[Skip, ...]  # since the shard before it of the same class
+
+
+@dataclass(kw_only=True, slots=True)
+class Gathered:
+    """Rows of one class on one side that fill the next shard."""
+
+    side: SideName
+    tag: str | None
+    after: int = -1  # position of the last row that is in a finished shard
+    rows: list[tuple[Row, bytes]] = field(default_factory=list)
+    bytes: int = 0
+    position: int = -1
+    skips: list[Skip] = field(default_factory=list)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_shards(
+    material: Material,
+    objects: Objects,
+    *,
+    shard_bytes: int,
+    threads: int,
+    watch: Callable[[Iterable[Row]], Iterable[Row]] = lambda rows: rows,
+) -> Index:
+    """Write the shards and their index at a place; return the index.
+
+    Args:
+        material: what to write.
+        objects: the place.
+        shard_bytes: of the inputs of a shard, at least; the last one of each class has fewer.
+        threads: that read, check and write.
+        watch: wraps the rows, to show progress.
+
+    Raises `DataError` where the place has other shards, or a side would be empty or lack a class; `PlaceError`.
+    """
+    plan = Plan(
+        origin=material.origin,
+        inputs=material.inputs,
+        labels=material.labels,
+        shard_bytes=shard_bytes,
+        test=material.test,
+    )
+    _claim(plan, objects)
+    with ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
+        pass_ = _Pass(material, objects, pool, shard_bytes)
+        for position, (row, content) in enumerate(
+            _ahead(pool, pass_.take, enumerate(watch(material.rows())), WAITING * threads)
+        ):
+            pass_.add(position, row, content)
+        parts = pass_.finish()
+    index = _index(material, parts, pass_.leftover)
+    objects.put(shard_index.FILE, shard_index.content_of(index))
+    for side in SIDES:
+        for number in range(len(parts[side])):
+            objects.remove(_part(side, number))
+    objects.remove(PLAN)
+    return index
+
+
+def _claim(plan: Plan, objects: Objects) -> None:
+    """Begin, or continue what was begun with the same plan."""
+    where = f"{objects.url}/{PLAN}"
+    try:
+        objects.read(shard_index.FILE, max_bytes=shard_index.MAX_BYTES)
+    except Missing:
+        pass
+    else:
+        raise DataError(f"{objects.url}: there are shards already: choose another place, or remove them")
+    if not objects.create(PLAN, canonical.canonical(to_json(plan))):
+        content = objects.read(PLAN, max_bytes=MAX_PART)
+        begun = from_json(
+            Plan, parse_json(content, where=where, error=DataError, max_bytes=MAX_PART), where=where, error=DataError
+        )
+        different = [name for name in Plan.__dataclass_fields__ if getattr(begun, name) != getattr(plan, name)]
+        raise DataError(
+            f"{objects.url}: other shards were begun here (different: {', '.join(different)}): choose another place, or"
+            " remove them"
+        )
+
+
+class _Pass:
+    """One pass over the rows."""
+
+    def __init__(self, material: Material, objects: Objects, pool: ThreadPoolExecutor, shard_bytes: int) -> None:
+        self._material, self._objects, self._pool, self._shard_bytes = material, objects, pool, shard_bytes
+        self._parts: dict[SideName, list[Part | Future[Part]]] = {side: _finished(objects, side) for side in SIDES}
+        self._gathered: dict[tuple[SideName, str | None], Gathered] = {}
+        self.leftover: list[Skip] = []  # rows without a shard behind them
+        for side in SIDES:
+            for part in self._parts[side]:
+                assert isinstance(part, Part)
+                gathered = self._gather(side, part.shard.tag)
+                gathered.after = max(gathered.after, part.position)
+
+    def _gather(self, side: SideName, tag: str | None) -> Gathered:
+        return self._gathered.setdefault((side, tag), Gathered(side=side, tag=tag))
+
+    def take(self, numbered: tuple[int, Row]) -> tuple[Row, bytes | Fault | None]:
+        """Read a row; None for one that is in a finished shard. Called in a thread."""
+        position, row = numbered
+        sides = SIDES if row.side is None else (row.side,)
+        if all(self._is_done(side, row.tag, position) for side in sides):
+            return row, None
+        content = row.read()
+        if row.side is None and isinstance(content, bytes):
+            row = row._replace(side=_side_of(content, self._material.test))
+        return row, content
+
+    def _is_done(self, side: SideName, tag: str | None, position: int) -> bool:
+        gathered = self._gathered.get((side, self._tag(side, tag)))
+        return gathered is not None and position <= gathered.after
+
+    @staticmethod
+    def _tag(side: SideName, tag: str | None) -> str | None:
+        return tag if side == "train" else None  # nothing is trained on the test side
+
+    def add(self, position: int, row: Row, content: bytes | Fault | None) -> None:
+        """Add the next row to its shard, and write the shard if it is full."""
+        if content is None:
+            return
+        side = row.side or "train"  # a row that cannot be read is on no side
+        if self._is_done(side, row.tag, position):
+            return
+        gathered = self._gather(side, self._tag(side, row.tag))
+        if isinstance(content, Fault):
+            gathered.skips.append(Skip(name=row.name, reason=content.value))
+            return
+        gathered.rows.append((row, content))
+        gathered.bytes += len(content)
+        gathered.position = position
+        if gathered.bytes >= self._shard_bytes or len(gathered.rows) == shard_index.MAX_ROWS:
+            self._write(gathered)
+
+    def _write(self, gathered: Gathered) -> None:
+        number = len(self._parts[gathered.side])
+        waiting = [part for part in self._parts[gathered.side][-8:] if isinstance(part, Future)]
+        if len(waiting) == 8:  # so that memory stays bounded where the place is slow
+            waiting[0].result()
+        args = (number, gathered.side, gathered.tag, gathered.rows, gathered.position, tuple(gathered.skips))
+        self._parts[gathered.side].append(self._pool.submit(self._written, *args))
+        gathered.rows, gathered.bytes, gathered.skips = [], 0, []
+
+    def _written(
+        self,
+        number: int,
+        side: SideName,
+        tag: str | None,
+        rows: Sequence[tuple[Row, bytes]],
+        position: int,
+        skips: tuple[Skip, ...],
+    ) -> Part:
+        """Write a shard, and then its part. Called in a thread."""
+        content = _encoded(rows, self._material.labels, tag)
+        name = shard_index.name_of(side, number)
+        labels = np.array([row.label for row, _ in rows]) if self._material.counted else np.empty(0, np.int64)
+        values, counts = np.unique(labels, return_counts=True)
+        part = Part(
+            shard=Shard(
+                name=name, rows=len(rows), bytes=len(content), sha256=hashlib.sha256(content).hexdigest(), tag=tag
+            ),
+            position=position,
+            labels=tuple(zip(values.tolist(), counts.tolist(), strict=True)),
+            skips=skips,
+        )
+        self._objects.put(name, content)
+        self._objects.put(_part(side, number), canonical.canonical(to_json(part)))
+        return part
+
+    def finish(self) -> dict[SideName, list[Part]]:
+        """Write what is left of each class; return all parts."""
+        for (side, tag), gathered in sorted(self._gathered.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+            if gathered.rows:
+                self._write(gathered)
+            self.leftover += self._gathered[side, tag].skips
+        return {
+            side: [part if isinstance(part, Part) else part.result() for part in self._parts[side]] for side in SIDES
+        }
+
+
+def _encoded(rows: Sequence[tuple[Row, bytes]], labels: Labels, tag: str | None) -> bytes:
+    """Return a shard: a Parquet file with one row group, not compressed, for images are and pixels gain little."""
+    columns: dict[str, pa.Array] = {"input": pa.array([content for _, content in rows], pa.binary())}
+    if rows[0][0].label is not None:
+        kind = pa.binary() if labels.shape else pa.from_numpy_dtype(np.dtype(labels.dtype))
+        columns["label"] = pa.array([row.label for row, _ in rows], kind)
+    columns["slot"] = pa.array([row.slot for row, _ in rows], pa.int64())
+    columns["tag"] = pa.array([tag or ""] * len(rows), pa.string())
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table(columns),
+        sink,
+        row_group_size=len(rows),
+        compression="none",
+        use_dictionary=["tag"],  # pyright: ignore[reportArgumentType]
+        write_statistics=False,
+        store_schema=False,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def _finished(objects: Objects, side: SideName) -> list[Part | Future[Part]]:
+    """Return the parts of an interrupted pass up to the first one that is missing."""
+    there = {listed.key for listed in objects.list(f"{side}/")}
+    parts: list[Part | Future[Part]] = []
+    while (key := _part(side, len(parts))) in there:
+        where = f"{objects.url}/{key}"
+        content = objects.read(key, max_bytes=MAX_PART)
+        value = parse_json(content, where=where, error=DataError, max_bytes=MAX_PART)
+        parts.append(from_json(Part, value, where=where, error=DataError))
+    return parts
+
+
+def _part(side: SideName, number: int) -> str:
+    return f"{side}/{number:06d}.json"
+
+
+def _side_of(content: bytes, share: float) -> SideName:
+    """Return the side of an example by its digest, so that equal ones are on the same side."""
+    return "test" if int.from_bytes(hashlib.sha256(content).digest()[:8], "big") < share * 2**64 else "train"
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, make: Callable[[Item], Made], items: Iterable[Item], waiting: int
+) -> Iterator[Made]:
+    """Yield what `make` returns of each item, in order; threads work on the next ones meanwhile."""
+    queue: deque[Future[Made]] = deque()
+    for item in items:
+        queue.append(pool.submit(make, item))
+        if len(queue) >= waiting:
+            yield queue.popleft().result()
+    while queue:
+        yield queue.popleft().result()
+
+
+# --- the index -------------------------------------------------------------------------------------------------------
+
+
+def _index(material: Material, parts: dict[SideName, list[Part]], leftover: Sequence[Skip]) -> Index:
+    """Return the index. Raises `DataError` for a side without examples, or without those of a class."""
+    origin = material.origin.dataset
+    sides: dict[SideName, Side] = {}
+    skips = [*leftover, *(skip for side in SIDES for part in parts[side] for skip in part.skips)]
+    example = f" ({len(skips)} skipped, such as {skips[0].name}: {skips[0].reason})" if skips else ""
+    for side in SIDES:
+        if not parts[side]:
+            raise DataError(f"{origin}: no example on the {side} side{example}: expected some on both")
+        counts = np.zeros(material.classes if material.counted else 0, np.int64)
+        for part in parts[side]:
+            for label, count in part.labels:
+                counts[label] += count
+        if material.counted and (missing := np.flatnonzero(counts == 0)).size:
+            name = material.names[missing[0]] if material.names else str(missing[0])
+            raise DataError(f"{origin}: class {name!r} has no example on the {side} side{example}: expected one")
+        sides[side] = Side(shards=tuple(part.shard for part in parts[side]), labels=tuple(counts.tolist()))
+    reasons = sorted({skip.reason for skip in skips})
+    passed = [
+        Passed(
+            reason=reason,
+            count=sum(skip.reason == reason for skip in skips),
+            names=tuple([skip.name for skip in skips if skip.reason == reason][:MAX_NAMES]),
+        )
+        for reason in reasons
+    ]
+    return Index(
+        format=shard_index.FORMAT,
+        modality=material.modality,
+        task=material.task,
+        inputs=material.inputs,
+        labels=material.labels,
+        classes=material.classes,
+        names=material.names,
+        train=sides["train"],
+        test=sides["test"],
+        origin=material.origin,
+        simulated=material.simulated,
+        centre=material.centre,
+        scale=material.scale,
+        tokeniser=material.tokeniser,
+        skipped=(*material.skipped, *passed),
+    )

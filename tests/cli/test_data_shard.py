@@ -1,0 +1,41 @@
+"""`explorer data shard`: from a folder of photographs to a run, and what is refused."""
+
+import json
+from pathlib import Path
+
+from tests.cli.command import explorer, refused
+from tests.data.shards.written import folder
+
+
+def test_from_a_folder_to_a_run(tmp_path: Path) -> None:
+    folder(tmp_path, damaged=True)
+    shown = explorer("data", "shard", tmp_path / "photos", tmp_path / "shards", "--shard-bytes", "3000").stdout
+    for part in ("training", "12", "skipped 1: damaged or cut short, such as train/cat/999.jpg", "image_shards:"):
+        assert part in shown
+    card = json.loads(explorer("data", "image_shards", "--param", "path=shards", "--data", tmp_path, "--json").stdout)
+    assert (card["train"], card["test"], card["skipped"][0]["count"]) == (12, 4, 1)
+    assert [label["train"] for label in card["classes"]] == [6, 6]
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "task: {dataset: {image_shards: {path: shards, size: 16}}, model: {resnet8: {width: 0.5}}}\n"
+        "train: {epochs: 2, batch_size: 4, optimizer: {sgd: {lr: 0.05}}}\n"
+    )
+    assert "6 steps" in explorer("run", recipe, "--data", tmp_path, "--runs", tmp_path / "runs").stdout
+
+
+def test_a_dataset_by_its_name(tmp_path: Path) -> None:
+    words = ("data", "shard", "digits", tmp_path / "digits", "--param", "simulated_classes=2", "--json")
+    made = json.loads(explorer(*words).stdout)
+    assert made["dataset"] == {"image_shards": {"path": "digits", "size": 8, "channels": 1}}
+    assert {shard["tag"] for shard in made["index"]["train"]["shards"]} == {"simulated/class-00", "simulated/class-01"}
+    again = refused(*words)
+    assert "there are shards already" in again
+
+
+def test_what_cannot_be_sharded(tmp_path: Path) -> None:
+    folder(tmp_path)
+    assert "--param is for a dataset by its name" in refused(
+        "data", "shard", tmp_path / "photos", tmp_path / "out", "--param", "size=8"
+    )
+    assert "unknown dataset 'digit'; did you mean 'digits'" in refused("data", "shard", "digit", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
