@@ -52,7 +52,7 @@ Reader = Callable[[], bytes | Fault]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Listing:
-    """What is known about images before any of them is decoded."""
+    """A list of images, none of them decoded yet."""
 
     entries: list[Entry]
     target: Target
