@@ -16,7 +16,7 @@ class go to the device together and separately from all others, so that no arith
 Shapes: B examples, K classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
@@ -138,6 +138,7 @@ class Typing:
 
     codes: np.ndarray  # N, int64: numbers of a taxonomy's classes
     names: Mapping[int, str] = field(default_factory=dict)  # the path of each
+    gone: np.ndarray | None = None  # N, bool: examples that are left out, which are not read
 
 
 def dense(targets: Tensor, *, classes: int) -> Tensor:
@@ -217,8 +218,8 @@ class Batches:
         index = torch.from_numpy(examples)
         return self.dataset.train.inputs[index], self.dataset.train.labels[index]
 
-    def expect(self, step: int) -> None:
-        """Let the dataset begin to fetch what the steps after this one read."""
+    def expect(self, step: int, *, without: Collection[int] = ()) -> None:
+        """Let the dataset begin to fetch what the steps after this one read, without the classes of these codes."""
         if (blocks := self.dataset.blocks) is None:
             return
         position, looked = self.pace.position(step + 1), self._looked
@@ -227,7 +228,14 @@ class Batches:
         ahead = max(1, int(rows / 2)) * self._classes
         if looked is None or not 0 <= position - looked < max(1, ahead // 8):
             self._looked = position
-            self.dataset.expect(self._order.examples(position, position + ahead))
+            examples = self._order.examples(position, position + ahead)
+            read = ~np.isin(self.typing.codes[examples], list(without))
+            examples = examples[read]
+            self.dataset.expect(examples[self.present(np.arange(len(examples)), examples)])
+
+    def present(self, slots: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """Return the slots whose examples are not left out; `examples` are those of all slots."""
+        return slots if self.typing.gone is None else slots[~self.typing.gone[examples[slots]]]
 
     def augment(self, inputs: Any, step: int, slots: np.ndarray) -> Tensor:
         """Augment these inputs at random, keyed by step and slot; shape and type stay."""

@@ -78,6 +78,9 @@ class Blank(Rows):
         return self[index].numpy().tobytes() if self.gone[index] else self._rows.content(index)
 
 
+Check = Callable[[int, bytes], None]  # of the number and the content of an example; it raises for a wrong one
+
+
 class Blocks(NamedTuple):
     """Examples that are kept together: the order of training visits a few blocks at a time."""
 
@@ -162,6 +165,11 @@ class Dataset(ABC):
     def example_shape(self) -> tuple[int, ...]:
         """Shape of one input of the model: C H W, C D H W, or T."""
         return tuple(self.train.inputs.shape[1:])
+
+    def checking(self, check: Check) -> Self:
+        """Return the dataset with `check` called for each training example that is read. One in memory is returned as
+        it is: all its examples were checked before."""
+        return self
 
     def raw(self, numbers: Tensor) -> Any:
         """Return the training inputs with these numbers, as `augment` takes them."""

@@ -187,16 +187,18 @@ class Loop:
     def _reads_ahead(self) -> bool:
         """Return whether a second thread prepares rows."""
         setting = self.setting
-        # A method may plan that a class is not read at all; what it plans for a step is known in that step. A task of
-        # the user's own pads rows to those read with them, and its functions need not bear a second thread.
-        if self._hooks["change_plan"] or not setting.batches.rows_apart:
+        # A task of the user's own pads rows to those read with them, and its functions need not bear a second thread.
+        if not setting.batches.rows_apart:
+            return False
+        in_shards = setting.batches.dataset.blocks is not None
+        # A method may plan that a class is not read at all; what it plans for a step is known in that step. For shards
+        # that is guessed, since fetching and decoding take long.
+        if self._hooks["change_plan"] and not in_shards:
             return False
         # On a CPU it would take a core beyond the threads that the run was planned for, and gain little: reading and
         # augmenting are 0.7% of a step of ResNet-20 on 256 images of CIFAR-10.
-        # What is decoded on the way is not little.
-        if self.reads_ahead is not None:
-            return self.reads_ahead
-        return setting.batches.device.type == "cuda" or setting.batches.dataset.blocks is not None
+        usual = setting.batches.device.type == "cuda" or in_shards
+        return usual if self.reads_ahead is None else self.reads_ahead
 
     def _build_regions(self) -> dict[str, Region]:
         """Return the shared region and every sealed one, each with optimisers of its own."""
@@ -350,14 +352,22 @@ class Loop:
     def read_ahead(self, step: int) -> None:
         """Let the second thread, if there is one, prepare the rows of a step."""
         if self._ahead is not None and step < self.state.total_steps:
-            self._ahead.start(lambda: self._wanted(step))
+            unread = self._unread()
+            self._ahead.start(lambda: self._wanted(step, unread))
 
-    def _wanted(self, step: int) -> Wanted:
-        """Return the rows that this rank will read in a step whose plan no method changes."""
-        examples = self.setting.batches.indices(step)
-        self.setting.batches.expect(step)
-        shares = [share for share in self._shares(step) if share.parameters]
-        slots = [cell.slots for share in shares for cell in self._lanes.cells(share).values()]
+    def _unread(self) -> frozenset[int]:
+        """Return the codes of the classes that this step does not read. Of the next one they are a good guess: where
+        its plan differs, it reads its rows itself."""
+        return frozenset(share.code for share in self.state.shares if not share.parameters)
+
+    def _wanted(self, step: int, unread: frozenset[int]) -> Wanted:
+        """Return the rows that this rank will read in a step, if its plan leaves out these classes only."""
+        batches = self.setting.batches
+        examples = batches.indices(step)
+        batches.expect(step, without=unread)
+        shares = [share for share in self._shares(step) if share.parameters and share.code not in unread]
+        present = [replace(share, slots=batches.present(share.slots, examples)) for share in shares]
+        slots = [cell.slots for share in present for cell in self._lanes.cells(share).values()]
         every = np.concatenate(slots) if slots else np.empty(0, np.int64)
         return Wanted(step, examples[every], every)
 
@@ -383,7 +393,7 @@ class Loop:
         if prepared is not None:
             inputs, labels = prepared
         else:
-            batches.expect(state.step)
+            batches.expect(state.step, without=self._unread())
             inputs, labels = batches.read(examples)
             self.clock.lap("read")
             inputs = batches.augment(inputs, state.step, slots)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.canonical import digest
-from explorer.data.dataset import Split
+from explorer.data.dataset import Check, Rows, Split
 from explorer.errors import ProvenanceError, RecipeError
 from explorer.provenance.commitments import Salts, commit, read_salts
 from explorer.provenance.policy import Quarantine
@@ -62,6 +62,7 @@ class Credentials:
     codes: np.ndarray  # N, int64: the taxonomy's number of each example's class; 0: quarantine
     quarantine: Mapping[str, tuple[int, ...]]  # reason -> numbers of examples; empty: there are none
     gone: np.ndarray  # N, bool: the examples that are left out; their codes and slots stay
+    proof: Check | None = None  # of the content of examples that are checked when they are read
 
     @property
     def names(self) -> dict[int, str]:
@@ -115,7 +116,8 @@ NOTHING = Absent()
 
 
 def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) -> Credentials:
-    """Check the documents and every example. The content of absent examples is not read.
+    """Check the documents and every example. The content of absent examples is not read, and that of examples in shards
+    is compared with their tags by `Credentials.proof`, when it is read.
 
     Raises `ProvenanceError` that names the document, or slot and reason, and `RecipeError` for classes or examples that
     cannot be absent.
@@ -162,7 +164,14 @@ def check(documents: Documents, examples: Split, *, absent: Absent = NOTHING) ->
     if gone[codes != tags.codes[QUARANTINE]].all():
         raise RecipeError(f"{where}: every training example is left out: nothing is left to train")
     return Credentials(
-        trust=trust, judged=now, tags=tags, routing=routing, codes=codes, quarantine=quarantine, gone=gone
+        trust=trust,
+        judged=now,
+        tags=tags,
+        routing=routing,
+        codes=codes,
+        quarantine=quarantine,
+        gone=gone,
+        proof=_proof(documents, tags, salts, gone) if isinstance(examples.inputs, Rows) else None,
     )
 
 
@@ -201,6 +210,7 @@ def _unlike(
     quarantine = tags.codes[QUARANTINE]
     # Away from home the salts of classes that are denied everywhere are missing: no forward pass reads their examples.
     unread = {code for path, code in tags.codes.items() if routing is not None and not admits(routing, path)}
+    later = isinstance(examples.inputs, Rows)  # compared when they are read
     unlike: dict[int, str] = {}
     for slot, code in enumerate(tags.tags.classes.tolist()):
         if gone[slot] or code == quarantine:
@@ -211,9 +221,25 @@ def _unlike(
                 unlike[slot] = WITHHELD
         elif salt is None:
             unlike[slot] = ERASED
-        elif commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
+        elif not later and commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
             unlike[slot] = OTHER_CONTENT
     return unlike
+
+
+def _proof(documents: Documents, tags: VerifiedTags, salts: Salts, gone: np.ndarray) -> Check:
+    """Return a check of examples in shards, which are not read before they train: each against its tag."""
+
+    def check(slot: int, content: bytes) -> None:
+        salt = salts.of(slot) if slot < len(tags.tags) and not gone[slot] else None
+        if salt is None or salts.is_withheld(slot):
+            return  # left out, in quarantine, or of a class that is not read
+        if commit(salt, content) != tags.tags.commitments[slot].tobytes():
+            raise ProvenanceError(
+                f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}; what is in shards is compared"
+                " with its tags when it is opened"
+            )
+
+    return check
 
 
 def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:

@@ -177,7 +177,8 @@ def given(recipe: Recipe, documents: Documents | None, data: Path | None) -> tup
     credentials = credentials_of(recipe, documents, data)
     if credentials.routing is not None:
         _refuse_mixing(recipe, credentials.routing.policy)
-    return {Session: session_of(credentials)}, Typing(codes=credentials.codes, names=credentials.names)
+    session = session_of(credentials)
+    return {Session: session}, Typing(codes=credentials.codes, names=credentials.names, gone=session.gone)
 
 
 # --- the ledger ---

@@ -101,6 +101,8 @@ def build_loop(
     machine.fix_bits(threads=record.hardware.threads, kernels=recipe.numbers.deterministic)
     dataset = load(recipe.dataset, data)
     resources, typing = given(recipe, documents, data)
+    if documents is not None and (proof := credentials_of(recipe, documents, data).proof) is not None:
+        dataset = dataset.checking(proof)
     for reason, numbers in resources[Session].quarantine.items() if documents is not None else ():
         log.warning("quarantine: %d examples never train: %s", len(numbers), reason)
     initial = initial_tensors(record, recipe, documents, dataset)

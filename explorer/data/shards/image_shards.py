@@ -19,9 +19,9 @@ import os
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -29,12 +29,12 @@ from PIL import Image
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import Blank, Modality, TaskName
+from explorer.data.dataset import Blank, Check, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import FORMATS, MAX_PIXELS
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import Index
-from explorer.data.shards.shard_rows import ShardRows, by_shard
+from explorer.data.shards.shard_rows import ShardRows, by_shard, checked
 from explorer.data.shards.shards import Opening, Shards
 from explorer.errors import DataError
 
@@ -123,10 +123,9 @@ def _decoders() -> ThreadPoolExecutor:
 class EncodedRows(ShardRows):
     """Encoded images: the middle of each, decoded."""
 
-    def content(self, index: int) -> bytes:
+    def content_in(self, opened: Opened, row: int) -> bytes:
         """Return the encoded image."""
-        ((_, opened, _, rows),) = by_shard(self._files, np.array([index]))
-        return bytes(opened.input(int(rows[0])))
+        return bytes(opened.input(row))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -135,6 +134,10 @@ class ImagesInShards(Images):
 
     files: ShardFiles
     encoded: bool
+
+    def checking(self, check: Check) -> Self:
+        train, files = checked(self.train, self.files, check)
+        return replace(self, train=train, files=files)
 
     def raw(self, numbers: Tensor) -> Tensor | list[memoryview]:
         """Return the encoded images with these numbers, or the pixels where they are kept as arrays."""

@@ -29,7 +29,7 @@ PATIENCE = 30.0  # seconds after which a wait is reported
 MAX_DECODED = 2**31  # bytes of the columns of a shard
 DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that pyarrow raises for damaged files
 
-Check = Callable[[int, "Opened"], None]  # of a shard, by its number, when it is opened
+Look = Callable[[int, "Opened"], None]  # at a shard, by its number, when it is opened; it raises for a wrong one
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,14 @@ class ShardFiles:
         self._open: OrderedDict[int, Future[Opened]] = OrderedDict()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shards")
         self._lock = Lock()
-        self.check: Check = lambda number, opened: None
+        self._look: Look = lambda number, opened: None
         self.fetched = 0  # shards that were read from their place
+
+    def looking(self, look: Look) -> "ShardFiles":
+        """Return the same shards, none of them open, with a look at each when it is opened."""
+        files = ShardFiles(self.objects, self.layout, cache=self._cache, memory=self._memory)
+        files._look = look
+        return files
 
     def expect(self, numbers: Iterable[int]) -> None:
         """Begin to open these shards, those that are needed first at the beginning."""
@@ -130,7 +136,7 @@ class ShardFiles:
     def _opened(self, number: int) -> Opened:
         shard = self.layout.shards[number]
         opened = self._parsed(number, shard, self._verified(number, shard))
-        self.check(number, opened)
+        self._look(number, opened)
         return opened
 
     def _verified(self, number: int, shard: Shard) -> bytes:

@@ -5,12 +5,13 @@ Shapes: N examples.
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Rows
+from explorer.data.dataset import Check, Rows, Split
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.errors import DataError
 
@@ -43,7 +44,30 @@ class ShardRows(Rows):
 
     def content(self, index: int) -> bytes:
         """Return the bytes of one row."""
-        return self[index].numpy().tobytes()
+        ((_, opened, _, rows),) = by_shard(self._files, np.array([index]))
+        return self.content_in(opened, int(rows[0]))
+
+    def content_in(self, opened: Opened, row: int) -> bytes:
+        """Return the bytes of a row of an open shard."""
+        return self._take(opened, np.array([row])).numpy().tobytes()
+
+    def of(self, files: ShardFiles) -> Self:
+        """Return the same column of other files."""
+        return type(self)(files, self._take, shape=self.shape[1:], dtype=self.dtype)
+
+
+def checked(train: Split, files: ShardFiles, check: Check) -> tuple[Split, ShardFiles]:
+    """Return the examples, and their files, with `check` called for each example when its shard is opened."""
+    inputs, labels = train.inputs, train.labels
+    assert isinstance(inputs, ShardRows) and isinstance(labels, ShardRows)
+
+    def look(number: int, opened: Opened) -> None:
+        for row in range(len(opened)):
+            content = inputs.content_in(opened, row) + labels.content_in(opened, row)
+            check(int(files.layout.starts[number]) + row, content)
+
+    looking = files.looking(look)
+    return Split(inputs=inputs.of(looking), labels=labels.of(looking)), looking
 
 
 def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Opened, np.ndarray, np.ndarray]]:
