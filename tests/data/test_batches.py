@@ -168,7 +168,7 @@ def test_augmentation_is_keyed_by_step() -> None:
 
 def test_normalised_images_in_float64() -> None:
     dataset = replace(noise(), mean=(0.4, 0.6), std=(0.2, 0.3))
-    images = dataset.train.inputs
+    images = dataset.train.inputs[:]
     found = noise_batches(dataset).prepare(images).numpy()
     mean = np.array([0.4, 0.6]).reshape(1, 2, 1, 1)
     std = np.array([0.2, 0.3]).reshape(1, 2, 1, 1)
