@@ -399,6 +399,29 @@ APART = ("warmup", "compile", "evaluation", "checkpoint")
 
 
 @record
+class Interval:
+    """A part of a step, in seconds since the first step that is shown began."""
+
+    part: str  # a field of `Timings`; of the second thread `read` and `preprocess`
+    start: float
+    end: float
+    ahead: bool = False  # by the thread that prepares the rows of the coming step
+
+
+@record
+class Timeline:
+    """Work of a second thread on the rows of coming steps, in one process of a run, and the parts of a few steps.
+
+    Its seconds are no part of a step's: what a step waits for the thread is `Timings.wait`.
+    """
+
+    read: float  # seconds of the second thread in which it fetched rows
+    preprocess: float  # in which it decoded and augmented them
+    steps: int  # for which it did
+    shown: tuple[Interval, ...]
+
+
+@record
 class Trunk:
     """The first steps of a run, where it began with the state that a shorter run of its recipe and seed left."""
 

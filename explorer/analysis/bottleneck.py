@@ -10,6 +10,8 @@ faster kernels gain nothing.
 import math
 from collections.abc import Mapping
 
+from explorer.run_files import Timeline
+
 KINDS: Mapping[str, tuple[str, ...]] = {
     "reading": ("read", "wait"),
     "preprocessing": ("preprocess",),
@@ -21,6 +23,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """Parts of a step, keys of `run_files.Timings`, by what they wait for."""
 
 
+WAITS = 0.03  # share of a step from which on waiting for rows is worth words
 LEAST = 0.0005  # a smaller share would be shown as 0.0%
 LAUNCH = 0.95  # share of a step in which its work is handed over, from which on the device waits for the program
 
@@ -49,6 +52,31 @@ def bound_words(parts: Mapping[str, float], *, issue: float | None = None) -> st
             f" {_percent(1 - issue)} at most, and fewer of them more{rest.replace(':', ';', 1)}."
         )
     return f"Bound by {most}, {share:.0%} of a step{rest}."
+
+
+def ahead_words(timeline: Timeline, *, wait: float, steps: int, seconds: float) -> str:
+    """Return what a second thread did while steps computed, and which part of it kept them waiting.
+
+    Args:
+        timeline: the work of the thread.
+        wait: seconds that steps waited for it.
+        steps: how many steps.
+        seconds: of these steps, with waiting.
+
+    >>> busy = Timeline(read=1.0, preprocess=8.0, steps=10, shown=())
+    >>> ahead_words(busy, wait=4.0, steps=10, seconds=10.0)
+    'Meanwhile rows were read in 10% of the time and preprocessed in 80%: preprocessing holds steps up in 40% of it.'
+    >>> ahead_words(busy, wait=0.1, steps=10, seconds=20.0)
+    'Meanwhile rows were read in 5.0% of the time and preprocessed in 40%.'
+    """
+    step = seconds / steps
+    read, preprocess = (amount / timeline.steps / step for amount in (timeline.read, timeline.preprocess))
+    words = f"Meanwhile rows were read in {_percent(read)} of the time and preprocessed in {_percent(preprocess)}"
+    share = wait / seconds
+    if share < WAITS:
+        return f"{words}."
+    slow = "preprocessing" if preprocess > read else "reading"
+    return f"{words}: {slow} holds steps up in {_percent(share)} of it."
 
 
 def _percent(share: float) -> str:

@@ -8,6 +8,7 @@ belong to.
 For a GPU the rows are put into pinned memory, from which they are copied without the program having to wait.
 """
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -42,8 +43,9 @@ class _Read(NamedTuple):
 class ReadAhead:
     """A thread that prepares the rows of one step at a time."""
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, batches: Batches, note: Callable[[str, float, float], None]) -> None:
+        """`note` is called in the thread, with each part of its work and when it began and ended."""
+        self._batches, self._note = batches, note
         self._pins = batches.device.type == "cuda"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
         self._coming: Future[_Read] | None = None
@@ -60,9 +62,13 @@ class ReadAhead:
         return (read.inputs, read.labels) if read is not None and read.wanted.fits(wanted) else None
 
     def _read(self, wanted: Callable[[], Wanted]) -> _Read:
+        begin = time.perf_counter()
         rows = wanted()
         inputs, labels = self._batches.read(rows.examples)
+        read = time.perf_counter()
         inputs = self._batches.augment(inputs, rows.step, rows.slots)
         if self._pins:
             inputs, labels = inputs.pin_memory(), labels.pin_memory()
+        self._note("read", begin, read)
+        self._note("preprocess", read, time.perf_counter())
         return _Read(rows, inputs, labels)

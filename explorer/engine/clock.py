@@ -9,11 +9,48 @@ and count it as a whole; of what a step waits for its rows they count what left 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
 
 from explorer.engine.meter import SPAN_SECONDS, Meter
-from explorer.run_files import Timings
+from explorer.run_files import Interval, Timeline, Timings
+
+SHOWN_FROM, SHOWN = 8, 12  # the first timed step whose parts are kept, and how many
+
+
+class Ahead:
+    """The work of the second thread, and the parts of a few steps with it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._sums = {"read": 0.0, "preprocess": 0.0}
+        self._steps = 0
+        self._begin: float | None = None  # of the first step that is shown
+        self._over = False
+        self._shown: list[Interval] = []
+
+    def show(self, step: int, now: float) -> None:
+        """Begin to keep parts, or stop, by the number of steps that were timed."""
+        if step == SHOWN_FROM:
+            self._begin = now
+        self._over = step >= SHOWN_FROM + SHOWN
+
+    def note(self, part: str, start: float, end: float, *, ahead: bool) -> None:
+        """Note a part of a step, or of the second thread."""
+        with self._lock:
+            if ahead:
+                self._sums[part] += end - start
+                self._steps += part == "preprocess"
+            if self._begin is not None and not self._over and start >= self._begin:
+                since = self._begin
+                self._shown.append(Interval(part=part, start=start - since, end=end - since, ahead=ahead))
+
+    def timeline(self) -> Timeline | None:
+        """Return what was noted; None where no thread read ahead."""
+        if not self._steps:
+            return None
+        return Timeline(**self._sums, steps=self._steps, shown=tuple(self._shown))
 
 
 class Clock:
@@ -31,6 +68,7 @@ class Clock:
         self._steps = 0  # that ended in it
         self.timed_steps = 0
         self.meter: Meter | None = None  # of the energy of the timed steps
+        self.ahead = Ahead()
 
     def start_step(self, steps_here: int) -> None:
         """Begin a step, the `steps_here`-th that this process executes."""
@@ -42,6 +80,7 @@ class Clock:
         if self.meter and self._aside is None:
             self.meter.start_step()
         self._since = time.perf_counter()
+        self.ahead.show(steps_here - self._warmup_steps, self._since)
 
     def set_aside(self, part: str) -> None:
         """Count all of this step as `part`: its time says nothing about other steps."""
@@ -110,6 +149,7 @@ class Clock:
         self._synchronise()
         now = time.perf_counter()
         sums[part] = sums.get(part, 0.0) + now - self._since
+        self.ahead.note(part, self._since, now, ahead=False)
         self._since = now
 
     def _synchronise(self) -> None:

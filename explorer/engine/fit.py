@@ -138,6 +138,8 @@ def fit(loop: Loop, options: FitOptions) -> Fitted:
         session = _Session(loop, options, writer, background, before, measured)
         session.train()
         metrics = session.finish()
+    if (timeline := loop.clock.ahead.timeline()) is not None:
+        rundir.write_json(options.directory / rundir.TIMELINE, to_json(timeline))
     joules, metered_steps = _metered(loop, before)
     return Fitted(
         metrics=metrics | _method_metrics(loop),

@@ -142,7 +142,7 @@ class Loop:
         self._modes = autocast(setting.batches.device, setting.precision)
         self._backward = backward_modes(setting.precision)
         self.loss_scale = LossScale() if setting.precision == "fp16" else None
-        self._ahead = ReadAhead(setting.batches) if self._reads_ahead() else None
+        self._ahead = ReadAhead(setting.batches, self._note) if self._reads_ahead() else None
         # Weights are drawn before surgery, so that surgery does not change the draws of modules that were there before.
         if setting.draw:
             initialise(setting.model, seed=setting.seed)
@@ -199,6 +199,9 @@ class Loop:
         # augmenting are 0.7% of a step of ResNet-20 on 256 images of CIFAR-10.
         usual = setting.batches.device.type == "cuda" or in_shards
         return usual if self.reads_ahead is None else self.reads_ahead
+
+    def _note(self, part: str, start: float, end: float) -> None:
+        self.clock.ahead.note(part, start, end, ahead=True)  # of the clock of that moment: profiles have their own
 
     def _build_regions(self) -> dict[str, Region]:
         """Return the shared region and every sealed one, each with optimisers of its own."""

@@ -166,7 +166,7 @@ def test_rows_for_a_gpu_are_pinned_by_the_thread(device: str, monkeypatch: pytes
     monkeypatch.setattr(Tensor, "pin_memory", pin)
     batches = Watched()
     batches.device = torch.device(device)
-    ahead, wanted = ReadAhead(batches), Wanted(0, batches.indices(0), np.arange(8))
+    ahead, wanted = ReadAhead(batches, lambda part, start, end: None), Wanted(0, batches.indices(0), np.arange(8))
     ahead.start(lambda: wanted)
     assert ahead.take(wanted) is not None
     assert len(pinned) == (2 if device == "cuda" else 0), "inputs and labels"

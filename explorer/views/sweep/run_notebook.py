@@ -17,8 +17,9 @@ import vl_convert
 from IPython.display import HTML, Image
 
 from explorer import run_files, rundir
-from explorer.analysis.bottleneck import bound_words
-from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric, ResultRecord, RunRecord
+from explorer.analysis.bottleneck import ahead_words, bound_words
+from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric, ResultRecord, RunRecord, Timeline
+from explorer.views.sweep.timeline_picture import timeline_html
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
@@ -72,15 +73,23 @@ def loss_curve(directory: Path | str) -> Image:
     return Image(png, width=WIDTH, alt=f"Training loss over {points[-1][0]} steps")
 
 
-def outcome(result: ResultRecord) -> HTML:
-    """Return the final metrics, the digest of the trained model, and where the time went."""
+def outcome(result: ResultRecord, directory: Path | str | None = None) -> HTML:
+    """Return the final metrics, the digest of the trained model, and where the time went; with the directory of the run
+    also what was read ahead of its steps."""
     rows = [(html.escape(name), f"<b>{_value(METRICS.get(name), value)}</b>") for name, value in result.metrics.items()]
     rows += [("examples in the batches", f"{result.examples:,}")] if result.examples else []
     rows.append(("resumed", _count(result.resumed, "time")))
     if result.trunk is not None:  # its records are those of all steps all the same
         rows.append(("first steps", f"{result.trunk.step:,}, made by {_code(result.trunk.run)}"))
     rows += [("digest of the model", _code(result.state_digest))] if result.state_digest else []
-    return HTML(_table(rows) + "<h3>Where the time went</h3>" + _times(result) + _bound(result) + _caveat(result))
+    return HTML(
+        _table(rows)
+        + "<h3>Where the time went</h3>"
+        + _times(result)
+        + _bound(result)
+        + _ahead(result, directory)
+        + _caveat(result)
+    )
 
 
 def _steps(run: RunRecord) -> str:
@@ -137,6 +146,17 @@ def _rate(result: ResultRecord) -> str:
 def _bound(result: ResultRecord) -> str:
     words = bound_words({part: getattr(result.timings, part) for part in PHASES})
     return f"<p>{html.escape(words)}</p>" if words else ""
+
+
+def _ahead(result: ResultRecord, directory: Path | str | None) -> str:
+    """Return what a second thread read while steps computed, if one did, with a picture."""
+    path = None if directory is None else Path(directory) / rundir.TIMELINE
+    if path is None or not path.exists() or not result.timed_steps:
+        return ""
+    timeline = run_files.read(Timeline, path)
+    seconds = result.timings.training()
+    words = ahead_words(timeline, wait=result.timings.wait, steps=result.timed_steps, seconds=seconds)
+    return f"<p>{html.escape(words)}</p>{timeline_html(timeline)}"
 
 
 def _caveat(result: ResultRecord) -> str:
