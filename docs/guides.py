@@ -25,6 +25,7 @@ ORDER = (
     "governance",
     "deletion",
     "audit",  # it and the one before continue "governance"
+    "shards",
     "huggingface",
     "accelerate",
     "many_machines",

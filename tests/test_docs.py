@@ -46,6 +46,7 @@ GUIDES = {  # in the order of their reading: words that their commands print
     "governance": "ledger: verified",
     "deletion": "tensors bit for bit the same",
     "audit": "counted again from the ledgers: the same",
+    "shards": "damaged: ",
     "huggingface": "bit for bit as recorded",
     "accelerate": "bit for bit as recorded",
     "many_machines": "the same bits, four ways",
@@ -76,7 +77,7 @@ SMALLER = {  # sizes of a guide, and what the tests take for them: all its comma
     "huggingface": {"seeds: [0, 1]": "seeds: [0]"},
 }
 CHAINS = (  # guides that continue each other, in one directory
-    *((name,) for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command")),
+    *((name,) for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command", "shards")),
     ("governance", "deletion", "audit"),
 )
 REFUSED = {  # commands that are wrong, and the word that is
