@@ -77,7 +77,10 @@ SMALLER = {  # sizes of a guide, and what the tests take for them: all its comma
     "huggingface": {"seeds: [0, 1]": "seeds: [0]"},
 }
 CHAINS = (  # guides that continue each other, in one directory
-    *((name,) for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command", "shards")),
+    *(
+        (name,)
+        for name in ("own_data", "one_hour", "own_model", "own_package", "own_loop_methods", "any_command", "shards")
+    ),
     ("governance", "deletion", "audit"),
 )
 REFUSED = {  # commands that are wrong, and the word that is

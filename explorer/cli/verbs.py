@@ -43,6 +43,14 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "data:shard",
         "Write a dataset as shards: files that are read, verified and decoded while a run trains.",
     ),
+    "data sign": (
+        "governed.signed_shards:sign",
+        "Attest the index of shards, which has the digest of every one, with a key of data governance.",
+    ),
+    "data verify": (
+        "governed.signed_shards:verify",
+        "Read every shard and compare it with the index; with --trust, check the attestation of the index too.",
+    ),
     "replay": ("run:replay", "Execute steps of a recorded run again and compare them with its ledger, bit for bit."),
     "open": (
         "notebooks:open_notebook",

@@ -14,6 +14,7 @@ from explorer.provenance.deletion_certificate import Certificate
 from explorer.provenance.grants import Grant
 from explorer.provenance.model_attestation import ModelAttestation, Observation
 from explorer.provenance.policy import RoutingPolicy
+from explorer.provenance.shards_attestation import ShardsAttestation
 from explorer.provenance.tags import TagTable
 from explorer.provenance.taxonomy import Taxonomy
 from explorer.provenance.trust import Trust
@@ -29,6 +30,7 @@ SCHEMAS: dict[str, type[Any]] = {
     "model": ModelAttestation,
     "observation": Observation,
     "policy": RoutingPolicy,
+    "shards": ShardsAttestation,
     "tag-table": TagTable,
     "taxonomy": Taxonomy,
     "trust": Trust,

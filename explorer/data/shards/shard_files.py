@@ -60,9 +60,19 @@ class Opened:
 class ShardFiles:
     """The opened shards of a side, at most `memory` bytes of them, those that were used least recently closed first."""
 
-    def __init__(self, objects: Objects, layout: Layout, *, cache: ShardCache | None, memory: int) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        layout: Layout,
+        *,
+        cache: ShardCache | None,
+        memory: int,
+        pauses: Sequence[float] | None = None,
+    ) -> None:
+        """`pauses`: seconds before a shard is asked for again; None: `PAUSES`."""
         self.objects, self.layout = objects, layout
         self._cache, self._memory = cache, memory
+        self._pauses = PAUSES if pauses is None else pauses
         self._open: OrderedDict[int, Future[Opened]] = OrderedDict()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shards")
         self._lock = Lock()
@@ -71,7 +81,7 @@ class ShardFiles:
 
     def looking(self, look: Look) -> "ShardFiles":
         """Return the same shards, none of them open, with a look at each when it is opened."""
-        files = ShardFiles(self.objects, self.layout, cache=self._cache, memory=self._memory)
+        files = ShardFiles(self.objects, self.layout, cache=self._cache, memory=self._memory, pauses=self._pauses)
         files._look = look
         return files
 
@@ -146,7 +156,7 @@ class ShardFiles:
                 return kept
             log.warning("shard %s: damaged in the cache: it is read again", self.where(number))
             self._cache.drop(shard.sha256)
-        for pause in (*PAUSES, None):
+        for pause in (*self._pauses, None):
             try:
                 content = self._fetched(number, shard)
             except DataError as error:

@@ -4,12 +4,13 @@ Tables are plain HTML and the curve is a PNG picture, because JupyterLab shows n
 that it did not execute itself.
 """
 
+import base64
 import html
 import itertools
 import json
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,21 @@ from IPython.display import HTML, Image
 
 from explorer import run_files, rundir
 from explorer.analysis.bottleneck import ahead_words, bound_words
-from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric, ResultRecord, RunRecord, Timeline
-from explorer.views.sweep.timeline_picture import timeline_html
+from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Interval, Metric, ResultRecord, RunRecord, Timeline
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 30, 40
 FONT = "Arial, Helvetica, sans-serif"
 INK, GRID, LINE = "#333333", "#E6E6E6", "#0072B2"
 MAX_POINTS = 2000  # of the curve; more would overlap
+
+SIDE, ABOVE, LANE, GAP = 104, 26, 22, 8  # of the picture of a few steps
+LANES: Mapping[str, tuple[str, bool, frozenset[str]]] = {  # colour, of the second thread, parts
+    "load": ("#56B4E9", True, frozenset({"read"})),
+    "preprocess": ("#E69F00", True, frozenset({"preprocess"})),
+    "wait, transfer": ("#CC79A7", False, frozenset({"read", "preprocess", "wait", "transfer"})),
+    "compute": ("#0072B2", False, frozenset({"forward", "backward", "optimizer", "governance", "other"})),
+}
 
 PHASES = {
     "read": "reading data",
@@ -157,6 +165,44 @@ def _ahead(result: ResultRecord, directory: Path | str | None) -> str:
     seconds = result.timings.training()
     words = ahead_words(timeline, wait=result.timings.wait, steps=result.timed_steps, seconds=seconds)
     return f"<p>{html.escape(words)}</p>{timeline_html(timeline)}"
+
+
+def timeline_html(timeline: Timeline) -> str:
+    """Return the picture as HTML, or nothing where no step is shown."""
+    # PNG, since JupyterLab shows no SVG of notebooks that it did not execute itself.
+    if not timeline.shown:
+        return ""
+    png = base64.b64encode(vl_convert.svg_to_png(timeline_svg(timeline), scale=1.5)).decode()
+    words = "Loading, preprocessing, transfer and computing of a few steps, over time"
+    return f'<img alt="{words}" width="{WIDTH}" src="data:image/png;base64,{png}"/>'
+
+
+def timeline_svg(timeline: Timeline) -> str:
+    """Return the picture as SVG: four lanes over time."""
+    end = max(interval.end for interval in timeline.shown)
+    height = ABOVE + len(LANES) * (LANE + GAP) + 26
+    across = WIDTH - SIDE - RIGHT
+
+    def x(seconds: float) -> float:
+        return round(SIDE + across * seconds / end, 1)
+
+    parts = [f'<rect width="{WIDTH}" height="{height}" fill="white"/>', _text("a few steps over time", SIDE, 16)]
+    for tick in range(5):
+        at = end * tick / 4
+        parts.append(f'<line x1="{x(at)}" x2="{x(at)}" y1="{ABOVE}" y2="{height - 24}" stroke="{GRID}"/>')
+        parts.append(_text(f"{at * 1e3:.0f} ms", x(at), height - 8, anchor="end" if tick == 4 else "middle"))
+    for row, (name, (colour, ahead, of)) in enumerate(LANES.items()):
+        y = ABOVE + row * (LANE + GAP)
+        parts.append(_text(name, SIDE - 8, y + 15, anchor="end"))
+        parts += [_bar(one, x, y, colour) for one in timeline.shown if one.ahead == ahead and one.part in of]
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def _bar(interval: Interval, x: Callable[[float], float], y: float, colour: str) -> str:
+    start, stop = x(interval.start), x(interval.end)
+    width = max(0.5, round(stop - start, 1))
+    opacity = 0.45 if interval.part == "wait" else 1
+    return f'<rect x="{start}" y="{y}" width="{width}" height="{LANE}" fill="{colour}" fill-opacity="{opacity}"/>'
 
 
 def _caveat(result: ResultRecord) -> str:

@@ -16,8 +16,7 @@ from explorer.recipes.recipe import build_recipe
 from explorer.run_files import Interval, ResultRecord, Timeline
 from explorer.training.run import execute
 from explorer.training.run_plan import plan_run
-from explorer.views.sweep.run_notebook import outcome
-from explorer.views.sweep.timeline_picture import timeline_html, timeline_svg
+from explorer.views.sweep.run_notebook import outcome, timeline_html, timeline_svg
 from tests.data.shards.written import DIGITS, folder, write
 from tests.recipes_for_tests import write_run
 

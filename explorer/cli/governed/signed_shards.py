@@ -1,0 +1,152 @@
+"""`explorer data sign` and `explorer data verify`: who vouches for the bytes of shards, and whether they are whole."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from explorer.cli import options
+from explorer.cli.signing import load_key
+from explorer.data.progress_line import watched
+from explorer.data.shards import shard_index
+from explorer.data.shards.shard_files import ShardFiles
+from explorer.data.shards.shard_index import Index, Layout
+from explorer.errors import DataError
+from explorer.objects import Missing, Objects, open_objects
+from explorer.page.document import Block
+from explorer.page.terminal import Answer, table
+from explorer.provenance import shards_attestation
+from explorer.provenance.shards_attestation import ATTESTATION, ShardsAttestation
+from explorer.provenance.signing import Signed, open_document, sign_document
+from explorer.provenance.spellings import format_time
+from explorer.provenance.trust import read_trust
+
+MOST_FAULTS = 20  # that are shown
+AGAIN = (0.5,)  # seconds before a shard is asked for again: of many that are gone, none is waited for
+
+Place = Annotated[
+    str, typer.Argument(metavar="PLACE", help="Directory of shards, or s3://, gs:// or az:// and a path.")
+]
+
+
+def sign(
+    place: Place,
+    key: options.KeyFile,
+    trust: options.TrustFile,
+    expires: options.Expires = None,
+    passphrase_file: options.PassphraseFile = None,
+) -> Answer:
+    """Attest the index of shards, which has the digest of every one, with a key of data governance.
+
+    The attestation is written next to the index. Tags say what an example is (`explorer tags`); this says that the
+    bytes are those that data governance has seen.
+    """
+    objects, content, index = _opened(place)
+    now, trusted = options.clock(), read_trust(trust)
+    value = ShardsAttestation(
+        examples=dict(_counts(index)), issued=format_time(now), expires=expires or format_time(now + options.YEAR)
+    )
+    where = f"{place}/{shards_attestation.FILE}"
+    envelope = sign_document(
+        value,
+        ATTESTATION,
+        [load_key(key, passphrase_file)],
+        about=[shard_index.digest_of(content)],
+        trust=trusted,
+        now=now,
+        where=where,
+    )
+    objects.put(shards_attestation.FILE, envelope.content)
+    return Answer(
+        page=lambda: [f"{where}: signed, until {value.expires}"],
+        record=lambda: {"file": where, "index": shard_index.digest_of(content), "expires": value.expires},
+    )
+
+
+def verify(place: Place, trust: options.OptionalTrust = None) -> Answer:
+    """Read every shard and compare it with the index; with --trust, check the attestation of the index too.
+
+    Every shard that is missing or damaged is named. The exit status is 0 only if all are whole, and with --trust only
+    if data governance vouches for this index now.
+    """
+    objects, content, index = _opened(place)
+    signed = None if trust is None else _attested(objects, content, index, trust)
+    faults = _faults(objects, index)
+    shards = len(index.train.shards) + len(index.test.shards)
+    return Answer(
+        page=lambda: _page(place, index, signed, faults),
+        record=lambda: {
+            "place": place,
+            "index": shard_index.digest_of(content),
+            "shards": shards,
+            "faults": faults,
+            "signed_by": None if signed is None else [one.name for one in signed.authorities],
+        },
+        holds=not faults,
+    )
+
+
+def _opened(place: str) -> tuple[Objects, bytes, Index]:
+    objects = open_objects(place)
+    content = shard_index.read_content(objects)
+    return objects, content, shard_index.parse(content, where=f"{place}/{shard_index.FILE}")
+
+
+def _counts(index: Index) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for shard in index.train.shards:
+        if shard.tag is not None:
+            counts[shard.tag] += shard.rows
+    return counts
+
+
+def _attested(objects: Objects, content: bytes, index: Index, trust: Path) -> Signed[ShardsAttestation]:
+    """Return the attestation of this index. Raises `DataError` where there is none, or it is about another one."""
+    where = f"{objects.url}/{shards_attestation.FILE}"
+    try:
+        envelope = objects.read(shards_attestation.FILE, max_bytes=shards_attestation.MAX_BYTES)
+    except Missing as error:
+        raise DataError(f"{where}: not there: expected the attestation that `explorer data sign` writes") from error
+    signed = open_document(envelope, ATTESTATION, trust=read_trust(trust), now=options.clock(), where=where)
+    digest = shard_index.digest_of(content)
+    if signed.about != (digest,):
+        raise DataError(f"{where}: about the index {signed.about[0][:16]}..., found {digest[:16]}...")
+    if dict(_counts(index)) != signed.value.examples:
+        raise DataError(f"{where}: its numbers of examples are not those of the index")
+    return signed
+
+
+def _faults(objects: Objects, index: Index) -> list[str]:
+    """Return what is wrong with each shard that is missing or damaged."""
+    faults = []
+    for side in (index.train, index.test):
+        files = ShardFiles(objects, Layout(side), cache=None, memory=0, pauses=AGAIN)
+        for number in watched(range(len(side.shards)), "reading shards", total=len(side.shards)):
+            files.expect(range(number, min(number + 4, len(side.shards))))
+            try:
+                files.opened([number])
+            except DataError as error:
+                faults.append(str(error))
+    return faults
+
+
+def _page(
+    place: str, index: Index, signed: Signed[ShardsAttestation] | None, faults: list[str]
+) -> Iterator[Block | str]:
+    shards = len(index.train.shards) + len(index.test.shards)
+    if faults:
+        yield f"{place}: {len(faults):,} of {shards:,} shards are missing or damaged"
+        yield from faults[:MOST_FAULTS]
+        if len(faults) > MOST_FAULTS:
+            yield f"and {len(faults) - MOST_FAULTS:,} more"
+    else:
+        yield f"{place}: {shards:,} shards, all as the index says"
+    if signed is None:
+        yield "not checked: who vouches for the index (--trust)"
+        return
+    yield f"signed by {', '.join(one.name for one in signed.authorities)}, until {signed.value.expires}"
+    rows = [(path, f"{count:,}") for path, count in sorted(signed.value.examples.items())]
+    if rows:
+        yield table(("provenance", "training examples"), rows)
