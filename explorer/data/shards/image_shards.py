@@ -16,7 +16,6 @@ Shapes: B examples, C channels, S rows and columns.
 import io
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -79,22 +78,20 @@ def decode(content: bytes | memoryview, box: Box | np.ndarray | None, *, size: i
     Raises ValueError for what is no image, or too large a one. The orientation in its metadata is ignored, as it is
     where images are cropped at random.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # doubtful metadata
-        try:
-            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-                width, height = image.size
-                if width * height > MAX_PIXELS:
-                    raise ValueError(f"an image of {width} x {height} pixels: at most {MAX_PIXELS} are decoded")
-                place = middle(width, height) if box is None else box
-                if isinstance(place, np.ndarray):
-                    place = random_box(place, width, height)
-                mode = "L" if channels == 1 else "RGB"
-                return _scaled(image, place, mode, size)
-        except ValueError:
-            raise
-        except Exception as error:  # decoders of hostile input raise anything
-            raise ValueError(f"an image that cannot be decoded: {type(error).__name__}: {error}") from error
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise ValueError(f"an image of {width} x {height} pixels: at most {MAX_PIXELS} are decoded")
+            place = middle(width, height) if box is None else box
+            if isinstance(place, np.ndarray):
+                place = random_box(place, width, height)
+            mode = "L" if channels == 1 else "RGB"
+            return _scaled(image, place, mode, size)
+    except ValueError:
+        raise
+    except Exception as error:  # decoders of hostile input raise anything
+        raise ValueError(f"an image that cannot be decoded: {type(error).__name__}: {error}") from error
 
 
 def _scaled(image: Image.Image, box: Box, mode: str, size: int) -> np.ndarray:

@@ -6,7 +6,6 @@ each. Rows of Parquet files, of which there may be too many to jump about in, ke
 
 import io
 import json
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -166,16 +165,14 @@ def image_fault(content: bytes) -> Fault | None:
     """Return why these bytes are no image that can be decoded to its end; None: they are one."""
     if len(content) > MAX_ENCODED_BYTES:
         return Fault.TOO_LARGE
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    return Fault.TOO_MANY_PIXELS
-                image.draft(image.mode, (1, 1))  # at an eighth of the scale: every byte is read all the same
-                image.load()
-        except Image.UnidentifiedImageError:
-            return Fault.NO_IMAGE
-        except Exception:  # decoders of hostile input raise anything: no list of types would be complete
-            return Fault.DAMAGED
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                return Fault.TOO_MANY_PIXELS
+            image.draft(image.mode, (1, 1))  # at an eighth of the scale: every byte is read all the same
+            image.load()
+    except Image.UnidentifiedImageError:
+        return Fault.NO_IMAGE
+    except Exception:  # decoders of hostile input raise anything: no list of types would be complete
+        return Fault.DAMAGED
     return None

@@ -9,6 +9,7 @@ that was not. The index is written last: without it there is nothing to be read.
 """
 
 import hashlib
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -152,7 +153,9 @@ def write_shards(
         test=material.test,
     )
     _claim(plan, objects)
-    with ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
+    # Warnings about doubtful images are left out here and not where they arise: filters are those of all threads.
+    with warnings.catch_warnings(), ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
+        warnings.simplefilter("ignore")
         pass_ = _Pass(material, objects, pool, shard_bytes)
         for position, (row, content) in enumerate(
             _ahead(pool, pass_.take, enumerate(watch(material.rows())), WAITING * threads)
