@@ -12,7 +12,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -53,8 +55,8 @@ def resnet8(data: Images, *, channels: int = 3) -> nn.Module:
     return ResNet(depth=8, width=1.0, norm="batch", channels=channels, classes=data.classes)
 
 
-def airbench(data: Images) -> Airbench:
-    return Airbench(width=WIDTH, channels=3, classes=data.classes)
+def airbench(data: Images, **options: Any) -> Airbench:
+    return Airbench(width=WIDTH, channels=3, classes=data.classes, **options)
 
 
 def trained_first_layer(data: Images) -> nn.Module:
@@ -171,6 +173,18 @@ ROWS = (
         build=normalised_as_in_the_record,
         control=OURS,
         verdict="left out",
+    ),
+    Row(
+        name="its activation ReLU",
+        build=partial(airbench, activation="relu"),
+        control=OURS,
+        verdict="an option, `activation: relu`",
+    ),
+    Row(
+        name="the biases of its whitening at zero",
+        build=partial(airbench, biases=False),
+        control=OURS,
+        verdict="an option, `whitening_biases: false`",
     ),
     Row(name="airbench + muon", build=airbench, methods=(Muon(),), control=OURS, verdict="a method already"),
     Row(
