@@ -22,6 +22,7 @@ from explorer.models.airbench import (
     whitening_filters,
 )
 from explorer.models.table import MODELS
+from explorer.schema import given
 from explorer.testing import MethodContract
 
 
@@ -120,3 +121,27 @@ def test_a_convolution_begins_by_passing_its_channels_on() -> None:
     assert (convolution(x)[:, 4:] - x[:, :2]).abs().max() > 0.1
     narrower = IdentityConvolution(6, 4)
     torch.testing.assert_close(narrower(torch.randn(1, 6, 3, 3)).shape, torch.Size((1, 4, 3, 3)))
+
+
+# --- what it may do without ------------------------------------------------------------------------------------------
+
+
+def test_with_relu_its_activations_are_never_negative() -> None:
+    images, lowest = torch.randn(2, 3, 12, 12), {}
+    for activation in ("gelu", "relu"):
+        model = Airbench(width=0.25, channels=3, classes=10, activation=activation).eval()
+        lowest[activation] = float(model.stages[0](model.activation(model.whitening(images))).min())
+    assert lowest["relu"] == 0 > lowest["gelu"]
+
+
+def test_without_biases_the_backward_pass_ends_at_the_first_convolution() -> None:
+    for biases in (True, False):
+        model = Airbench(width=0.25, channels=3, classes=10, biases=biases)
+        model(torch.randn(2, 3, 12, 12)).sum().backward()
+        assert (model.whitening.bias.grad is not None) == biases
+        assert model.stages[0].conv1.weight.grad is not None
+
+
+def test_older_recipes_keep_their_form() -> None:
+    assert given(AirbenchSpec(width=0.25)) == {"width": 0.25}
+    assert given(AirbenchSpec(activation="relu"))["activation"] == "relu"
