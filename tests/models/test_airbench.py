@@ -130,7 +130,7 @@ def test_with_relu_its_activations_are_never_negative() -> None:
     images, lowest = torch.randn(2, 3, 12, 12), {}
     for activation in ("gelu", "relu"):
         model = Airbench(width=0.25, channels=3, classes=10, activation=activation).eval()
-        lowest[activation] = float(model.stages[0](model.activation(model.whitening(images))).min())
+        lowest[activation] = model.stages[0](model.activation(model.whitening(images))).detach().min().item()
     assert lowest["relu"] == 0 > lowest["gelu"]
 
 
