@@ -100,6 +100,7 @@ METRICS: dict[str, Metric] = {
         Metric(name="accuracy", unit="fraction", higher_is_better=True),
         Metric(name="nll", unit="nats", higher_is_better=False),
         Metric(name="mean_iou", unit="fraction", higher_is_better=True),
+        Metric(name="dice", unit="fraction", higher_is_better=True),  # mean over classes but the background
         Metric(name="pixel_accuracy", unit="fraction", higher_is_better=True),
         Metric(name="bits_per_byte", unit="bits", higher_is_better=False),
         Metric(name="rmse", higher_is_better=False),

@@ -292,7 +292,7 @@ class DatasetContract(Contract):
 
     def test_examples_and_labels_fit(self) -> None:
         dataset = self.source.load(self.data)
-        assert dataset.modality == self.source.modality and dataset.task == self.source.task
+        assert dataset.modality == self.source.modality and dataset.task == self.source.aim
         for side in (dataset.train, dataset.test):
             side.check()
             assert len(side), "a side is empty"

@@ -41,7 +41,7 @@ ALLOWED = {
     ("explorer/entries/entry_schemas.py", "accuracy"): "an example in the published specification",
     **{
         ("explorer/imports/mapping.py", name): "what columns of other tools are called"
-        for name in ("accuracy", "mean_iou", "bits_per_byte", "nll", "rmse", "mae", "r2")
+        for name in ("accuracy", "dice", "mean_iou", "bits_per_byte", "nll", "rmse", "mae", "r2")
     },
     ("explorer/models/gpt.py", "alibi"): "a value of the model's own parameter `positions`",
     ("explorer/recipes/catalogue.py", "routing"): "a line of what `explorer methods NAME` prints",

@@ -29,7 +29,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import FEW, MAX_CLASSES, Dataset, DataSource, Fitted, Modality, Split, TaskName, simulated
+from explorer.data.dataset import (
+    FEW,
+    MAX_CLASSES,
+    MEASURES,
+    Dataset,
+    DataSource,
+    Fitted,
+    Modality,
+    Split,
+    TaskName,
+    simulated,
+)
 from explorer.data.digits import Digits
 from explorer.data.images import normalisation
 from explorer.data.streams import stream
@@ -86,7 +97,7 @@ class Cluttered(DataSource, ABC):
     licence: ClassVar[str] = Digits.licence
     task: ClassVar[TaskName] = "segmentation"
     fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation over all training scenes"}
-    metrics: ClassVar[tuple[str, ...]] = ("mean_iou", "pixel_accuracy")
+    metrics: ClassVar[tuple[str, ...]] = MEASURES["segmentation"]
 
     size: Literal[16, 32, 48, 64] = 32
     examples: Annotated[int, Field(ge=TEST, le=20_000)] = 1024

@@ -25,6 +25,7 @@ Fitted = Mapping[Literal["normalisation", "tokeniser"], str]
 MEASURES: Mapping[TaskName, tuple[str, ...]] = {
     "regression": ("rmse", "mae", "r2"),
     "multilabel": ("mean_average_precision", "micro_f1", "nll"),
+    "segmentation": ("mean_iou", "dice", "pixel_accuracy"),
 }
 """Metrics of what a parameter can ask for in place of classes; the first is the quality of a run."""
 
@@ -159,7 +160,7 @@ class Dataset(ABC):
     centre: float = 0.0  # of a number that is predicted: labels are (number - centre) / scale
     scale: float = 1.0
     blocks: Blocks | None = None  # of the training examples; None: they are in memory
-    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of each label, on both sides, where they are known
+    counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of each class, on both sides, where they are known
 
     @property
     def example_shape(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from explorer.data.imagefolder import ImageFolder
 from explorer.data.labelled_text import LabelledText
 from explorer.data.parquet import Parquet
 from explorer.data.shards.image_shards import ImageShards
+from explorer.data.shards.volume_shards import VolumeShards
 from explorer.data.source import Source
 from explorer.data.tabular import Tabular
 from explorer.data.text import LocalText
@@ -23,7 +24,7 @@ DATASETS: dict[str, type[DataSource]] = {
     for source in (
         *(Cifar10, Clutter, Clutter3d, Digits),
         # Where several could read a path, the first: shards, a table of images before folders and tables of anything.
-        *(ImageShards, ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
+        *(ImageShards, VolumeShards, ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
     )
 }
 

@@ -31,7 +31,13 @@ Data = TypeVar("Data", bound=Dataset)
 
 Side = Literal["train", "test"]
 Predict = Literal["class", "number", "labels"]
-AIMS: dict[Predict, TaskName] = {"class": "classification", "number": "regression", "labels": "multilabel"}
+Aim = Predict | Literal["pixels"]
+AIMS: dict[Aim, TaskName] = {
+    "class": "classification",
+    "number": "regression",
+    "labels": "multilabel",
+    "pixels": "segmentation",
+}
 PREDICT = "what the target is: class, number (regression), or labels (any number of them, such as red|round)"
 BETWEEN = r"[|;,]"  # the labels of a text
 MAX_LABELS = 1_000
@@ -124,7 +130,7 @@ def read_target(
 
 
 @cache
-def kind_for(base: type[Data], predict: Predict) -> type[Data]:
+def kind_for(base: type[Data], predict: Aim) -> type[Data]:
     """Return the kind of dataset for what is predicted: `base`, or `base` with another task."""
     task = AIMS[predict]
     if base.task == task:

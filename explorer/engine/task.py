@@ -124,10 +124,12 @@ class LanguageModelling(Task):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segmentation(Task):
-    """A class for each pixel: cross-entropy; mean intersection over union and accuracy, over all pixels.
+    """A class for each pixel: cross-entropy; mean intersection over union, Dice and accuracy, over all pixels.
 
     The loss of an example is the mean over its pixels. The mean intersection over union leaves out classes that are
-    neither on the test side nor predicted.
+    neither on the test side nor predicted. So does Dice, 2 TP / (2 TP + FP + FN) of each class over all test pixels
+    together, whose mean also leaves out the background, class 0: that is how tumours are judged (Menze et al., "The
+    Multimodal Brain Tumor Image Segmentation Benchmark", 2015). It is 1 where there is nothing but background.
     """
 
     loss_unit: ClassVar[str] = "nats"
@@ -155,8 +157,10 @@ class Segmentation(Task):
         both = confusion.diagonal().to(torch.float64)
         either = confusion.sum(0) + confusion.sum(1) - confusion.diagonal()
         there = either > 0
+        dice = (2 * both / (either + both))[1:][there[1:]]
         return {
             "mean_iou": float((both[there] / either[there]).mean()),
+            "dice": float(dice.mean()) if len(dice) else 1.0,
             "pixel_accuracy": float(both.sum() / confusion.sum()),
         }
 

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 from explorer.data.batches import Batches
+from explorer.data.clutter import Pictures
+from explorer.data.dataset import Split
 from explorer.data.sequences import Text
 from explorer.engine.task import EVALUATION_BATCH, Classification, LanguageModelling, Segmentation, Task
 from explorer.errors import RecipeError
@@ -36,9 +38,9 @@ def test_metrics_over_several_batches_in_evaluation_mode() -> None:
     linear = model[2]
     assert isinstance(linear, nn.Linear)
     found = Classification(classes=3).evaluate(model, batches)
-    x = (dataset.test.inputs.numpy().astype(np.float64) / 255 - 0.5) / 0.25
+    x = (dataset.test.inputs[:].numpy().astype(np.float64) / 255 - 0.5) / 0.25
     logits = x.reshape(len(x), -1) @ linear.weight.detach().double().numpy().T + linear.bias.detach().double().numpy()
-    labels = dataset.test.labels.numpy()
+    labels = dataset.test.labels[:].numpy()
     assert found["accuracy"] == (logits.argmax(1) == labels).mean()
     np.testing.assert_allclose(found["nll"], -log_softmax(logits)[np.arange(len(x)), labels].mean(), rtol=1e-5)
 
@@ -89,6 +91,29 @@ def test_the_entropy_of_a_prediction_is_its_mean_over_places(task: Task, shape: 
     expected = -(chances * np.log(chances)).sum(axis).reshape(4, -1).mean(1)
     np.testing.assert_allclose(task.entropy(torch.from_numpy(logits)), expected, rtol=1e-12)
     assert task.entropy(torch.zeros(shape)).tolist() == pytest.approx([np.log(3)] * 4)
+
+
+@pytest.mark.parametrize(
+    ("truth", "predicted", "dice"),
+    [
+        ([0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2], (2 * 2 / (3 + 3) + 2 * 1 / (1 + 2)) / 2),
+        ([0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0], 0.0),  # the background is right, and counts for nothing
+        ([0, 0, 1, 1, 0, 0], [0, 0, 1, 1, 0, 0], 1.0),  # class 2 is nowhere, and is left out
+        ([0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], 1.0),
+        ([0, 0, 0, 0, 0, 0], [0, 0, 2, 0, 0, 0], 0.0),
+    ],
+)
+def test_dice_is_the_mean_over_classes_but_the_background(truth: list, predicted: list, dice: float) -> None:
+    inputs = torch.tensor(predicted, dtype=torch.uint8).reshape(2, 1, 1, 3)
+    split = Split(inputs=inputs, labels=torch.tensor(truth, dtype=torch.uint8).reshape(2, 1, 3))
+    scenes = Pictures(train=split, test=split, classes=3, mean=(0.0,), std=(1 / 255,))
+
+    class Told(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.one_hot(images[:, 0].long(), 3).movedim(-1, 1).float()
+
+    batches = Batches(scenes, batch_size=2, seed=0, device=torch.device("cpu"))
+    assert Segmentation(classes=3).evaluate(Told(), batches)["dice"] == pytest.approx(dice)
 
 
 def test_a_task_without_logits_has_no_entropy() -> None:

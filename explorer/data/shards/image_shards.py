@@ -9,6 +9,7 @@ are mirrored. For evaluation it is the middle: 7/8 of the shorter side. JPEG is 
 enough pixels for the rectangle, of 1, 1/2, 1/4 and 1/8.
 
 Images that were written as arrays have one size; they are padded by an eighth, cropped back and mirrored, as elsewhere.
+Where every pixel has a class, they are not: picture and labels would have to move together.
 
 Shapes: B examples, C channels, S rows and columns.
 """
@@ -18,7 +19,7 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -32,16 +33,20 @@ from explorer.data.dataset import Blank, Check, Modality, TaskName
 from explorer.data.images import Images
 from explorer.data.labelled import FORMATS, MAX_PIXELS
 from explorer.data.shards.shard_files import Opened, ShardFiles
-from explorer.data.shards.shard_index import Index
+from explorer.data.shards.shard_index import Index, Labels
 from explorer.data.shards.shard_rows import ShardRows, by_shard, checked
 from explorer.data.shards.shards import Opening, Shards
+from explorer.data.targets import AIMS, Aim, kind_for
 from explorer.errors import DataError
+from explorer.schema import LATER
 
 AREA = (0.25, 1.0)  # of the rectangle, as a share of the image
 SHAPE = (3 / 4, 4 / 3)  # its width over its height
 MIDDLE = 7 / 8  # of the shorter side, for evaluation
 COLOUR = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation of photographs, by custom
-GREY = ((0.449,), (0.226,))  # the means of these
+GREY = (0.449, 0.226)  # the means of these
+PREDICT = "what the labels are: class, number, labels (any number of them), or pixels (a class for each)"
+PREDICTED: dict[TaskName, Aim] = {task: aim for aim, task in AIMS.items()}
 
 GONE = memoryview(b"")  # in place of an image that a deletion has left out
 
@@ -182,9 +187,10 @@ class ImagesInShards(Images):
 class ImageShards(Shards):
     """Labelled images in the shards of `path`, made by `explorer data shard`.
 
-    Encoded images are brought to `size`, by random crops for training; `augment: false` takes the middle. `window` is
-    the number of shards of a class whose examples are shuffled with each other. `mean` and `std` scale the channels, of
-    0..1; by default they are the usual ones of photographs.
+    Encoded images are brought to `size`, by random crops for training; `augment: false` takes the middle. Images with a
+    class for each pixel (`predict: pixels`) are arrays, and are not augmented. `window` is the number of shards of a
+    class whose examples are shuffled with each other. `mean` and `std` scale the channels, of 0..1; by default they are
+    the usual ones of photographs.
     """
 
     name: ClassVar[str] = "image_shards"
@@ -194,16 +200,22 @@ class ImageShards(Shards):
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
     size: Annotated[int, Field(ge=8, le=1024, description="side of the square that images are brought to")] = 32
-    channels: Annotated[Literal[1, 3], Field(description="1: grey, 3: colour")] = 3
+    channels: Annotated[Literal[1, 3, 4], Field(description="1: grey, 3: colour; 4: of arrays only")] = 3
     augment: Annotated[bool, Field(description="crop and mirror training images at random")] = True
     mean: Annotated[tuple[float, ...] | None, Field(description="of each channel; null: that of photographs")] = None
     std: Annotated[tuple[float, ...] | None, Field(description="of each channel; null: that of photographs")] = None
+    predict: Annotated[Aim, Field(description=PREDICT)] = field(default="class", metadata=LATER)
+
+    @property
+    def aim(self) -> TaskName:
+        return AIMS[self.predict]
 
     @classmethod
     def parameters(cls, index: Index) -> dict[str, Any]:
-        """Return the size of images that are kept as arrays."""
+        """Return the size of images that are kept as arrays, and what is predicted if it is no class."""
         shape = index.inputs.shape
-        return {"size": shape[-1], "channels": shape[0]} if index.inputs.encoding == "array" else {}
+        size = {"size": shape[-1], "channels": shape[0]} if index.inputs.encoding == "array" else {}
+        return size if index.task == cls.task else {**size, "predict": PREDICTED[index.task]}
 
     def dataset(self, index: Index, opening: Opening) -> ImagesInShards:
         encoded = index.inputs.encoding == "image"
@@ -213,10 +225,21 @@ class ImageShards(Shards):
                 f"dataset {self.name!r}: {opening.url} has images of {index.inputs.shape}: expected"
                 f" {{size: {index.inputs.shape[-1]}, channels: {index.inputs.shape[0]}}}"
             )
-        means = COLOUR if self.channels == 3 else GREY
+        if encoded and (self.channels == 4 or self.predict == "pixels"):
+            raise DataError(
+                f"dataset {self.name!r}: {opening.url} has encoded images: expected channels: 1 or 3, and predict:"
+                " class, number or labels"
+            )
+        if self.predict == "pixels" and index.labels != Labels(dtype="uint8", shape=shape[1:]):
+            raise DataError(
+                f"dataset {self.name!r}: {opening.url} has labels of {index.labels.dtype}, {index.labels.shape}:"
+                f" expected uint8, {shape[1:]}"
+            )
+        means = COLOUR if self.channels == 3 else [(number,) * self.channels for number in GREY]
         mean, std = self.mean or means[0], self.std or means[1]
         if len(mean) != self.channels or len(std) != self.channels or min(std) <= 0:
             raise DataError(f"dataset {self.name!r}: mean and std: expected a number for each channel, std above 0")
+        moves = self.augment and self.predict != "pixels"
 
         def taken(opened: Opened, rows: np.ndarray) -> Tensor:
             if not encoded:
@@ -226,14 +249,14 @@ class ImageShards(Shards):
             return torch.from_numpy(np.stack(list(middles))).permute(0, 3, 1, 2)
 
         train, test = opening.splits(EncodedRows if encoded else ShardRows, taken, shape=shape, dtype=torch.uint8)
-        return ImagesInShards(
+        return kind_for(ImagesInShards, self.predict)(
             train=train,
             test=test,
             files=opening.train,
             encoded=encoded,
             mean=mean,
             std=std,
-            crop=self.size // 8 if self.augment else 0,
-            flip=self.augment,
+            crop=self.size // 8 if moves else 0,
+            flip=moves,
             **opening.facts(self.window),
         )

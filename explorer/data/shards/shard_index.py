@@ -12,6 +12,7 @@ Shapes: N examples on a side.
 """
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
@@ -54,7 +55,7 @@ class Side:
     """The shards of one side of the split, in the order of their slots."""
 
     shards: Annotated[tuple[Shard, ...], Field(min_length=1)]
-    labels: tuple[int, ...] = ()  # of classification: how many examples have each label
+    labels: tuple[int, ...] = ()  # how many examples, or pixels where each has a class, have each label
 
 
 @record
@@ -69,6 +70,11 @@ class Inputs:
     encoding: Encoding
     dtype: Literal["uint8", "uint16", "uint32", "float32", "int64"] = "uint8"
     shape: Annotated[tuple[Annotated[int, Field(ge=1, le=2**20)], ...], Field(max_length=4)] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of an array; 1 where sizes differ."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize if self.encoding == "array" else 1
 
 
 @record

@@ -78,13 +78,12 @@ def _rows_of(dataset: Dataset) -> Iterator[Row]:
         split = dataset.train if side == "train" else dataset.test
         scalar = len(split.labels.shape) == 1
         for number in stream(0, "shards", side).permutation(len(split)).tolist():
-            label = split.labels[number]
             yield Row(
                 slot=number,
                 name=f"{side}, example {number}",
                 side=side,
                 tag=made.classes[made.codes[number]] if side == "train" and made is not None else None,
-                label=label.item() if scalar else label.numpy().tobytes(),
+                label=split.labels[number].item() if scalar else partial(_content, split.labels, number),
                 read=partial(_content, split.inputs, number),
             )
 
@@ -149,7 +148,7 @@ def _entries(listing: Listing, values: Tensor) -> Iterator[Row]:
         numbered = enumerate(readers)
     for number, read in numbered:
         entry, value = listing.entries[number], values[number]
-        label = value.item() if value.ndim == 0 else value.numpy().tobytes()
+        label = value.item() if value.ndim == 0 else partial(_content, values, number)
         yield Row(slot=number, name=entry.name, side=entry.side, tag=entry.tag, label=label, read=_checked(read))
 
 

@@ -32,6 +32,7 @@ from explorer.schema import from_json, parse_json, record, to_json
 PLAN = "plan.json"
 MAX_PART = 2**24
 WAITING = 64  # examples that are read ahead for each thread
+AHEAD = 2**26  # bytes of them, where they are large
 SIDES: tuple[SideName, SideName] = ("train", "test")
 
 Item = TypeVar("Item")
@@ -48,7 +49,7 @@ class Row(NamedTuple):
     name: str  # for messages
     side: SideName | None  # None: by its digest
     tag: str | None
-    label: Any  # a number, or the bytes of an array; None where inputs are their own labels
+    label: Any  # a number, or a function to the bytes of an array, called in a thread; None: inputs have their own
     read: Callable[[], bytes | Fault]  # the input; called in a thread
 
 
@@ -72,10 +73,20 @@ class Material:
     test: float = 0.0  # share of the test side, of rows without a side
     skipped: tuple[Passed, ...] = ()  # that are not among the rows
 
-    @property
-    def counted(self) -> bool:
-        """Return whether the labels are classes, which the index counts."""
-        return self.task == "classification"
+    def counts(self, labels: Sequence[Any]) -> np.ndarray:
+        """Return how many of these labels, or of their pixels, are of each class; nothing where labels are no classes.
+
+        Raises `DataError` for one outside the classes.
+        """
+        if self.task not in ("classification", "segmentation"):
+            return np.empty(0, np.int64)
+        values = np.frombuffer(b"".join(labels), self.labels.dtype) if self.labels.shape else np.array(labels)
+        if values.min() < 0 or values.max() >= self.classes:
+            raise DataError(
+                f"{self.origin.dataset}: found a label {values.max() if values.min() >= 0 else values.min()}:"
+                f" expected 0 to {self.classes - 1}"
+            )
+        return np.bincount(values, minlength=self.classes)
 
 
 # --- what is finished ------------------------------------------------------------------------------------------------
@@ -157,9 +168,8 @@ def write_shards(
     with warnings.catch_warnings(), ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
         warnings.simplefilter("ignore")
         pass_ = _Pass(material, objects, pool, shard_bytes)
-        for position, (row, content) in enumerate(
-            _ahead(pool, pass_.take, enumerate(watch(material.rows())), WAITING * threads)
-        ):
+        waiting = threads * max(1, min(WAITING, AHEAD // material.inputs.bytes))
+        for position, (row, content) in enumerate(_ahead(pool, pass_.take, enumerate(watch(material.rows())), waiting)):
             pass_.add(position, row, content)
         parts = pass_.finish()
     index = _index(material, parts, pass_.leftover)
@@ -218,7 +228,7 @@ class _Pass:
         content = row.read()
         if row.side is None and isinstance(content, bytes):
             row = row._replace(side=_side_of(content, self._material.test))
-        return row, content
+        return (row._replace(label=row.label()) if callable(row.label) else row), content
 
     def _is_done(self, side: SideName, tag: str | None, position: int) -> bool:
         gathered = self._gathered.get((side, self._tag(side, tag)))
@@ -266,14 +276,14 @@ class _Pass:
         """Write a shard, and then its part. Called in a thread."""
         content = _encoded(rows, self._material.labels, tag)
         name = shard_index.name_of(side, number)
-        labels = np.array([row.label for row, _ in rows]) if self._material.counted else np.empty(0, np.int64)
-        values, counts = np.unique(labels, return_counts=True)
+        counts = self._material.counts([row.label for row, _ in rows])
+        values = np.flatnonzero(counts)
         part = Part(
             shard=Shard(
                 name=name, rows=len(rows), bytes=len(content), sha256=hashlib.sha256(content).hexdigest(), tag=tag
             ),
             position=position,
-            labels=tuple(zip(values.tolist(), counts.tolist(), strict=True)),
+            labels=tuple(zip(values.tolist(), counts[values].tolist(), strict=True)),
             skips=skips,
         )
         self._objects.put(name, content)
@@ -358,11 +368,11 @@ def _index(material: Material, parts: dict[SideName, list[Part]], leftover: Sequ
     for side in SIDES:
         if not parts[side]:
             raise DataError(f"{origin}: no example on the {side} side{example}: expected some on both")
-        counts = np.zeros(material.classes if material.counted else 0, np.int64)
+        counts = np.zeros(material.classes if any(part.labels for part in parts[side]) else 0, np.int64)
         for part in parts[side]:
             for label, count in part.labels:
                 counts[label] += count
-        if material.counted and (missing := np.flatnonzero(counts == 0)).size:
+        if material.task == "classification" and (missing := np.flatnonzero(counts == 0)).size:
             name = material.names[missing[0]] if material.names else str(missing[0])
             raise DataError(f"{origin}: class {name!r} has no example on the {side} side{example}: expected one")
         sides[side] = Side(shards=tuple(part.shard for part in parts[side]), labels=tuple(counts.tolist()))

@@ -77,7 +77,10 @@ class Opening:
 
         def label(opened: Opened, rows: np.ndarray) -> Tensor:
             values = opened.labels if opened.labels.dtype == kind else opened.labels.view(kind)
-            return torch.from_numpy(values.reshape(len(opened), *labels.shape)[rows])
+            taken = values.reshape(len(opened), *labels.shape)[rows]
+            if kind.kind in "iu" and taken.size and not 0 <= taken.min() <= taken.max() < self.index.classes:
+                raise ValueError(f"labels {taken.min()} to {taken.max()}: expected 0 to {self.index.classes - 1}")
+            return torch.from_numpy(taken)
 
         train, test = (
             Split(
