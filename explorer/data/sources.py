@@ -11,6 +11,7 @@ from explorer.data.digits import Digits
 from explorer.data.image_table import ImageTable
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.labelled_text import LabelledText
+from explorer.data.mds_images import MdsImages
 from explorer.data.parquet import Parquet
 from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.volume_shards import VolumeShards
@@ -24,7 +25,8 @@ DATASETS: dict[str, type[DataSource]] = {
     for source in (
         *(Cifar10, Clutter, Clutter3d, Digits),
         # Where several could read a path, the first: shards, a table of images before folders and tables of anything.
-        *(ImageShards, VolumeShards, ImageTable, ImageFolder, Parquet, Source, LabelledText, Tabular, LocalText),
+        *(MdsImages, ImageShards, VolumeShards, ImageTable, ImageFolder, Parquet),
+        *(Source, LabelledText, Tabular, LocalText),
     )
 }
 
