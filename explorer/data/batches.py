@@ -67,11 +67,11 @@ class Order:
         numbers = np.empty(len(self), np.int64)
         for code, members in self._members.items():
             draws = stream(self._seed, "order", epoch, code)
-            numbers[self._places[code]] = _shuffled(members, self._blocks, draws)
+            numbers[self._places[code]] = shuffled(members, self._blocks, draws)
         return numbers
 
 
-def _shuffled(members: np.ndarray, blocks: Blocks | None, draws: np.random.Generator) -> np.ndarray:
+def shuffled(members: np.ndarray, blocks: Blocks | None, draws: np.random.Generator) -> np.ndarray:
     """Return ascending numbers of examples in random order, window by window where they lie in blocks."""
     if blocks is None:
         return members[draws.permutation(len(members))]

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from pathlib import Path
 
+from explorer.data.brats import Brats, BratsSlices
 from explorer.data.cifar10 import Cifar10
 from explorer.data.clutter import Clutter
 from explorer.data.clutter3d import Clutter3d
@@ -26,7 +27,7 @@ DATASETS: dict[str, type[DataSource]] = {
         *(Cifar10, Clutter, Clutter3d, Digits),
         # Where several could read a path, the first: shards, a table of images before folders and tables of anything.
         *(MdsImages, ImageShards, VolumeShards, ImageTable, ImageFolder, Parquet),
-        *(Source, LabelledText, Tabular, LocalText),
+        *(Brats, BratsSlices, Source, LabelledText, Tabular, LocalText),
     )
 }
 

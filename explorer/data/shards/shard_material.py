@@ -12,14 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from explorer.data.batches import shuffled
 from explorer.data.dataset import Dataset, DataSource, Rows
 from explorer.data.labelled import FORMATS, MAX_ENCODED_BYTES, MAX_PIXELS, LabelledImages, Listing, Reader
 from explorer.data.local import MAX_NAMES, Fault
 from explorer.data.shards.shard_index import Inputs, Labels, Origin, Passed, SideName
 from explorer.data.shards.shard_writer import Material, Row
+from explorer.data.shards.shards import Shards
 from explorer.data.streams import stream
 from explorer.errors import DataError
 from explorer.schema import given
@@ -47,9 +50,10 @@ def origin_of(source: DataSource, data: Path | None) -> Origin:
 
 
 def _arrays(source: DataSource, dataset: Dataset, data: Path | None) -> Material:
-    if dataset.modality not in ("image", "text", "volume") or dataset.blocks is not None:
+    sharded = isinstance(source, Shards)
+    if dataset.modality not in ("image", "text", "volume") or sharded:
         raise DataError(
-            f"dataset {source.name!r}: found {'shards' if dataset.blocks else dataset.modality}: expected a dataset of"
+            f"dataset {source.name!r}: found {'shards' if sharded else dataset.modality}: expected a dataset of"
             " images, text or volumes"
         )
     labels = dataset.train.labels
@@ -77,7 +81,11 @@ def _rows_of(dataset: Dataset) -> Iterator[Row]:
     for side in sides:
         split = dataset.train if side == "train" else dataset.test
         scalar = len(split.labels.shape) == 1
-        for number in stream(0, "shards", side).permutation(len(split)).tolist():
+        order = np.arange(len(split))
+        # What lies together, such as the slices of a volume, is read together; nothing learns from the test side.
+        if side == "train" or dataset.blocks is None:
+            order = shuffled(order, dataset.blocks, stream(0, "shards", side))
+        for number in order.tolist():
             yield Row(
                 slot=number,
                 name=f"{side}, example {number}",
