@@ -17,15 +17,19 @@ from explorer.data.dataset import DataSource
 from explorer.data.progress_line import watched
 from explorer.data.shards.shard_index import Index, Shard
 from explorer.data.shards.shard_material import material_of
-from explorer.data.shards.shard_writer import write_shards
+from explorer.data.shards.shard_writer import Material, write_shards
 from explorer.data.shards.shards import Shards
+from explorer.data.shards.text_documents import Documents
+from explorer.data.shards.token_material import CONTEXT, token_material, trained_on
+from explorer.data.shards.tokenising import MAX_TOKENISER
 from explorer.data.sources import DATASETS, of_path
 from explorer.errors import DataError, RecipeError
 from explorer.objects import open_objects
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
+from explorer.parameters import check
 from explorer.recipes.choice import choose, class_of, offered_classes, origin_of
-from explorer.rundir import write_bytes
+from explorer.rundir import read_bytes, write_bytes
 from explorer.schema import to_json
 from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
@@ -84,6 +88,17 @@ def shard(
         typer.Option("--param", metavar="KEY=VALUE", help="Parameter of the dataset, as in a recipe; repeatable."),
     ] = None,
     data: options.Data = None,
+    tokeniser: Annotated[
+        Path | None, typer.Option("--tokeniser", metavar="FILE", help="Hugging Face `tokenizers` file for texts.")
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option("--vocabulary", min=257, max=2**20, metavar="N", help="Train a tokeniser of N tokens for texts."),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=8, max=2**16, metavar="T", help=f"Tokens of an example of text: {CONTEXT}."),
+    ] = None,
     shard_bytes: Annotated[
         int, typer.Option("--shard-bytes", min=1_000, max=500_000_000, help="Bytes of examples in a shard.")
     ] = SHARD,
@@ -95,14 +110,23 @@ def shard(
 
     Images stay encoded. Examples with provenance classes are kept apart by class. The same command continues after any
     interruption. Datasets in shards need no memory for their size, and may be in a bucket.
+
+    Documents are text files, lines of JSON, or rows of Parquet. They are packed into blocks of tokens; without a
+    tokeniser, of bytes. --param text=KEY and --param tag=KEY name the keys or columns of the text and of its provenance
+    class; tag=folders makes each folder one; config=NAME is one of several configurations of a card of the hub.
     """
-    dataset, root = _at(source, param or [], data)
-    material = material_of(dataset, root)
+    workers = threads or os.cpu_count() or 1
+    wanted = tokeniser is not None or vocabulary is not None or context is not None
+    documents = _documents_at(source, param or [], wanted=wanted)
+    if documents is None:
+        material = material_of(*_at(source, param or [], data))
+    else:
+        material = _tokenised(documents, tokeniser, vocabulary, context=context or CONTEXT, threads=workers)
     index = write_shards(
         material,
         open_objects(place),
         shard_bytes=shard_bytes,
-        threads=threads or os.cpu_count() or 1,
+        threads=workers,
         watch=lambda rows: watched(rows, "writing shards", total=material.count),
     )
     return Answer(page=lambda: _shard_page(index, place), record=lambda: _shard_record(index, place))
@@ -135,6 +159,11 @@ def _chosen(name: str, written: list[str]) -> DataSource:
         if written:
             raise RecipeError(f"--param is for a dataset named directly; {name} has the parameters of its own")
         return dataset_of(name)
+    return choose(DATASETS, {name: _parameters(written)}, kind="dataset", where="dataset", code=None)
+
+
+def _parameters(written: list[str]) -> dict[str, Any]:
+    """Return the parameters that are given by --param."""
     parameters: dict[str, Any] = {}
     for pair in written:
         key, sign, value = pair.partition("=")
@@ -144,7 +173,7 @@ def _chosen(name: str, written: list[str]) -> DataSource:
             raise RecipeError(f"--param: {key!r:.80} is given twice")
         # Values are read as in a recipe file, so that numbers and lists are not text.
         parameters[key] = parse_document(value, where=f"--param {key}").value
-    return choose(DATASETS, {name: parameters}, kind="dataset", where="dataset", code=None)
+    return parameters
 
 
 def _all() -> Answer:
@@ -222,10 +251,40 @@ def _card(card: Card) -> Iterator[Block | str]:
 # --- shards ---
 
 
+def _documents_at(written: str, param: list[str], *, wanted: bool) -> Documents | None:
+    """Return the documents at a path; None where it has other data, or is a dataset. Raises `DataError` where they are
+    wanted."""
+    path = Path(written)
+    if written not in DATASETS and path.exists() and path.suffix not in FILES:
+        keys = _parameters(param)
+        if Documents(path=path.resolve(), text=str(keys.get("text", "text"))).there(wanted=wanted):
+            return check(Documents, {**keys, "path": str(path.resolve())}, where="--param")
+    if wanted:
+        raise DataError(
+            f"--tokeniser, --vocabulary and --context are for documents: found {written}: expected a folder of text"
+            " files, lines of JSON (.jsonl), or Parquet with a column of texts"
+        )
+    return None
+
+
+def _tokenised(
+    documents: Documents, tokeniser: Path | None, vocabulary: int | None, *, context: int, threads: int
+) -> Material:
+    if tokeniser is not None and vocabulary is not None:
+        raise DataError("--tokeniser and --vocabulary: expected one of them")
+    content = None
+    if tokeniser is not None:
+        content = read_bytes(tokeniser, max_bytes=MAX_TOKENISER, error=DataError)
+    elif vocabulary is not None:
+        content = trained_on(documents, size=vocabulary)
+    trained, where = vocabulary is not None, str(tokeniser)
+    return token_material(documents, content, trained=trained, context=context, threads=threads, where=where)
+
+
 def _at(written: str, param: list[str], data: Path | None) -> tuple[DataSource, Path | None]:
     """Return the dataset, and the directory below which it is read."""
     path = Path(written)
-    if written in DATASETS or not path.exists() or path.suffix in (".yaml", ".yml"):
+    if written in DATASETS or not path.exists() or path.suffix in FILES:
         return _chosen(written, param), data
     if param:
         raise DataError(f"--param is for a dataset by its name: found the path {written}")
@@ -244,7 +303,11 @@ def _shard_page(index: Index, place: str) -> Iterator[Block | str]:
     for passed in index.skipped:
         yield f"skipped {passed.count:,}: {passed.reason}, such as {passed.names[0]}"
     yield "as a recipe has them, with --data at the directory above:" if "://" not in place else "as a recipe has them:"
-    yield yaml.safe_dump({"dataset": _written(index, place)}, default_flow_style=None, sort_keys=False).strip()
+    recipe: dict[str, object] = {"dataset": _written(index, place)}
+    if index.inputs.encoding == "tokens":
+        separator = 0 if index.tokeniser is None else index.tokeniser.separator
+        recipe["model"] = {"gpt-tiny": {"document_mask": True, "separator": separator}}  # keeps documents apart
+    yield yaml.safe_dump(recipe, default_flow_style=None, sort_keys=False).strip()
 
 
 def _counts(shards: tuple[Shard, ...]) -> tuple[str, str, str]:

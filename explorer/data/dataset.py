@@ -161,6 +161,7 @@ class Dataset(ABC):
     scale: float = 1.0
     blocks: Blocks | None = None  # of the training examples; None: they are in memory
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of each class, on both sides, where they are known
+    text_bytes: int | None = None  # that the labels of the test side stand for, of text; None: one each
 
     @property
     def example_shape(self) -> tuple[int, ...]:
@@ -238,6 +239,10 @@ class DataSource(ABC):
     def of_path(cls, place: Path) -> Self | None:
         """Return the dataset at a path, to be read below the directory above it; None where it holds another kind."""
         return None
+
+    def fitted_on(self, data: Path | None) -> Fitted:
+        """Return the parts of the preparation that were fitted, of this data. Raises `DataError` like `load`."""
+        return self.fitted
 
     def with_classes(self, data: Path | None) -> Self:
         """Return the dataset with the parameter that gives its training examples provenance classes, if there is one.

@@ -57,6 +57,8 @@ class Fault(StrEnum):
     TOO_MANY_PIXELS = "too many pixels"
     DAMAGED = "damaged or cut short"
     NO_TEXT = "not UTF-8 text"
+    NO_DOCUMENT = "no text in the row"
+    HELD_OUT = "a document of the test side too"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

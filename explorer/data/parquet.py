@@ -21,7 +21,7 @@ classes, such as `simulated/3`.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -119,7 +119,7 @@ class Parquet(LabelledImages):
         return Listing(
             entries=entries,
             target=target,
-            key=canonical.digest([self.image, _named(files)]),
+            key=canonical.digest([self.image, named_files(files)]),
             readers=lambda: (partial(_same, image) for _, file in files for image in self._images(file)),
         )
 
@@ -133,11 +133,11 @@ class Parquet(LabelledImages):
         files = [file for file in files if first is None or first.split_of(file.name) is not None] or files
         source = cls(
             path=place.name,
-            test=None if _divided(_splits(files, first)) else SHARE,
+            test=None if divided_files(splits_of(files, first)) else SHARE,
             config=None if card is None or first is None or card.default is not None else first.name,
         )
         schema = source._schema(files[0].path)
-        images = [column.name for column in schema if _holds_images(column.type)]
+        images = [column.name for column in schema if holds_images(column.type)]
         labels = [column.name for column in schema if _holds_labels(column.type)]
         labels = labels or [column.name for column in schema if _holds_lists(column.type)]
         # The usual names first; else the only column that can be it.
@@ -166,11 +166,11 @@ class Parquet(LabelledImages):
         return replace(self, tag=self.tag or self._class_column(self._files(data)))
 
     def digest(self, data: Path | None) -> str:
-        files, named = self._files(data), _named(self._files(data))
+        files, named = self._files(data), named_files(self._files(data))
         if self._configuration(data) is None:
             return canonical.digest(named)
         # What the files say too leaves the digest as it is without a card.
-        plain = _divided(_splits(self._all(data), None)) if self.test is None else files
+        plain = divided_files(splits_of(self._all(data), None)) if self.test is None else files
         sides = [] if files == plain else [side for side, _ in files]
         names = () if self.predict != "class" or self._headers(files) else self._names(files, data)
         return canonical.digest([named, sides, list(names)] if sides or names else named)
@@ -182,8 +182,8 @@ class Parquet(LabelledImages):
     def _files(self, data: Path | None) -> list[tuple[Side | None, LocalFile]]:
         """Return the files of each side, by name. Raises `DataError` if there are none."""
         root, one = self._root(data), self._configuration(data)
-        splits = _splits(self._all(data), one)
-        files, sides = [*splits], _divided(splits)
+        splits = splits_of(self._all(data), one)
+        files, sides = [*splits], divided_files(splits)
         divided = bool(sides)
         if one is not None:
             _check_there(one, files, root)
@@ -290,7 +290,7 @@ class Parquet(LabelledImages):
     def _class_column(self, files: Sequence[tuple[Side | None, LocalFile]]) -> str:
         """Return the column of text in which a few paths of classes repeat; else the column of the labels."""
         for name, kind in [(column.name, column.type) for column in self._opened(files[0][1]).schema_arrow]:
-            if _is_text(kind) and name != self.label:
+            if is_text(kind) and name != self.label:
                 values = {value for _, file in files for value in self._columns(file, [name])[0]}
                 if 2 <= len(values) <= MOST_VALUES and all(map(is_class, values)):
                     return name
@@ -318,8 +318,8 @@ class Parquet(LabelledImages):
         except ERRORS as error:
             raise DataError(f"{file.path}: expected a Parquet file: {error}") from error
         of_labels = _holds_labels if self.predict == "class" else _fits
-        kinds = ((self.image, "images", _holds_images), (self.label, "labels", of_labels))
-        tags = [(self.tag, "class paths", _is_text)] if self.tag not in (None, self.label) else []
+        kinds = ((self.image, "images", holds_images), (self.label, "labels", of_labels))
+        tags = [(self.tag, "class paths", is_text)] if self.tag not in (None, self.label) else []
         for name, what, fits in (*kinds, *tags):
             if name not in schema.names:
                 raise DataError(f"{file.path}: {unknown('column', name, schema.names)}")
@@ -334,13 +334,18 @@ class Parquet(LabelledImages):
         return opened
 
 
-def _splits(files: Sequence[LocalFile], one: Configuration | None) -> dict[LocalFile, str | None]:
-    """Return the split of each file: what the card's configuration calls it, or else its name. Files of other
-    configurations are left out."""
+def splits_of(
+    files: Sequence[LocalFile],
+    one: Configuration | None,
+    *,
+    side: Callable[[LocalFile], str | None] = lambda file: _side_name(file),
+) -> dict[LocalFile, str | None]:
+    """Return the split of each file: what the card's configuration calls it, or else the `side` of its name. Files of
+    other configurations are left out."""
     if one is None:
-        return {file: _side_name(file) for file in files}
+        return {file: side(file) for file in files}
     splits = {file: one.split_of(file.name) for file in files}
-    return {file: split or _side_name(file) for file, split in splits.items() if split is not None}
+    return {file: split or side(file) for file, split in splits.items() if split is not None}
 
 
 def _check_there(one: Configuration, files: Sequence[LocalFile], root: Path) -> None:
@@ -354,7 +359,7 @@ def _check_there(one: Configuration, files: Sequence[LocalFile], root: Path) -> 
             )
 
 
-def _divided(names: Mapping[LocalFile, str | None]) -> list[tuple[Side | None, LocalFile]]:
+def divided_files(names: Mapping[LocalFile, str | None]) -> list[tuple[Side | None, LocalFile]]:
     """Return the files of the training side and then those of the test side, by their splits; none if one has no
     file."""
     # The hub's names. Those of `validation` are the test side only if there are none of `test`.
@@ -379,7 +384,7 @@ def _same(content: bytes | Fault) -> bytes | Fault:
     return content
 
 
-def _named(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
+def named_files(files: Sequence[tuple[Side | None, LocalFile]]) -> list[list[str]]:
     """Return the name and digest of each file."""
     # Names are relative to the directory that has all files, so that the digest does not depend on how deep `path` is.
     above = PurePosixPath(os.path.commonpath([str(PurePosixPath(file.name).parent) for _, file in files] or ["."]))
@@ -431,14 +436,14 @@ def _class_names(opened: pq.ParquetFile, label: str) -> tuple[str, ...]:
     return tuple(names) if 2 <= len(names) == len(set(map(shown, names))) <= MAX_CLASSES else ()
 
 
-def _holds_images(kind: pa.DataType) -> bool:
+def holds_images(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return kind.get_field_index("bytes") >= 0 and _holds_images(kind.field("bytes").type)
+        return kind.get_field_index("bytes") >= 0 and holds_images(kind.field("bytes").type)
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _holds_labels(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(kind)
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_text(kind)
 
 
 def _holds_lists(kind: pa.DataType) -> bool:
@@ -450,6 +455,6 @@ def _fits(kind: pa.DataType) -> bool:
     return _holds_labels(kind) or _holds_lists(kind) or pa.types.is_decimal(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.types.is_string(plain) or pa.types.is_large_string(plain)

@@ -18,8 +18,8 @@ EVERY = 0.2  # seconds from one line to the next
 CLEAR = "\r\x1b[2K"  # back to the start of the line, and empty it
 
 
-def watched(items: Iterable[Item], name: str, *, total: int, stream: TextIO | None = None) -> Iterator[Item]:
-    """Yield the items, and show on a terminal how many of `total` are done."""
+def watched(items: Iterable[Item], name: str, *, total: int | None, stream: TextIO | None = None) -> Iterator[Item]:
+    """Yield the items, and show on a terminal how many of `total` are done, if that is known."""
     out = stream or sys.stderr
     if not out.isatty() or "JPY_PARENT_PID" in os.environ:  # the terminal of a notebook's cell shows every code
         yield from items
@@ -40,13 +40,15 @@ def watched(items: Iterable[Item], name: str, *, total: int, stream: TextIO | No
             out.flush()
 
 
-def line(name: str, done: int, total: int, seconds: float) -> str:
+def line(name: str, done: int, total: int | None, seconds: float) -> str:
     """Return the line, with the rate so far and the time that the rest takes at this rate.
 
     >>> line("reading photos", 1900, 5700, 2.0)
     'reading photos: 1,900 of 5,700, 950 a second, 4 s left'
     """
     rate = done / seconds
+    if total is None:
+        return f"{name}: {done:,}, {rate:,.0f} a second"
     if not rate:
         return f"{name}: 0 of {total:,}"
     left = (total - done) / rate

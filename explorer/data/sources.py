@@ -15,6 +15,7 @@ from explorer.data.labelled_text import LabelledText
 from explorer.data.mds_images import MdsImages
 from explorer.data.parquet import Parquet
 from explorer.data.shards.image_shards import ImageShards
+from explorer.data.shards.text_shards import TextShards
 from explorer.data.shards.volume_shards import VolumeShards
 from explorer.data.source import Source
 from explorer.data.tabular import Tabular
@@ -26,7 +27,7 @@ DATASETS: dict[str, type[DataSource]] = {
     for source in (
         *(Cifar10, Clutter, Clutter3d, Digits),
         # Where several could read a path, the first: shards, a table of images before folders and tables of anything.
-        *(MdsImages, ImageShards, VolumeShards, ImageTable, ImageFolder, Parquet),
+        *(MdsImages, ImageShards, TextShards, VolumeShards, ImageTable, ImageFolder, Parquet),
         *(Brats, BratsSlices, Source, LabelledText, Tabular, LocalText),
     )
 }

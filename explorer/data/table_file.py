@@ -6,7 +6,7 @@ The files may be hostile: sizes are bounded before anything is unpacked, and a f
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,18 @@ def tags_of(table: pa.Table, column: str | None, *, target: str, values: Target)
         if value in (None, ""):
             raise DataError(f"row {row}: found nothing in column {column!r}: expected a provenance class")
     paths = [str(value) for value in cells]
-    if all(map(is_class, paths)) and (not is_target or any("/" in path for path in paths)):
-        return paths
-    # Labels are no sources, so a division by them is simulated; any other column is a branch of its own.
-    if is_target:
-        return values.simulated()
-    spelt = named_classes(paths, named_classes([column])[column].rpartition("/")[2])
-    return [spelt[path] for path in paths]
+    if not is_target:
+        return [*map(classes_in(paths, column).__getitem__, paths)]
+    # Labels are no sources, so a division by them is simulated.
+    return paths if all(map(is_class, paths)) and any("/" in path for path in paths) else values.simulated()
+
+
+def classes_in(values: Collection[str], column: str) -> Mapping[str, str]:
+    """Return the provenance class of each value of a column: the values where all are paths of classes; if not, the
+    column is a branch of its own."""
+    if all(map(is_class, values)):
+        return {value: value for value in values}
+    return named_classes(values, named_classes([column])[column].rpartition("/")[2])
 
 
 # --- the two formats -------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from explorer.ledger.storage import CHECKPOINT, LedgerDirectory
 from explorer.project import read_project, runs_of
 from explorer.provenance.deletion_certificate import NotReached
 from explorer.provenance.regions import region_of
+from explorer.provenance.spellings import UNKNOWN_TEXTS
 from explorer.run_files import RunRecord, read_plan
 from explorer.runlog.influence import Presence, Reach
 from explorer.runlog.same_steps import sharing_steps
@@ -63,7 +64,8 @@ def _fitted(presence: Presence) -> Iterator[NotReached]:
     recipe = presence.recipe if isinstance(presence.recipe, RunRecord) else None
     if fitted is not None:
         for what, words in fitted.items():
-            yield NotReached(what=what, detail=_line(f"{words}; the target's are among them"))
+            known = "" if UNKNOWN_TEXTS in words else "; the target's are among them"
+            yield NotReached(what=what, detail=_line(f"{words}{known}"))
         return
     whose = f"the dataset {recipe.dataset}" if recipe else "the data of this loop"
     yield NotReached(what="normalisation", detail=_line(f"constants that {whose} was normalised by are not known here"))

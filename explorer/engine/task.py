@@ -21,6 +21,7 @@ from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric
 
 EVALUATION_BATCH = 512  # images
 EVALUATION_TOKENS = 16_384  # of sequences
+EVALUATION_LOGITS = 2**27  # of sequences: half a gigabyte
 EVALUATION_PIXELS = 2**19  # of images with a class for each pixel
 
 
@@ -94,7 +95,7 @@ class Classification(Task):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageModelling(Task):
-    """The next token at every place: cross-entropy; bits per byte, since tokens are bytes.
+    """The next token at every place: cross-entropy; bits per byte of the text, whatever the tokens are.
 
     The loss of a sequence is its mean over all T places, so the sum is divided by the same T B in every step.
     """
@@ -112,14 +113,15 @@ class LanguageModelling(Task):
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         model.eval()
         test = batches.dataset.test
-        count = max(1, EVALUATION_TOKENS // test.inputs.shape[1])
+        tokens = min(EVALUATION_TOKENS, EVALUATION_LOGITS // self.classes)
+        count = max(1, tokens // test.inputs.shape[1])
         nll = 0.0
         for start in range(0, len(test), count):
             rows = slice(start, start + count)
             labels = test.labels[rows].to(batches.device).to(torch.int64)
             logits = model(batches.prepare(test.inputs[rows]))
             nll += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").double().sum())
-        return {"bits_per_byte": nll / test.labels.numel() / math.log(2)}
+        return {"bits_per_byte": nll / (batches.dataset.text_bytes or test.labels.numel()) / math.log(2)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -119,7 +119,7 @@ class GPT(nn.Module):
 class GPTSpec(ModelSpec):
     """A transformer of a size that its family says. Dropout acts on the embeddings and on what each branch adds.
 
-    `document_mask` keeps attention within documents, which end with the byte `separator`; learned positions then count
+    `document_mask` keeps attention within documents, which end with the token `separator`; learned positions then count
     from the start of each. `source` puts a zero byte behind every file.
     """
 
@@ -130,7 +130,7 @@ class GPTSpec(ModelSpec):
     positions: Places = "learned"
     glu: bool = False  # gated perceptrons, as many parameters to the nearest 8 of 8/3 of the width
     document_mask: bool = False
-    separator: Annotated[int, Field(ge=0, le=255)] = 0
+    separator: Annotated[int, Field(ge=0, lt=2**24)] = 0
 
     @abstractmethod
     def size(self) -> Size:

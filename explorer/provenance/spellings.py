@@ -17,6 +17,8 @@ from explorer.schema import record
 _PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
+UNKNOWN_TEXTS = "on texts that are not known here"  # of a tokeniser that came from a file
+
 
 def parse_time(text: str) -> int:
     """Return the seconds since 1970. Raises `ProvenanceError` for other spellings and for days that do not exist.

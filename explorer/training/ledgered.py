@@ -283,7 +283,7 @@ def recording(
         source=record.dataset,
         data=record.identity["data"],
         start=start_in(record),
-        fitted=recipe.dataset.fitted,
+        fitted=recipe.dataset.fitted_on(data),
         lanes=_lanes_of(recipe, record),
     )
     if not loop.ranks.leads:

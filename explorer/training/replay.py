@@ -271,7 +271,7 @@ def replay(
     sealed = confidential(session.routing, genesis.classes)
     comparison = Comparison(run, genesis, confidential=sealed)
     # --- execution; pointless where the first entry differs already ---
-    difference = _initial(loop, genesis, record)
+    difference = _initial(loop, genesis, record, data)
     checkpoint = None if difference else newest(run, record.run_id, first)
     if difference is None and genesis.begins > (checkpoint.step if checkpoint else 0):
         raise RunError(f"run {record.run_id}: begins after {genesis.begins} steps, and no checkpoint of then is here")
@@ -364,7 +364,7 @@ def _range(ledger: Path, steps: tuple[int, int] | None, *, begins: int) -> tuple
     return first, last
 
 
-def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | None:
+def _initial(loop: Loop, genesis: Genesis, record: RunRecord, data: Path | None) -> Difference | None:
     """Return the first difference between the first entry and the loop at step 0."""
     session = loop.state.resource(Session)
     pairs: dict[str, tuple[Any, Any]] = {
@@ -377,7 +377,7 @@ def _initial(loop: Loop, genesis: Genesis, record: RunRecord) -> Difference | No
     if genesis.methods is not None:  # an older ledger states none of this
         pairs["methods"] = genesis.methods, {method.name: method.traits for method in loop.methods}
     if genesis.fitted is not None:
-        pairs["fitted"] = genesis.fitted, dict(recipe_of(record).dataset.fitted)
+        pairs["fitted"] = genesis.fitted, dict(recipe_of(record).dataset.fitted_on(data))
     for name, content in beginning(loop.state).items():
         if name in genesis.blobs:  # ledgers of earlier versions have none
             pairs[f"blobs.{name}"] = genesis.blobs[name].sha256, hashlib.sha256(content).hexdigest()

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import explorer, refused
+from tests.data.shards.texts import corpus
 from tests.data.shards.written import folder
 
 
@@ -30,6 +33,45 @@ def test_a_dataset_by_its_name(tmp_path: Path) -> None:
     assert {shard["tag"] for shard in made["index"]["train"]["shards"]} == {"simulated/class-00", "simulated/class-01"}
     again = refused(*words)
     assert "there are shards already" in again
+
+
+def test_from_documents_to_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    corpus(tmp_path)
+    words = ("data", "shard", tmp_path / "corpus", tmp_path / "shards", "--shard-bytes", "2000", "--context", "32")
+    shown = explorer(*words, "--vocabulary", "300", "--param", "tag=source").stdout
+    for part in ("training", "mail", "text_shards: {path: shards}", "gpt-tiny: {document_mask: true, separator: 0}"):
+        assert part in shown
+    again = (
+        *words[:3],
+        tmp_path / "again",
+        *words[4:],
+        "--tokeniser",
+        tmp_path / "shards" / "tokeniser.json",
+        "--json",
+    )
+    made = json.loads(explorer(*again).stdout)["index"]
+    assert (made["classes"], made["tokeniser"]["trained"], made["train"]["shards"][0]["tag"]) == (300, False, None)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "task: {dataset: {text_shards: {path: shards}}, model: {gpt-tiny: {document_mask: true, separator: 0}}}\n"
+        "train: {epochs: 0.2, batch_size: 4, optimizer: {adamw: {lr: 1.0e-3}}}\n"
+    )
+    assert "bits_per_byte" in explorer("run", recipe, "--data", tmp_path, "--runs", tmp_path / "runs").stdout
+
+
+def test_what_has_no_documents(tmp_path: Path) -> None:
+    folder(tmp_path)
+    corpus(tmp_path)
+    out = tmp_path / "out"
+    assert "--context are for documents: found digits" in refused("data", "shard", "digits", out, "--vocabulary", "300")
+    both = ("--tokeniser", tmp_path / "t.json", "--vocabulary", "300")
+    assert "expected one of them" in refused("data", "shard", tmp_path / "corpus", out, *both)
+    assert "unknown parameter 'txt'; did you mean 'text'" in refused(
+        "data", "shard", tmp_path / "corpus", out, "--param", "txt=body"
+    )
+    assert "--context are for documents" in refused("data", "shard", tmp_path / "photos", out, "--context", "16")
+    assert not out.exists()
 
 
 def test_what_cannot_be_sharded(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from explorer.data.images import Images
 from explorer.data.labelled import FORMATS, MAX_PIXELS
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import Index, Labels
-from explorer.data.shards.shard_rows import ShardRows, by_shard, checked
+from explorer.data.shards.shard_rows import KeptRows, ShardRows, by_shard, checked
 from explorer.data.shards.shards import Opening, Shards
 from explorer.data.targets import AIMS, Aim, kind_for
 from explorer.errors import DataError
@@ -120,14 +120,6 @@ def _decoders() -> ThreadPoolExecutor:
 
 
 # --- the dataset -----------------------------------------------------------------------------------------------------
-
-
-class EncodedRows(ShardRows):
-    """Encoded images: the middle of each, decoded."""
-
-    def content_in(self, opened: Opened, row: int) -> bytes:
-        """Return the encoded image."""
-        return bytes(opened.input(row))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -248,7 +240,7 @@ class ImageShards(Shards):
             middles = _decoders().map(lambda row: decode(opened.input(row), None, size=size, channels=channels), rows)
             return torch.from_numpy(np.stack(list(middles))).permute(0, 3, 1, 2)
 
-        train, test = opening.splits(EncodedRows if encoded else ShardRows, taken, shape=shape, dtype=torch.uint8)
+        train, test = opening.splits(KeptRows if encoded else ShardRows, taken, shape=shape, dtype=torch.uint8)
         return kind_for(ImagesInShards, self.predict)(
             train=train,
             test=test,

@@ -5,8 +5,9 @@
     PLACE/test/000000.parquet
 
 A shard has the columns `input` (binary), `label`, `slot` (int64: the number of the example in the data that the shards
-were made from) and `tag` (text: its provenance class, empty without one). All rows of a shard have the same tag, so the
-class of every example is known from the index, and the rows of a class can be left out by not opening its shards.
+were made from, or of the document in which a block of tokens begins) and `tag` (text: its provenance class, empty
+without one). All rows of a shard have the same tag, so the class of every example is known from the index, and the rows
+of a class can be left out by not opening its shards. Next to the index of tokens is the file of their tokeniser.
 
 Shapes: N examples on a side.
 """
@@ -29,6 +30,7 @@ from explorer.provenance.spellings import ClassPath
 from explorer.schema import from_json, parse_json, record, to_json
 
 FILE = "index.json"
+TOKENISER = "tokeniser.json"
 FORMAT = "explorer-shards/1"
 MAX_BYTES = 2**28  # of an index: more than a million shards
 MAX_SHARD = 2**30  # bytes of a file
@@ -91,7 +93,10 @@ class Tokeniser:
     """The numbering of a text. The file of a tokeniser is `tokeniser.json` next to the index."""
 
     sha256: Digest  # of the file
-    bytes: dict[SideName, int]  # of text that the labels of a side stand for
+    trained: bool  # on the training side; if not, it came from a file
+    separator: Annotated[int, Field(ge=0, lt=2**24)]  # the token behind every document
+    train_bytes: Annotated[int, Field(ge=1)]  # of text that the labels of the side stand for
+    test_bytes: Annotated[int, Field(ge=1)]
 
 
 @record
@@ -171,6 +176,10 @@ def parse(content: bytes, *, where: str) -> Index:
     tagged = {shard.tag is not None for shard in index.train.shards}
     if len(tagged) > 1:
         raise DataError(f"{where}: some training shards have a tag and some have none: expected all or none")
+    if index.inputs.encoding == "tokens" and len(index.inputs.shape) != 1:
+        raise DataError(f"{where}: tokens of shape {index.inputs.shape}: expected their number")
+    if index.tokeniser is not None and index.tokeniser.separator >= index.classes:
+        raise DataError(f"{where}: separator {index.tokeniser.separator}: expected a token, 0 to {index.classes - 1}")
     if index.names and len(index.names) != index.classes:
         raise DataError(f"{where}: {len(index.names)} names for {index.classes} classes, expected one for each")
     return index

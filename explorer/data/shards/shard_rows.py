@@ -70,6 +70,14 @@ def checked(train: Split, files: ShardFiles, check: Check) -> tuple[Split, Shard
     return Split(inputs=inputs.of(looking), labels=labels.of(looking)), looking
 
 
+class KeptRows(ShardRows):
+    """A column that has more than what is taken from it: an image before it is decoded, a token with the next one."""
+
+    def content_in(self, opened: Opened, row: int) -> bytes:
+        """Return the bytes of a row of the column `input`."""
+        return bytes(opened.input(row))
+
+
 def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Opened, np.ndarray, np.ndarray]]:
     """Yield each shard that has some of these examples: its number, it, their places among `numbers`, and their rows in
     it."""

@@ -11,7 +11,7 @@ that was not. The index is written last: without it there is nothing to be read.
 import hashlib
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -64,12 +64,13 @@ class Material:
     classes: int
     origin: Origin
     rows: Callable[[], Iterator[Row]]  # in the order in which they are written
-    count: int  # of rows, for the progress
+    count: int | None  # of rows, for the progress; None: not known yet
     names: tuple[str, ...] = ()
     simulated: bool = False
     centre: float = 0.0
     scale: float = 1.0
-    tokeniser: Tokeniser | None = None
+    tokeniser: Callable[[], Tokeniser | None] = lambda: None  # asked after the last row
+    files: Mapping[str, bytes] = field(default_factory=dict)  # next to the index
     test: float = 0.0  # share of the test side, of rows without a side
     skipped: tuple[Passed, ...] = ()  # that are not among the rows
 
@@ -101,6 +102,7 @@ class Plan:
     labels: Labels
     shard_bytes: int
     test: float
+    files: dict[str, str] = field(default_factory=dict)  # SHA-256
 
 
 @record
@@ -162,6 +164,7 @@ def write_shards(
         labels=material.labels,
         shard_bytes=shard_bytes,
         test=material.test,
+        files={name: hashlib.sha256(content).hexdigest() for name, content in material.files.items()},
     )
     _claim(plan, objects)
     # Warnings about doubtful images are left out here and not where they arise: filters are those of all threads.
@@ -169,10 +172,12 @@ def write_shards(
         warnings.simplefilter("ignore")
         pass_ = _Pass(material, objects, pool, shard_bytes)
         waiting = threads * max(1, min(WAITING, AHEAD // material.inputs.bytes))
-        for position, (row, content) in enumerate(_ahead(pool, pass_.take, enumerate(watch(material.rows())), waiting)):
+        for position, (row, content) in enumerate(ahead(pool, pass_.take, enumerate(watch(material.rows())), waiting)):
             pass_.add(position, row, content)
         parts = pass_.finish()
     index = _index(material, parts, pass_.leftover)
+    for name, content in material.files.items():
+        objects.put(name, content)
     objects.put(shard_index.FILE, shard_index.content_of(index))
     for side in SIDES:
         for number in range(len(parts[side])):
@@ -227,7 +232,7 @@ class _Pass:
             return row, None
         content = row.read()
         if row.side is None and isinstance(content, bytes):
-            row = row._replace(side=_side_of(content, self._material.test))
+            row = row._replace(side=side_of(content, self._material.test))
         return (row._replace(label=row.label()) if callable(row.label) else row), content
 
     def _is_done(self, side: SideName, tag: str | None, position: int) -> bool:
@@ -338,12 +343,12 @@ def _part(side: SideName, number: int) -> str:
     return f"{side}/{number:06d}.json"
 
 
-def _side_of(content: bytes, share: float) -> SideName:
+def side_of(content: bytes, share: float) -> SideName:
     """Return the side of an example by its digest, so that equal ones are on the same side."""
     return "test" if int.from_bytes(hashlib.sha256(content).digest()[:8], "big") < share * 2**64 else "train"
 
 
-def _ahead(
+def ahead(
     pool: ThreadPoolExecutor, make: Callable[[Item], Made], items: Iterable[Item], waiting: int
 ) -> Iterator[Made]:
     """Yield what `make` returns of each item, in order; threads work on the next ones meanwhile."""
@@ -399,6 +404,6 @@ def _index(material: Material, parts: dict[SideName, list[Part]], leftover: Sequ
         simulated=material.simulated,
         centre=material.centre,
         scale=material.scale,
-        tokeniser=material.tokeniser,
+        tokeniser=material.tokeniser(),
         skipped=(*material.skipped, *passed),
     )

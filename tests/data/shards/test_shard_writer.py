@@ -84,7 +84,7 @@ def test_an_interrupted_pass_ends_with_the_same_bytes(tmp_path: Path, takes: int
     write_shards(counted, DirectoryObjects(tmp_path / "place"), shard_bytes=6_000, threads=2)
     assert files_of(tmp_path / "place") == files_of(tmp_path / "whole")
     if takes > 4:  # of a shard that was finished, no example is read again
-        assert len(reads) < material.count
+        assert len(reads) < (material.count or 0)
 
 
 def _counting(material, reads: list[int]):

@@ -1,0 +1,150 @@
+"""Texts as numbers: bytes, or the tokens of a Hugging Face `tokenizers` file, with the bytes of each.
+
+Every byte of a text belongs to one of its tokens, so that bits per byte compare between tokenisers. To a token of a
+byte-level tokeniser belong the bytes that it spells. Of others, and where a tokeniser changes a text, it is the text
+from the end of the token before to its own; what is left at the end is the last one's.
+
+The file may be hostile: its size is bounded, and it is parsed by `tokenizers` (extra `text`) and by nothing else. What
+is spelt like a special token in a text is text.
+
+Shapes: T tokens of a text, K tokens in the vocabulary.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from explorer.data.sequences import BYTES
+from explorer.errors import DataError
+
+MAX_TOKENISER = 2**26  # bytes of a file
+MAX_VOCABULARY = 2**22
+SEPARATOR = "<|endoftext|>"  # behind every document
+SEPARATORS = (SEPARATOR, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")  # usual names, in this order
+ALPHABET = 256  # a byte-level tokeniser has every byte
+
+
+class Tokens(NamedTuple):
+    """A text in tokens."""
+
+    ids: np.ndarray  # T, int64
+    sizes: np.ndarray  # T, int64: the bytes of text that belong to each
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Numbering:
+    """How texts become numbers."""
+
+    count: int  # K
+    separator: int  # the token behind every document
+    encode: Callable[[bytes], Tokens]  # of UTF-8; called in threads
+
+
+def _of_bytes(text: bytes) -> Tokens:
+    ids = np.frombuffer(text, np.uint8).astype(np.int64)
+    return Tokens(ids, np.ones(len(ids), np.int64))
+
+
+AS_BYTES = Numbering(count=BYTES, separator=0, encode=_of_bytes)
+
+
+def read_tokeniser(content: bytes, *, where: str) -> Numbering:
+    """Return the numbering of a file. Raises `DataError` for a file that is no tokeniser, and for one without a token
+    for the end of a document."""
+    if len(content) > MAX_TOKENISER:
+        raise DataError(f"{where}: too large: {len(content)} bytes, at most {MAX_TOKENISER} are read")
+    library = _library()
+    try:
+        tokeniser = library.Tokenizer.from_str(content.decode())
+    except Exception as error:  # `tokenizers` raises nothing more precise
+        raise DataError(f"{where}: not a file of `tokenizers`: {error}") from error
+    # What depends on chance or belongs to one use is not part of a numbering.
+    tokeniser.no_truncation()
+    tokeniser.no_padding()
+    if getattr(tokeniser.model, "dropout", None):
+        tokeniser.model.dropout = None
+    tokeniser.encode_special_tokens = True
+    vocabulary: dict[str, int] = tokeniser.get_vocab(with_added_tokens=True)
+    count = max(vocabulary.values(), default=-1) + 1
+    if not 2 <= count <= MAX_VOCABULARY:
+        raise DataError(f"{where}: {count} tokens: expected 2 to {MAX_VOCABULARY}")
+    special = {token.content: number for number, token in tokeniser.get_added_tokens_decoder().items() if token.special}
+    name = next((name for name in SEPARATORS if name in special), None)
+    if name is None:
+        raise DataError(
+            f"{where}: its special tokens are {', '.join(sorted(special)[:5]) or 'none'}: expected one for the end of a"
+            f" document: {', '.join(SEPARATORS)}"
+        )
+    spelt = _spelt(vocabulary, set(special), count, library)
+
+    def encode(text: bytes) -> Tokens:
+        words = text.decode()
+        try:
+            encoding = tokeniser.encode(words, add_special_tokens=False)
+        except Exception as error:  # as above
+            raise DataError(f"{where}: {error}") from error
+        ids = np.array(encoding.ids, np.int64)
+        if spelt is not None and int((sizes := spelt[ids]).sum()) == len(text):
+            return Tokens(ids, sizes)
+        return Tokens(ids, by_offsets(words, [end for _, end in encoding.offsets]))
+
+    return Numbering(count=count, separator=special[name], encode=encode)
+
+
+def by_offsets(text: str, ends: list[int]) -> np.ndarray:
+    """Return the bytes of text that belong to each token, T, given the character behind each.
+
+    >>> by_offsets("né e", [1, 2, 4]).tolist()
+    [1, 2, 2]
+    """
+    if not ends:
+        return np.empty(0, np.int64)
+    # The first byte of each character: code points from 128, 2048 and 65536 on take one more each.
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    sizes = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    places = np.maximum.accumulate(starts[np.array(ends)])
+    places[-1] = starts[-1]
+    return np.diff(places, prepend=0)
+
+
+def _spelt(vocabulary: dict[str, int], special: set[str], count: int, library: Any) -> np.ndarray | None:
+    """Return the bytes that each token spells, K; None for a tokeniser whose tokens are not spelt in bytes."""
+    alphabet = set(library.pre_tokenizers.ByteLevel.alphabet())
+    spelt = np.zeros(count, np.int64)
+    for name, number in vocabulary.items():
+        if name not in special and alphabet.issuperset(name):
+            spelt[number] = len(name)
+    return spelt if sum(name in vocabulary for name in alphabet) == ALPHABET else None
+
+
+def train_tokeniser(texts: Iterator[bytes], *, size: int) -> bytes:
+    """Return the file of a byte-level BPE of `size` tokens, one of them for the end of a document.
+
+    The same texts give the same file, whatever their order: words are counted, and of pairs that are equally frequent
+    the first by number is merged. Raises `DataError` for too little text.
+    """
+    library = _library()
+    tokeniser = library.Tokenizer(library.models.BPE())
+    tokeniser.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokeniser.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[SEPARATOR],
+        initial_alphabet=sorted(library.pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokeniser.train_from_iterator((text.decode() for text in texts), trainer)
+    if (most := tokeniser.get_vocab_size()) != size:
+        raise DataError(f"a vocabulary of {size} tokens: the texts have pairs for {most}: expected {most} or fewer")
+    return tokeniser.to_str().encode()
+
+
+def _library() -> Any:
+    try:
+        return import_module("tokenizers")
+    except ImportError as error:
+        raise DataError("tokens need the extra 'text': pip install 'explorer[text]'") from error
