@@ -163,7 +163,7 @@ def test_the_specifications_shown_are_valid() -> None:
 def test_the_model_of_ones_own_trains() -> None:
     block = next(block for block in blocks(README, "python") if "explorer.train(" in block)
     data = Digits().load(None)
-    images, held_out = (side.inputs.float() / 255 for side in (data.train, data.test))
+    images, held_out = (side.inputs[:].float() / 255 for side in (data.train, data.test))
     names = {"images": images, "labels": data.train.labels, "held_out": held_out, "truth": data.test.labels}
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     source = block.replace("explorer.train(", "result = explorer.train(")
