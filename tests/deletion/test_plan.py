@@ -19,6 +19,7 @@ from explorer.project import Project
 from explorer.provenance.commitments import commit
 from explorer.provenance.deletion_certificate import ALWAYS, UNREACHED, NotReached
 from explorer.provenance.policy import Rule
+from explorer.provenance.spellings import UNKNOWN_TEXTS
 from explorer.run_files import RunRecord
 from explorer.runlog.run_ledger import RunLedger
 from explorer.runlog.target import resolve
@@ -91,6 +92,14 @@ def test_what_was_fitted_on_examples(
     for what, expected in (("normalisation", normalised), ("tokeniser", tokenised)):
         assert (expected is None) == (what not in found)
         assert expected is None or expected in found[what]
+
+
+def test_a_tokeniser_from_a_file_is_listed_without_a_claim(tmp_path: Path) -> None:
+    run = write_governed_run(tmp_path)
+    for words, claims in ((f"from a file: trained {UNKNOWN_TEXTS}", False), ("trained on the training side", True)):
+        sign_again(run, lambda _, e, w=words: replace(e, fitted={"tokeniser": w}) if isinstance(e, Genesis) else e)
+        detail = named(planned(run, MIT))["tokeniser"]
+        assert detail.startswith(words) and ("the target's are among them" in detail) == claims
 
 
 def test_what_was_chosen_and_measured(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_order_of_methods_makes_no_difference():
         read(GOOD.replace("  fast:", "  pair: [mixup, ema]\n  other: [ema, mixup]\n  fast:"))
 
 
-@pytest.mark.parametrize("name, recipes", [("digits", 5), ("cifar10", 5), ("source", 2)])
+@pytest.mark.parametrize("name, recipes", [("digits", 5), ("cifar10", 5), ("source", 2), ("openwebtext", 4)])
 def test_the_shipped_specifications_are_valid(name, recipes):
     path = Path(__file__).parent.parent.parent / "notebooks" / "sweeps" / f"{name}.yaml"
     spec = load_spec(path)

@@ -17,9 +17,12 @@ from explorer.data.shards.text_shards import TextShards
 from explorer.data.source import Source
 from explorer.data.sources import of_path
 from explorer.data.text import LocalText
+from explorer.engine.loop import Loop
 from explorer.engine.task import LanguageModelling
 from explorer.errors import DataError
-from explorer.testing import DatasetContract
+from explorer.recipes.choice import written
+from explorer.recipes.recipe import build_recipe
+from explorer.testing import DatasetContract, assert_resumes, loop_of
 from tests.data.shards.texts import corpus, pack
 from tests.data.shards.written import write
 
@@ -68,6 +71,21 @@ def test_text_of_bytes_is_read_as_it_was(tmp_path: Path, kind: str) -> None:
     assert (shards.classes, shards.text_bytes) == (256, None)
     made, kept = memory.provenance, shards.provenance
     assert (made is None and kept is None) or (made is not None and kept is not None and made.classes == kept.classes)
+
+
+def loop_on(data: Path, methods: list[Any]) -> Loop:
+    """Return a loop of a few steps on shards that were opened anew."""
+    dataset = TOKENS.load(data)
+    task = {"dataset": written(TOKENS), "model": {"gpt-tiny": {"document_mask": True, "separator": 0}}}
+    train = {"epochs": 48 / len(dataset.train), "batch_size": 8, "optimizer": {"adamw": {"lr": 1e-3}}}
+    return loop_of(build_recipe("test", task=task, train=train, methods=methods, where="test"), dataset)
+
+
+def test_a_run_with_methods_for_text_resumes_to_the_same_bits(data: Path) -> None:
+    methods = [{"seq_length_warmup": {"duration": 0.5}}, "label_smoothing", "alibi"]
+    assert_resumes(lambda: loop_on(data, methods))
+    loops = [loop_on(data, some) for some in ([], methods)]
+    assert float(loops[0].step()) != float(loops[1].step())  # the control: they act
 
 
 # --- bits per byte ---------------------------------------------------------------------------------------------------
