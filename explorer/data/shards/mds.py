@@ -87,14 +87,9 @@ class MdsIndex:
 
 
 def is_mds(place: Path) -> bool:
-    """Return whether a directory has an index of this format. Raises `DataError` for one that is no JSON."""
-    value = _parsed(place / INDEX) if (place / INDEX).is_file() else None
-    return isinstance(value, dict) and "shards" in value
-
-
-def _parsed(path: Path) -> Any:
-    content = read_bytes(path, max_bytes=MAX_INDEX, error=DataError)
-    return parse_json(content, where=str(path), error=DataError, max_bytes=MAX_INDEX)
+    """Return whether a directory has an index and a shard of this format."""
+    shards = (path for pattern in ("*.mds*", "*/*.mds*") for path in place.glob(pattern))
+    return (place / INDEX).is_file() and next(shards, None) is not None
 
 
 def read_index(place: Path) -> MdsIndex:
@@ -103,7 +98,9 @@ def read_index(place: Path) -> MdsIndex:
     path = place / INDEX
     if not path.is_file():
         raise DataError(f"{path}: no such file: expected a directory with shards of the format MDS")
-    index = from_json(MdsIndex, _parsed(path), where=str(path), error=DataError)
+    content = read_bytes(path, max_bytes=MAX_INDEX, error=DataError)
+    value = parse_json(content, where=str(path), error=DataError, max_bytes=MAX_INDEX)
+    index = from_json(MdsIndex, value, where=str(path), error=DataError)
     first = index.shards[0]
     for number, shard in enumerate(index.shards):
         where = f"{path}: shards[{number}]"

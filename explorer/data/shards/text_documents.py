@@ -1,8 +1,9 @@
-"""Documents to be packed into shards of text: text files, lines of JSON, or rows of Parquet.
+"""Documents to be packed into shards of text: text files, lines of JSON, rows of Parquet, or samples of MDS shards.
 
     corpus/news/0001.txt          every text file of a directory is a document
     c4/c4-train.00000.json.gz     every line of .jsonl, .jsonl.gz or .json.gz has one: {"text": "...", ...}
     owt/train-00000.parquet       every row has one in its column of texts
+    pile/train/index.json         every sample of MDS shards has one in its column of texts (mds.py)
 
 Files whose names have `train` and `test` (or `validation`, ...) are of these sides. Without them a document is on the
 test side by the digest of its text: one in twenty. In both cases no text is on both sides: of equal ones, those of the
@@ -17,7 +18,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple
 
@@ -37,6 +38,7 @@ from explorer.data.parquet import (
     named_files,
     splits_of,
 )
+from explorer.data.shards.mds import INDEX, MdsDirectory, is_mds, value_of
 from explorer.data.shards.shard_index import Origin, SideName
 from explorer.data.shards.shard_writer import side_of
 from explorer.data.table_file import TARGETS, classes_in, named
@@ -47,6 +49,7 @@ from explorer.errors import DataError, unknown
 SHARE = 0.05  # of the documents, for the test side
 LINES = (".jsonl", ".jsonl.gz", ".json.gz")
 TABLE = ".parquet"
+TEXTS = ("str", "bytes")  # encodings of MDS
 MAX_DOCUMENT = 2**25  # bytes
 MAX_LINE = 2 * MAX_DOCUMENT  # with the other keys, and with escapes
 MAX_CLASSES = 1_000  # each has shards of its own
@@ -79,6 +82,9 @@ class Documents:
         """Return whether there are documents. Text files and texts with labels are some only where documents are
         `wanted`: they are data of another kind too. Raises `DataError` for a damaged table."""
         files = self.files()
+        if files and files[0][1].path.name == INDEX:
+            columns = _mds(files[0][1]).encodings
+            return columns.get(self.text) in TEXTS and (wanted or named(list(columns), TARGETS) is None)
         if not files or not files[0][1].name.endswith(TABLE):
             return bool(files) and (wanted or files[0][1].name.endswith(LINES))
         try:
@@ -89,13 +95,17 @@ class Documents:
         return texts and (wanted or named(schema.names, TARGETS) is None)
 
     def files(self) -> list[tuple[Side | None, LocalFile]]:
-        """Return the files, those of the test side first; tables, or else lines of JSON, or else text files."""
+        """Return the files, those of the test side first; indexes of MDS shards, or else tables, or else lines of JSON,
+        or else text files."""
         if self.path.is_dir():
             every = listed(self.path)
         else:
             every = [LocalFile(name=shown(self.path.name), path=self.path)] if self.path.is_file() else []
-        for kind in ((TABLE,), LINES):
-            if chosen := [file for file in every if file.name.endswith(kind)]:
+        indexes = [
+            file for file in every if file.path.name == INDEX and file.fault is None and is_mds(file.path.parent)
+        ]
+        for chosen in (indexes, *([file for file in every if file.name.endswith(kind)] for kind in ((TABLE,), LINES))):
+            if chosen:
                 splits = splits_of(chosen, self._configuration(), side=_side_name)
                 return divided_files(splits)[::-1] or [(None, file) for file in splits]
         return [(None, file) for file in every] if any(file.path.suffix in SUFFIXES for file in every) else []
@@ -112,7 +122,7 @@ class Documents:
         written = json.dumps({"documents": asdict(self) | {"path": self.path.name}})
         return Origin(
             dataset=written[:2_000],
-            digest=canonical.digest(named_files(self.files())),
+            digest=canonical.digest(named_files([one for file in self.files() for one in _whole(*file)])),
             licence="whatever holds for the documents",
         )
 
@@ -162,6 +172,8 @@ class Documents:
         folder = _folder(file) if self.tag == FOLDERS else None
         if file.name.endswith(TABLE):
             rows = self._of_table(file, [self.text] if text else [], column)
+        elif file.path.name == INDEX:
+            rows = self._of_mds(file, [self.text] if text else [], column)
         elif file.name.endswith(LINES):
             rows = self._of_lines(file, column)
         elif column is not None:
@@ -194,6 +206,16 @@ class Documents:
             return Fault.DAMAGED, None
         return value.get(self.text), None if column is None else value.get(column)
 
+    def _of_mds(self, file: LocalFile, texts: list[str], column: str | None) -> Iterator[tuple[Any, Any]]:
+        directory = _mds(file)
+        for name in texts:
+            if (kind := directory.encoding(name)) not in TEXTS:
+                raise DataError(f"{directory.place}: column {name!r} is {kind!r:.40}, expected texts")
+        columns = [*texts, *([column] if column is not None else [])]
+        for where, values in directory.samples(columns):
+            tag = None if column is None else value_of(values[-1], directory.encoding(column), where=where)
+            yield bytes(values[0]) if texts else None, tag
+
     def _of_table(self, file: LocalFile, texts: list[str], column: str | None) -> Iterator[tuple[Any, Any]]:
         columns = [*texts, *([column] if column is not None else [])]
         if file.fault is not None:
@@ -216,6 +238,17 @@ class Documents:
                 yield from zip(content, batch.column(column).to_pylist() if column else nothing, strict=True)
         except ERRORS as error:
             raise DataError(f"{file.path}: damaged: {error}") from error
+
+
+def _mds(file: LocalFile) -> MdsDirectory:
+    return MdsDirectory.at(file.path.parent)
+
+
+def _whole(side: Side | None, file: LocalFile) -> list[tuple[Side | None, LocalFile]]:
+    """Return the files behind one: itself, or those that an index of MDS shards names."""
+    if file.path.name != INDEX:
+        return [(side, file)]
+    return [(side, replace(one, name=f"{PurePosixPath(file.name).parent}/{one.name}")) for one in _mds(file).files]
 
 
 def _content(text: Any) -> bytes | Fault:

@@ -18,6 +18,7 @@ from explorer.data.local import Fault
 from explorer.data.mds_images import MdsImages
 from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.mds import MdsDirectory, image_of, value_of
+from explorer.data.shards.text_documents import Documents
 from explorer.data.sources import of_path
 from explorer.errors import DataError
 from explorer.testing import DatasetContract
@@ -156,6 +157,26 @@ def test_raw_pixels_become_png() -> None:
 )
 def test_raw_pixels_that_are_none(encoding: str, content: bytes, fault: Fault) -> None:
     assert image_of(memoryview(content), encoding) is fault
+
+
+def test_texts_are_packed_into_shards_of_text(tmp_path: Path) -> None:
+    for side, count in (("train", 30), ("val", 6)):
+        rows = [{"text": f"{side} document {n} " * 20, "source": f"licensed/{'ab'[n % 2]}"} for n in range(count)]
+        write_mds(tmp_path / "pile" / side, {"text": "str", "source": "str"}, rows, hashes=("sha256",))
+    documents = list(Documents(path=tmp_path / "pile", tag="source").read())
+    assert [document.side for document in documents] == ["test"] * 6 + ["train"] * 30
+    assert documents[6].content == ("train document 0 " * 20).encode() and documents[6].tag == "licensed/a"
+    assert documents[7].name == "train/index.json, row 2"
+    words = ("--param", "tag=source", "--context", "32", "--shard-bytes", "2000", "--json")
+    made = json.loads(explorer("data", "shard", tmp_path / "pile", tmp_path / "shards", *words).stdout)
+    assert {shard["tag"] for shard in made["index"]["train"]["shards"]} == {"licensed/a", "licensed/b"}
+    path = tmp_path / "pile" / "train" / "shard.00001.mds"
+    content = path.read_bytes()
+    before = Documents(path=tmp_path / "pile").origin().digest
+    path.write_bytes(content[:-1] + b"!")
+    assert Documents(path=tmp_path / "pile").origin().digest != before
+    with pytest.raises(DataError, match=r"shard.00001.mds: damaged: sha256"):
+        list(Documents(path=tmp_path / "pile").read())
 
 
 # --- hostile directories ---------------------------------------------------------------------------------------------
