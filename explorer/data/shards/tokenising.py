@@ -11,6 +11,7 @@ Shapes: T tokens of a text, K tokens in the vocabulary.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ MAX_TOKENISER = 2**26  # bytes of a file
 MAX_VOCABULARY = 2**22
 SEPARATOR = "<|endoftext|>"  # behind every document
 SEPARATORS = (SEPARATOR, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")  # usual names, in this order
+PANIC = "PanicException"  # no Exception, and of no module that could be imported
 ALPHABET = 256  # a byte-level tokeniser has every byte
 
 
@@ -57,10 +59,8 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
     if len(content) > MAX_TOKENISER:
         raise DataError(f"{where}: too large: {len(content)} bytes, at most {MAX_TOKENISER} are read")
     library = _library()
-    try:
+    with _faults(where):
         tokeniser = library.Tokenizer.from_str(content.decode())
-    except Exception as error:  # `tokenizers` raises nothing more precise
-        raise DataError(f"{where}: not a file of `tokenizers`: {error}") from error
     # What depends on chance or belongs to one use is not part of a numbering.
     tokeniser.no_truncation()
     tokeniser.no_padding()
@@ -82,16 +82,25 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
 
     def encode(text: bytes) -> Tokens:
         words = text.decode()
-        try:
+        with _faults(where):
             encoding = tokeniser.encode(words, add_special_tokens=False)
-        except Exception as error:  # as above
-            raise DataError(f"{where}: {error}") from error
         ids = np.array(encoding.ids, np.int64)
         if spelt is not None and int((sizes := spelt[ids]).sum()) == len(text):
             return Tokens(ids, sizes)
         return Tokens(ids, by_offsets(words, [end for _, end in encoding.offsets]))
 
     return Numbering(count=count, separator=special[name], encode=encode)
+
+
+@contextmanager
+def _faults(where: str) -> Iterator[None]:
+    """Raise `DataError` for whatever `tokenizers` raises at a file: nothing precise, and panics of its Rust code."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+            raise
+        raise DataError(f"{where}: not a file of `tokenizers` that can be used: {error}") from error
 
 
 def by_offsets(text: str, ends: list[int]) -> np.ndarray:

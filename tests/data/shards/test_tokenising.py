@@ -96,6 +96,14 @@ def test_hostile_files_are_refused(file: bytes, monkeypatch: pytest.MonkeyPatch)
     assert "too large" in refused(file)
 
 
+def test_a_panic_of_the_library_is_an_error(file: bytes) -> None:
+    """Its Rust code gives up on a prefix that is longer than the tokens that it is cut from."""
+    model = json.loads(file)["model"] | {"continuing_subword_prefix": "Ġ" * 9}
+    with pytest.raises(DataError, match="t: not a file of `tokenizers` that can be used") as error:
+        read_tokeniser(changed(file, model=model), where="t").encode(TEXTS[0])
+    assert type(error.value.__cause__).__name__ == tokenising.PANIC
+
+
 def test_what_depends_on_chance_or_one_use_is_left_out(file: bytes) -> None:
     model = json.loads(file)["model"] | {"dropout": 0.9}
     cut = {"max_length": 2, "strategy": "LongestFirst", "direction": "Right", "stride": 0}
