@@ -4,7 +4,8 @@ The documents of one provenance class on one side form a stream, in their order,
 stream is cut into blocks, each of which begins with the last token of the one before, so that every token except the
 first is predicted once. No block has documents of two classes or sides. A shorter rest of a stream is left out.
 
-A separator counts as one byte of text, as the byte between documents does in text that is read byte by byte.
+A separator counts as one byte of text, as the byte between documents does in text that is read byte by byte; and with
+it count the bytes of a document in which a tokeniser finds no tokens at all.
 
 Shapes: T tokens.
 """
@@ -47,10 +48,10 @@ class Stream:
     sizes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     documents: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # of each token
 
-    def add(self, number: int, document: Tokens, separator: int) -> Iterator[Block]:
-        """Add a document, and yield the blocks that are full now."""
+    def add(self, number: int, document: Tokens, separator: int, *, size: int) -> Iterator[Block]:
+        """Add a document of `size` bytes, and yield the blocks that are full now."""
         self.tokens = np.concatenate((self.tokens, document.ids, (separator,)))
-        self.sizes = np.concatenate((self.sizes, document.sizes, (1,)))
+        self.sizes = np.concatenate((self.sizes, document.sizes, (1 + size - document.sizes.sum(),)))
         self.documents = np.concatenate((self.documents, np.full(len(document.ids) + 1, number)))
         starts = range(0, len(self.tokens) - self.context, self.context)
         for start in starts:
@@ -83,7 +84,8 @@ class Packing:
                     yield self._row(document.number, document, tag, tokens)
                     continue
                 stream = streams.setdefault((document.side, tag), Stream(self._context))
-                for block in stream.add(document.number, tokens, self._numbering.separator):
+                size, separator = len(document.content), self._numbering.separator
+                for block in stream.add(document.number, tokens, separator, size=size):
                     self.bytes[document.side] += block.bytes
                     yield self._row(block.document, document, tag, block.tokens.astype(self.dtype).tobytes())
 

@@ -14,7 +14,8 @@ from explorer.data.local import FOLDERS
 from explorer.data.shards.shard_index import TOKENISER, Index, SideName
 from explorer.data.shards.shard_writer import write_shards
 from explorer.data.shards.text_documents import Documents
-from explorer.data.shards.token_material import token_material, trained_on
+from explorer.data.shards.token_material import Stream, token_material, trained_on
+from explorer.data.shards.tokenising import Tokens
 from explorer.errors import DataError, PlaceError
 from explorer.objects import DirectoryObjects
 from tests.data.shards.test_shard_writer import Failing
@@ -105,6 +106,14 @@ def test_bytes_are_tokens_of_one_byte(tmp_path: Path) -> None:
     for side, counted in counts(numbered):
         rows = len(blocks_of(tmp_path / "plain", plain, side))
         assert len(blocks_of(tmp_path / "numbered", numbered, side)) == rows and counted == 32 * rows
+
+
+def test_a_document_without_tokens_counts_its_bytes() -> None:
+    nothing, one = Tokens(np.empty(0, np.int64), np.empty(0, np.int64)), Tokens(np.array([5]), np.array([3]))
+    stream = Stream(context=3)
+    assert [*stream.add(0, one, 9, size=3), *stream.add(1, nothing, 9, size=7)] == []
+    ((tokens, number, size),) = stream.add(2, one, 9, size=3)
+    assert (tokens.tolist(), number, size) == ([5, 9, 9, 5], 0, 1 + 8 + 3)
 
 
 def test_threads_and_interruptions_change_no_byte(tmp_path: Path) -> None:
