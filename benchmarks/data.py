@@ -6,6 +6,7 @@ PYTHON is that of an environment with mosaicml-streaming, for the comparison wit
 about 50 kB; of every 2,000, all others are the same ones with other comments, so that no two files are equal.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -24,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from options import options, verdict, whole
+from options import options, verdict
 from pages import write_page
 from PIL import Image
 
@@ -36,6 +37,7 @@ from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.shard_index import Index, Inputs, Labels, Origin, Shard, Side, SideName, content_of, name_of
 from explorer.data.shards.shard_material import material_of
 from explorer.data.shards.shard_writer import write_shards
+from explorer.data.shards.text_shards import TextShards
 from explorer.objects import open_objects
 from explorer.run_files import ResultRecord
 
@@ -102,7 +104,7 @@ def through_a_cache(root: Path) -> Iterator[str]:
         batches.read(batches.indices(step))
         if step % max(1, steps // 100) == 0:
             memory.append(_resident())
-            cached.append(sum(path.stat().st_size for path in (root / "cache").rglob("*") if path.is_file()))
+            cached.append(_held(root / "cache"))
     took = time.perf_counter() - begun
     steady = memory[len(memory) // 5 :]
     ratio = max(steady) / min(steady)
@@ -115,6 +117,15 @@ def through_a_cache(root: Path) -> Iterator[str]:
         f" {size / 1e6 / took:.0f} MB a second were fetched, verified and parsed, and written to the cache."
     )
     del os.environ[shard_cache.VARIABLE]
+
+
+def _held(directory: Path) -> int:
+    """Return the bytes of the shards in a cache that changes meanwhile."""
+    size = 0
+    for path in directory.glob("shards/*/[0-9a-f]*"):
+        with contextlib.suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
 
 
 def _resident() -> float:
@@ -174,6 +185,21 @@ def trained(
     return run_files.read(ResultRecord, found)
 
 
+def tokens(root: Path) -> bool:
+    """Write shards of the text in EXPLORER_DATA, in 2,000 tokens of its own; return whether it is there."""
+    given = os.environ.get("EXPLORER_DATA")
+    text = Path(given or "nowhere") / "tinyshakespeare"
+    if text.exists() and not (root / "text").exists():
+        speeches = (text / "input.txt").read_text().split("\n\n")
+        (root / "speeches").mkdir()
+        for start in range(0, len(speeches), 40):  # documents, some of which are the test side
+            (root / "speeches" / f"{start:05d}.txt").write_text("\n\n".join(speeches[start : start + 40]))
+        made = ["data", "shard", str(root / "speeches"), str(root / "text"), "--vocabulary", "2000", "--context", "256"]
+        command = [sys.executable, "-m", "explorer", *made, "--shard-bytes", "100000"]
+        subprocess.run(command, check=True, capture_output=True)
+    return text.exists()
+
+
 def waiting(root: Path) -> Iterator[str]:
     """The share of a step that training waits for its rows."""
     count = len(ImageShards(path="shards").load(root).train)
@@ -184,9 +210,7 @@ def waiting(root: Path) -> Iterator[str]:
             count,
         )
     }
-    if (root / "text").exists():
-        from explorer.data.shards.text_shards import TextShards  # pyright: ignore[reportMissingImports]
-
+    if tokens(root):
         blocks = len(TextShards(path="text").load(root).train)
         tasks["gpt-small, tokens"] = ({"dataset": {"text_shards": {"path": "text"}}, "model": "gpt-small"}, 4, blocks)
     for name, (task, batch, examples) in tasks.items():
@@ -288,7 +312,6 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5.0, help="of photographs")
     parser.add_argument("--peer", type=Path, help="Python with mosaicml-streaming")
     parser.add_argument("--keep", type=Path, help="directory of the data, kept for another time")
-    parser.add_argument("--rounds", type=whole(1, 20), default=ROUNDS, help="of each comparison")
     given = parser.parse_args()
     root = given.keep or Path(tempfile.mkdtemp())
     lines = [
@@ -298,8 +321,9 @@ def main() -> None:
         " --peer PYTHON`, which times the loaders in turns, each in a process of its own.",
         "",
     ]
-    if not (root / "shards" / "index.json").exists():
+    if not (root / "photos").exists():
         photographs(root, size=given.gigabytes * 1e9)
+    if not (root / "shards" / "index.json").exists():
         lines.append(f"- *Writing*: {written(root):.0f} MB a second, each image decoded once to see that it can be.")
     parts: tuple[Callable[[Path], Iterator[str]], ...] = (
         through_a_cache,

@@ -21,7 +21,7 @@ from explorer.errors import DataError
 VARIABLE = "EXPLORER_SHARD_CACHE"
 USUAL = 10 * 2**30  # bytes
 OLD = 3600.0  # seconds after which a draft was left behind by a crash
-ROOM = 0.9  # share of the limit that is kept when the cache is full
+ROOM, FULL = 0.85, 0.9  # shares of the limit: what is kept of a full cache, and what counts as full
 LOOKS = 20  # how often the directory is measured while the cache is filled once
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(KB|MB|GB|TB)?", re.IGNORECASE)
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -99,7 +99,8 @@ class ShardCache:
             except FileNotFoundError:  # removed by another process
                 continue
         size = sum(bytes_ for _, bytes_, _ in files)
-        if size <= self._limit * (1 - 1 / LOOKS):
+        # What other threads and processes write between two looks is the rest.
+        if size <= self._limit * FULL:
             return
         for _, bytes_, path in sorted(files):
             path.unlink(missing_ok=True)
