@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from options import options, whole
 from PIL import Image
 
 SIZE, BATCH, WARM = 128, 64, 8
@@ -127,12 +128,17 @@ def shards(root: Path) -> Iterator[Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    kind, root = sys.argv[1], Path(sys.argv[2])
+    parser = options(__doc__)
+    parser.add_argument("kind", choices=("shards", "folder", "mds", "write-mds"))
+    parser.add_argument("root", type=Path, metavar="DIR")
+    parser.add_argument("count", type=whole(BATCH), metavar="COUNT", nargs="?", default=BATCH, help="of images")
+    given = parser.parse_args()
+    kind, root = given.kind, given.root
     if kind == "write-mds":
         write_mds(root)
         return
     source = {"shards": shards, "folder": lambda root: loader(Folder(root / "photos"), shuffle=True), "mds": mds}[kind]
-    steps = int(sys.argv[3]) // BATCH
+    steps = given.count // BATCH
     begun = 0.0
     for step, _ in enumerate(source(root)):
         if step == WARM:

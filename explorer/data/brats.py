@@ -1,4 +1,4 @@
-"""`brats`, `brats_slices`: brain tumours in NIfTI files, laid out as those of the BraTS challenges.
+"""`brats`, and `brats_slices` (brats_slices.py): brain tumours in NIfTI files, laid out as in the BraTS challenges.
 
     brats/HGG/case_1/case_1_flair.nii.gz    a directory for each case, at any depth, with four scans of the same brain:
     brats/HGG/case_1/case_1_t1.nii.gz       flair (or t2f), t1 (t1n), t1ce (t1c) and t2 (t2w)
@@ -81,6 +81,7 @@ KEPT = 2**30  # bytes of cases that stay in memory
 WINDOW = 4  # cases whose slices are shuffled with each other
 
 TEST = "share of the cases for the test side, by the digests of their names"
+CASES = "training cases to use, by the digests of their names; null: all"
 PROVENANCE = "table of provenance classes below --data, or `folders`: the directory above that of a case"
 MEDIA = "application/x-nifti"
 
@@ -257,6 +258,7 @@ class BrainTumours(DataSource, ABC):
     size: Annotated[int, Field(ge=16, le=256, multiple_of=16, description="voxels along each side")] = 128
     test: Annotated[float, Field(gt=0, le=0.5, description=TEST)] = 0.2
     provenance: Annotated[str | None, Field(min_length=1, max_length=1000, description=PROVENANCE)] = None
+    examples: Annotated[int | None, Field(ge=1, description=CASES)] = None
 
     @property
     @abstractmethod
@@ -268,7 +270,7 @@ class BrainTumours(DataSource, ABC):
         keys = [hashlib.sha256(case.name.encode(errors="surrogatepass")).digest() for case in cases]
         order = sorted(range(len(cases)), key=keys.__getitem__)
         count = max(1, round(self.test * len(cases)))
-        test, train = sorted(order[:count]), sorted(order[count:])
+        test, train = sorted(order[:count]), sorted(order[count:][: self.examples])
         if not train:
             raise DataError(f"dataset {self.name!r}: found {len(cases)} cases: expected one for each side")
         sliced = self.modality == "image"
@@ -368,19 +370,3 @@ class Brats(BrainTumours):
         marks = (f"{'*/' * depth}*seg.nii{packed}" for depth in (1, 2) for packed in (".gz", ""))
         there = place.is_dir() and any(next(place.glob(mark), None) is not None for mark in marks)
         return cls(path=place.name) if there else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BratsSlices(BrainTumours):
-    """Slices of the volumes of `brats`, from below to above: `size` pictures of each case, with a class for each pixel.
-
-    Parameters are those of `brats`; no case is on both sides.
-    """
-
-    name: ClassVar[str] = "brats_slices"
-    summary: ClassVar[str] = "slices of brain tumours of your own in NIfTI files, as in BraTS"
-    modality: ClassVar[Modality] = "image"
-
-    @property
-    def rows(self) -> int:
-        return self.size

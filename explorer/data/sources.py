@@ -3,7 +3,8 @@
 from functools import lru_cache
 from pathlib import Path
 
-from explorer.data.brats import Brats, BratsSlices
+from explorer.data.brats import Brats
+from explorer.data.brats_slices import BratsSlices
 from explorer.data.cifar10 import Cifar10
 from explorer.data.clutter import Clutter
 from explorer.data.clutter3d import Clutter3d
@@ -12,7 +13,7 @@ from explorer.data.digits import Digits
 from explorer.data.image_table import ImageTable
 from explorer.data.imagefolder import ImageFolder
 from explorer.data.labelled_text import LabelledText
-from explorer.data.mds_images import MdsImages
+from explorer.data.mds import MdsImages
 from explorer.data.parquet import Parquet
 from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.text_shards import TextShards

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from explorer.data.brats import Brats, BratsSlices, Cases, cases_in, read_nifti
+from explorer.data.brats import Brats, Cases, cases_in, read_nifti
+from explorer.data.brats_slices import BratsSlices
 from explorer.data.clutter import Pictures, Volumes
 from explorer.data.local import LocalFile
 from explorer.data.shards.image_shards import ImageShards

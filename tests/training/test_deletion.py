@@ -19,6 +19,7 @@ from explorer import run_files, rundir
 from explorer.audit.trace import participants
 from explorer.data import batches
 from explorer.data.batches import Order
+from explorer.data.dataset import Blocks
 from explorer.data.digits import Digits
 from explorer.engine.checkpoint import load_checkpoint, save_checkpoint
 from explorer.engine.fit import FitOptions
@@ -331,8 +332,8 @@ def test_shifted_slots_would_break_it(old: Path, new: Path, tmp_path: Path, monk
     """The run without the class is one with its places empty, not one with its places given away."""
     begin = Order.__init__
 
-    def shifted(self: Order, codes: np.ndarray, *, seed: int) -> None:
-        begin(self, codes, seed=seed)
+    def shifted(self: Order, codes: np.ndarray, *, seed: int, blocks: Blocks | None = None) -> None:
+        begin(self, codes, seed=seed, blocks=blocks)
         self._members.pop(desk.TAXONOMY.codes[NEWS])
         self._places, self._pattern = batches._interleaved({code: len(found) for code, found in self._members.items()})
 

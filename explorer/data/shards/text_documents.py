@@ -38,7 +38,7 @@ from explorer.data.parquet import (
     named_files,
     splits_of,
 )
-from explorer.data.shards.mds import INDEX, MdsDirectory, is_mds, value_of
+from explorer.data.shards.mds_format import INDEX, MdsDirectory, is_mds, value_of
 from explorer.data.shards.shard_index import Origin, SideName
 from explorer.data.shards.shard_writer import side_of
 from explorer.data.table_file import TARGETS, classes_in, named

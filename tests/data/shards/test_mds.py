@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 
 from explorer.data.local import Fault
-from explorer.data.mds_images import MdsImages
+from explorer.data.mds import MdsImages
 from explorer.data.shards.image_shards import ImageShards
-from explorer.data.shards.mds import MdsDirectory, image_of, value_of
+from explorer.data.shards.mds_format import MdsDirectory, image_of, value_of
 from explorer.data.shards.text_documents import Documents
 from explorer.data.sources import of_path
 from explorer.errors import DataError

@@ -1,4 +1,4 @@
-"""`mds`: images of the user's own in shards of MosaicML Streaming (shards/mds.py).
+"""`mds`: images of the user's own in shards of MosaicML Streaming (shards/mds_format.py).
 
     photos/train/index.json, photos/train/shard.00000.mds, ...    train and test (or validation, valid, val, dev), or
     photos/index.json, photos/shard.00000.mds, ...                with `test: 0.1`: a tenth of each class
@@ -24,7 +24,7 @@ from explorer.data.images import Images
 from explorer.data.labelled import TESTS, Entry, LabelledImages, Listing, Reader, Side, loaded
 from explorer.data.local import Fault, below, data_files
 from explorer.data.progress_line import watched
-from explorer.data.shards.mds import INDEX, MAX_SHARD, PICTURES, VALUES, MdsDirectory, image_of, is_mds, value_of
+from explorer.data.shards.mds_format import INDEX, MAX_SHARD, PICTURES, VALUES, MdsDirectory, image_of, is_mds, value_of
 from explorer.data.table_file import TAGS, TARGETS, named, tags_of
 from explorer.data.targets import AIMS, PREDICT, Predict, guess, read_target
 from explorer.errors import DataError
