@@ -47,8 +47,8 @@ from explorer.data.dataset import (
     Provenance,
     Rows,
     Skipped,
-    Split,
     TaskName,
+    split_of,
 )
 from explorer.data.local import (
     FOLDERS,
@@ -278,7 +278,7 @@ class BrainTumours(DataSource, ABC):
         for side in (train, test):
             chosen = Cases([cases[place] for place in side], self.size)
             columns = [CaseRows(chosen, column, sliced=sliced) for column in (0, 1)]
-            splits.append(Split(inputs=columns[0], labels=columns[1]))
+            splits.append(split_of(columns[0], columns[1]))
         ends = np.arange(1, len(train) + 1) * self.rows
         return (Pictures if sliced else Volumes)(
             train=splits[0],

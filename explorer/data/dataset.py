@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -91,10 +91,10 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Split:
-    """Examples of one side of the split."""
+    """Examples of one side of the split: tensors, or `Rows` in place of them."""
 
-    inputs: Tensor | Rows  # N x the shape of an example, uint8
-    labels: Tensor | Rows
+    inputs: Tensor  # N x the shape of an example, uint8
+    labels: Tensor
     """N, int64. Of text N T, uint8: the byte after each. Of segmentation N H W, uint8. Of regression N, float32: in
     units of `Dataset.scale`. Of several labels N K, float32: 1 for a label that an example has."""
 
@@ -118,6 +118,12 @@ class Split:
     def content(self, index: int) -> bytes:
         """Return the bytes of one example, input and then label: what its tag commits to."""
         return _bytes(self.inputs, index) + _bytes(self.labels, index)
+
+
+def split_of(inputs: Rows, labels: Rows) -> Split:
+    """Return examples that are read when they are indexed. They take the place of tensors, whose type they do not have:
+    a tensor has hundreds of methods, and rows have those that reading needs."""
+    return Split(inputs=cast(Tensor, inputs), labels=cast(Tensor, labels))
 
 
 def _bytes(column: Tensor | Rows, index: int) -> bytes:

@@ -46,7 +46,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer import run_files, rundir
-from explorer.data.dataset import Blank, Rows, Split
+from explorer.data.dataset import Blank, Rows, Split, split_of
 from explorer.engine.guard import same_bits
 from explorer.engine.method import Method
 from explorer.engine.state import Region, State
@@ -370,7 +370,7 @@ class Reference:
 def blank(examples: Split, gone: NDArray[np.bool_]) -> Split:
     """Return the examples with zeros in place of those that are gone, which are not read if they are in shards."""
     if isinstance(examples.inputs, Rows) and isinstance(examples.labels, Rows):
-        return Split(inputs=Blank(examples.inputs, gone), labels=Blank(examples.labels, gone))
+        return split_of(inputs=Blank(examples.inputs, gone), labels=Blank(examples.labels, gone))
     rows = torch.from_numpy(gone)
     inputs, labels = examples.inputs[:].clone(), examples.labels[:].clone()
     inputs[rows], labels[rows] = 0, 0

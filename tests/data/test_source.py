@@ -187,7 +187,7 @@ def test_the_class_survives_shuffling_and_batching(looked_in: Path) -> None:
     for step in range(3):
         for code_, slots in batches.shares(step):
             inputs, _ = batches.read(batches.indices(step)[slots])
-            origins = [made.sources[index] for index in batches.indices(step)[slots]]
+            origins = [made.sources[int(index)] for index in batches.indices(step)[slots]]
             assert foreign(inputs, [names[code_]] * len(slots), origins, looked_in) == []
 
 

@@ -18,6 +18,7 @@ from explorer.models.airbench import (
     Airbench,
     AirbenchSpec,
     IdentityConvolution,
+    Stage,
     cosines,
     whitening_filters,
 )
@@ -139,7 +140,8 @@ def test_without_biases_the_backward_pass_ends_at_the_first_convolution() -> Non
         model = Airbench(width=0.25, channels=3, classes=10, biases=biases)
         model(torch.randn(2, 3, 12, 12)).sum().backward()
         assert (model.whitening.bias.grad is not None) == biases
-        assert model.stages[0].conv1.weight.grad is not None
+        first = model.stages[0]
+        assert isinstance(first, Stage) and first.conv1.weight.grad is not None
 
 
 def test_older_recipes_keep_their_form() -> None:

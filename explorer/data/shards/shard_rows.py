@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Check, Rows, Split
+from explorer.data.dataset import Check, Rows, Split, split_of
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.errors import DataError
 
@@ -67,7 +67,7 @@ def checked(train: Split, files: ShardFiles, check: Check) -> tuple[Split, Shard
             check(int(files.layout.starts[number]) + row, content)
 
     looking = files.looking(look)
-    return Split(inputs=inputs.of(looking), labels=labels.of(looking)), looking
+    return split_of(inputs.of(looking), labels.of(looking)), looking
 
 
 class KeptRows(ShardRows):

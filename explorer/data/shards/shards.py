@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import Blocks, DataFile, Dataset, DataSource, Fitted, Provenance, Skipped, Split
+from explorer.data.dataset import Blocks, DataFile, Dataset, DataSource, Fitted, Provenance, Skipped, Split, split_of
 from explorer.data.local import below
 from explorer.data.shards import shard_index
 from explorer.data.shards.shard_cache import ShardCache, limit
@@ -83,7 +83,7 @@ class Opening:
             return torch.from_numpy(taken)
 
         train, test = (
-            Split(
+            split_of(
                 inputs=rows(files, taken, shape=shape, dtype=dtype),
                 labels=ShardRows(files, label, shape=labels.shape, dtype=getattr(torch, labels.dtype)),
             )

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Check, DataFile, Fitted, Modality, Split, TaskName
+from explorer.data.dataset import Check, DataFile, Fitted, Modality, Split, TaskName, split_of
 from explorer.data.sequences import Text
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import TOKENISER, Index
@@ -114,7 +114,7 @@ def _blocks(index: Index, opening: Opening) -> tuple[Split, Split]:
         return torch.from_numpy(tokens.astype(kind))
 
     train, test = (
-        Split(
+        split_of(
             inputs=KeptRows(files, partial(taken, part=slice(0, -1)), shape=(context,), dtype=dtype),
             labels=LabelRows(files, partial(taken, part=slice(1, None)), shape=(context,), dtype=dtype),
         )
