@@ -23,8 +23,7 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile, TaskName
-from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Listing, loaded
+from explorer.data.labelled import MAX_ENCODED_BYTES, Entry, LabelledImages, Listing
 from explorer.data.local import Fault, LocalFile, below, data_files, shown
 from explorer.data.progress_line import watched
 from explorer.data.table_file import SUFFIXES, TAGS, TARGETS, content_of, media_of, named, read_table, tags_of, texts
@@ -68,17 +67,6 @@ class ImageTable(LabelledImages):
     @property
     def aim(self) -> TaskName:
         return AIMS[self.predict]
-
-    def load(self, data: Path | None) -> Images:
-        return loaded(
-            self.name,
-            self.listing(data),
-            size=self.size,
-            channels=self.channels,
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
-        )
 
     def listing(self, data: Path | None) -> Listing:
         table = self._table(data)

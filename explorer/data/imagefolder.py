@@ -21,8 +21,7 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile
-from explorer.data.images import Images
-from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Listing, Side, loaded
+from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Listing, Side
 from explorer.data.local import (
     FOLDERS,
     Fault,
@@ -67,17 +66,6 @@ class ImageFolder(LabelledImages):
     provenance: Annotated[
         str | None, Field(min_length=1, max_length=1000, description="table of provenance classes below --data")
     ] = None
-
-    def load(self, data: Path | None) -> Images:
-        return loaded(
-            self.name,
-            self.listing(data),
-            size=self.size,
-            channels=self.channels,
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
-        )
 
     def listing(self, data: Path | None) -> Listing:
         root, table = self._root(data), self._table(data)

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -71,33 +71,37 @@ class LabelledImages(DataSource, ABC):
     fitted: ClassVar[Fitted] = {"normalisation": "mean and standard deviation by channel over all training images"}
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "nll")
 
+    if TYPE_CHECKING:  # parameters of every source, each with a place among its own
+        size: int
+        channels: Literal[1, 3]
+        test: float | None
+        augment: bool
+        examples: int | None
+
     @abstractmethod
     def listing(self, data: Path | None) -> Listing:
         """Return the images, not decoded. Raises `DataError` if they are missing or damaged."""
 
-
-def loaded(
-    name: str, listing: Listing, *, size: int, channels: int, test: float | None, augment: bool, examples: int | None
-) -> Images:
-    """Decode the images of a listing; return the dataset of those without a fault, by `labelled`."""
-    pixels, faults = decoded(
-        f"{name}-{canonical.digest([list(Fault), size, channels, listing.key])[:16]}",
-        (read() for read in listing.readers()),
-        count=len(listing.entries),
-        size=size,
-        channels=channels,
-    )
-    return labelled(
-        name,
-        listing.entries,
-        pixels,
-        faults,
-        target=listing.target,
-        misplaced=listing.misplaced,
-        test=test,
-        augment=augment,
-        examples=examples,
-    )
+    def load(self, data: Path | None) -> Images:
+        listing = self.listing(data)
+        pixels, faults = decoded(
+            f"{self.name}-{canonical.digest([list(Fault), self.size, self.channels, listing.key])[:16]}",
+            (read() for read in listing.readers()),
+            count=len(listing.entries),
+            size=self.size,
+            channels=self.channels,
+        )
+        return labelled(
+            self.name,
+            listing.entries,
+            pixels,
+            faults,
+            target=listing.target,
+            misplaced=listing.misplaced,
+            test=self.test,
+            augment=self.augment,
+            examples=self.examples,
+        )
 
 
 def labelled(

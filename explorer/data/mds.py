@@ -20,8 +20,7 @@ from pydantic import Field
 
 from explorer import canonical
 from explorer.data.dataset import DataFile, TaskName
-from explorer.data.images import Images
-from explorer.data.labelled import TESTS, Entry, LabelledImages, Listing, Reader, Side, loaded
+from explorer.data.labelled import TESTS, Entry, LabelledImages, Listing, Reader, Side
 from explorer.data.local import Fault, below, data_files
 from explorer.data.progress_line import watched
 from explorer.data.shards.mds_format import INDEX, MAX_SHARD, PICTURES, VALUES, MdsDirectory, image_of, is_mds, value_of
@@ -66,17 +65,6 @@ class MdsImages(LabelledImages):
     @property
     def aim(self) -> TaskName:
         return AIMS[self.predict]
-
-    def load(self, data: Path | None) -> Images:
-        return loaded(
-            self.name,
-            self.listing(data),
-            size=self.size,
-            channels=self.channels,
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
-        )
 
     def listing(self, data: Path | None) -> Listing:
         directories = self._directories(data)

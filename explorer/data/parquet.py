@@ -34,8 +34,7 @@ from pydantic import Field
 from explorer import canonical
 from explorer.data.dataset import SIMULATED, DataFile, TaskName
 from explorer.data.hub_card import README, Configuration, matches, read_hub_card
-from explorer.data.images import Images
-from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Listing, Side, loaded
+from explorer.data.labelled import MAX_CLASSES, TESTS, Entry, LabelledImages, Listing, Side
 from explorer.data.local import (
     Fault,
     LocalFile,
@@ -101,17 +100,6 @@ class Parquet(LabelledImages):
     @property
     def aim(self) -> TaskName:
         return AIMS[self.predict]
-
-    def load(self, data: Path | None) -> Images:
-        return loaded(
-            self.name,
-            self.listing(data),
-            size=self.size,
-            channels=self.channels,
-            test=self.test,
-            augment=self.augment,
-            examples=self.examples,
-        )
 
     def listing(self, data: Path | None) -> Listing:
         files = self._files(data)
