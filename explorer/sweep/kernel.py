@@ -23,7 +23,8 @@ class Kernel(IPythonKernel):
     """IPython's kernel, which a SIGINT interrupts in the code of a cell only.
 
     Anywhere else in the handling of a request, KeyboardInterrupt would end the handler before it replies, and the
-    parent would wait for ever. The parent interrupts until the run has ended, so none is lost.
+    parent would wait for ever; while IPython writes the traceback of an exception, it would take that output's place.
+    The parent interrupts until the run has ended, so none is lost.
     """
 
     def pre_handler_hook(self) -> None:
@@ -31,10 +32,11 @@ class Kernel(IPythonKernel):
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    called = None  # the code that `frame` is running
     while frame is not None:
-        if frame.f_code is InteractiveShell.run_code.__code__:
+        if frame.f_code is InteractiveShell.run_code.__code__ and called is frame.f_locals["code_obj"]:
             raise KeyboardInterrupt
-        frame = frame.f_back
+        called, frame = frame.f_code, frame.f_back
 
 
 def main() -> None:
