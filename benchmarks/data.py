@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from options import options, verdict
 from pages import write_page
@@ -32,7 +31,7 @@ from PIL import Image
 from explorer import canonical, run_files, rundir
 from explorer.data.batches import Batches
 from explorer.data.imagefolder import ImageFolder
-from explorer.data.shards import shard_cache
+from explorer.data.shards import shard_cache, shard_table
 from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.shard_index import Index, Inputs, Labels, Origin, Shard, Side, SideName, content_of, name_of
 from explorer.data.shards.shard_material import material_of
@@ -253,16 +252,15 @@ def many_shards(root: Path) -> Iterator[str]:
     content = io.BytesIO()
     Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(content, "PNG")
     rows = 128
-    sink = pa.BufferOutputStream()
     columns = {
         "input": pa.array([content.getvalue()] * rows, pa.binary()),
         "label": pa.array([n % CLASSES for n in range(rows)], pa.int64()),
         "slot": pa.array(range(rows), pa.int64()),
         "tag": pa.array([""] * rows),
     }
-    pq.write_table(pa.table(columns), sink, row_group_size=rows, store_schema=False)
-    shard = sink.getvalue().to_pybytes()
-    digest = hashlib.sha256(shard).hexdigest()
+    rows_ = pa.table(columns)
+    shard = shard_table.encode(rows_)
+    digest, root_ = hashlib.sha256(shard).hexdigest(), shard_table.root_of(rows_)
     sides = {}
     numbers: tuple[tuple[SideName, int], ...] = (("train", 10_000), ("test", 2))
     for side, number in numbers:
@@ -270,7 +268,7 @@ def many_shards(root: Path) -> Iterator[str]:
         names = [name_of(side, n) for n in range(number)]
         for name in names:
             (place / name).write_bytes(shard)
-        shards = tuple(Shard(name=name, rows=rows, bytes=len(shard), sha256=digest) for name in names)
+        shards = tuple(Shard(name=name, rows=rows, bytes=len(shard), sha256=digest, root=root_) for name in names)
         sides[side] = Side(shards=shards, labels=(rows * number // CLASSES,) * CLASSES)
     origin = Origin(dataset="synthetic", digest=canonical.digest("synthetic"), licence="none")
     index = Index(

@@ -51,6 +51,11 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "governed.signed_shards:verify",
         "Read every shard and compare it with the index; with --trust, check the attestation of the index too.",
     ),
+    "data erase": (
+        "governed.signed_shards:erase",
+        "Overwrite training examples in their shards for good. The index stays valid, and every other row is still "
+        "proved.",
+    ),
     "replay": ("run:replay", "Execute steps of a recorded run again and compare them with its ledger, bit for bit."),
     "open": (
         "notebooks:open_notebook",

@@ -1,4 +1,5 @@
-"""`explorer data sign` and `explorer data verify`: who vouches for the bytes of shards, and whether they are whole."""
+"""`explorer data sign`, `verify` and `erase`: who vouches for the bytes of shards, whether they are whole, and examples
+that are to be gone."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from explorer.cli import options
 from explorer.cli.signing import load_key
 from explorer.data.progress_line import watched
 from explorer.data.shards import shard_index
+from explorer.data.shards.shard_erasure import Rows, rows_of
+from explorer.data.shards.shard_erasure import erase as erase_rows
 from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout
 from explorer.errors import DataError
@@ -73,19 +76,68 @@ def verify(place: Place, trust: options.OptionalTrust = None) -> Answer:
     """
     objects, content, index = _opened(place)
     signed = None if trust is None else _attested(objects, content, index, trust)
-    faults = _faults(objects, index)
+    faults, erased = _read_all(objects, index)
     shards = len(index.train.shards) + len(index.test.shards)
     return Answer(
-        page=lambda: _page(place, index, signed, faults),
+        page=lambda: _page(place, index, signed, faults, erased),
         record=lambda: {
             "place": place,
             "index": shard_index.digest_of(content),
             "shards": shards,
             "faults": faults,
+            "erased": erased,
             "signed_by": None if signed is None else [one.name for one in signed.authorities],
         },
         holds=not faults,
     )
+
+
+NOT_REACHED = (
+    "the data that these shards were made from, and every copy of either",
+    "earlier versions of the files, where the store keeps them; backups; disks that keep overwritten data",
+    "caches of shards on other machines, until they are removed there",
+    "the salts of their tags: `explorer delete erase` and `explorer tags erase` destroy them",
+    "models that trained on them: `explorer delete run` makes one without them",
+)
+
+
+def erase(
+    place: Place,
+    record: options.Records = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase. Default: only show what would be erased.")] = False,
+) -> Answer:
+    """Overwrite training examples in their shards for good. The index stays valid, and every other row is still proved.
+
+    A run that left them out, or whose policy keeps examples without a salt out, goes on reading the same shards; any
+    other run that asks for one of them ends with an error.
+    """
+    objects, _, index = _opened(place)
+    if not record:
+        raise DataError("nothing to erase: expected --record N, the number of a training example")
+    places = rows_of(index, record)
+    if yes:
+        erase_rows(objects, index, places)
+    return Answer(
+        page=lambda: _erasure(place, places, done=yes),
+        record=lambda: {
+            "place": place,
+            "erased": yes,
+            "shards": {one.shard: list(one.rows) for one in places},
+            "not_reached": list(NOT_REACHED),
+        },
+        holds=yes,
+        faults_to_stderr=True,
+    )
+
+
+def _erasure(place: str, places: tuple[Rows, ...], *, done: bool) -> Iterator[Block | str]:
+    count = sum(len(one.rows) for one in places)
+    yield f"{place}: {'erased' if done else 'would erase'} {count:,} training {'example' if count == 1 else 'examples'}"
+    yield from (f"  {one.shard}: row {', '.join(map(str, one.rows))}" for one in places)
+    yield "  not reached, and left to you:"
+    yield from (f"    {words}" for words in NOT_REACHED)
+    if not done:
+        yield "nothing was changed; --yes erases, and what is erased cannot be restored"
 
 
 def _opened(place: str) -> tuple[Objects, bytes, Index]:
@@ -118,22 +170,22 @@ def _attested(objects: Objects, content: bytes, index: Index, trust: Path) -> Si
     return signed
 
 
-def _faults(objects: Objects, index: Index) -> list[str]:
-    """Return what is wrong with each shard that is missing or damaged."""
-    faults = []
+def _read_all(objects: Objects, index: Index) -> tuple[list[str], int]:
+    """Return what is wrong with each shard that is missing or damaged, and the number of rows that were erased."""
+    faults, erased = [], 0
     for side in (index.train, index.test):
         files = ShardFiles(objects, Layout(side), cache=None, memory=0, pauses=AGAIN)
         for number in watched(range(len(side.shards)), "reading shards", total=len(side.shards)):
             files.expect(range(number, min(number + 4, len(side.shards))))
             try:
-                files.opened([number])
+                erased += int(files.opened([number])[0].erased.sum())
             except DataError as error:
                 faults.append(str(error))
-    return faults
+    return faults, erased
 
 
 def _page(
-    place: str, index: Index, signed: Signed[ShardsAttestation] | None, faults: list[str]
+    place: str, index: Index, signed: Signed[ShardsAttestation] | None, faults: list[str], erased: int
 ) -> Iterator[Block | str]:
     shards = len(index.train.shards) + len(index.test.shards)
     if faults:
@@ -143,6 +195,8 @@ def _page(
             yield f"and {len(faults) - MOST_FAULTS:,} more"
     else:
         yield f"{place}: {shards:,} shards, all as the index says"
+    if erased:
+        yield f"{erased:,} rows were erased; the others are proved by the roots in the index"
     if signed is None:
         yield "not checked: who vouches for the index (--trust)"
         return

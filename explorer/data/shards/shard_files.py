@@ -16,8 +16,8 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from explorer.data.shards import shard_table
 from explorer.data.shards.shard_cache import ShardCache
 from explorer.data.shards.shard_index import Layout, Shard
 from explorer.errors import DataError, PlaceError
@@ -26,8 +26,6 @@ from explorer.objects import Objects
 THREADS = 4  # that fetch: they wait for the store, or hash, which leaves the interpreter to others
 PAUSES = (0.5, 2.0, 8.0)  # seconds before a shard is asked for again
 PATIENCE = 30.0  # seconds after which a wait is reported
-MAX_DECODED = 2**31  # bytes of the columns of a shard
-DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)  # that pyarrow raises for damaged files
 
 Look = Callable[[int, "Opened"], None]  # at a shard, by its number, when it is opened; it raises for a wrong one
 
@@ -41,6 +39,7 @@ class Opened:
     data: np.ndarray  # uint8, of the column `input`
     offsets: np.ndarray
     labels: np.ndarray  # rows, or the bytes of all labels
+    erased: np.ndarray  # rows, bool: zeros take their place
     bytes: int  # in memory
 
     def __len__(self) -> int:
@@ -141,16 +140,29 @@ class ShardFiles:
                 size -= ready[number]
                 del self._open[number]
 
+    def table(self, number: int) -> pa.Table:
+        """Return the rows of a shard as they are stored, without keeping them. Raises `DataError`."""
+        shard = self.layout.shards[number]
+        return shard_table.decode(self._verified(number, shard), shard, where=f"shard {self.where(number)}")
+
     # --- in the threads ---
 
     def _opened(self, number: int) -> Opened:
-        shard = self.layout.shards[number]
-        opened = self._parsed(number, shard, self._verified(number, shard))
+        """Return the rows. The digest says that the writer made these bytes, not that the writer made no mistake."""
+        table = self.table(number)
+        try:
+            data, offsets = shard_table.binary(table.column("input").chunk(0))
+            labels, erased = shard_table.labels_of(table), shard_table.erased_rows(table)
+        except shard_table.DAMAGE as error:
+            raise DataError(f"shard {self.where(number)}: not a shard: {error}") from error
+        size = data.nbytes + offsets.nbytes + labels.nbytes + erased.nbytes + 4_096
+        opened = Opened(data=data, offsets=offsets, labels=labels, erased=erased, bytes=size)
         self._look(number, opened)
         return opened
 
     def _verified(self, number: int, shard: Shard) -> bytes:
-        """Return the content with the digest in the index, from the cache or from the place."""
+        """Return the content with the digest in the index, or without rows that were erased, from the cache or from the
+        place."""
         if self._cache is not None and (kept := self._cache.read(shard.sha256)) is not None:
             if hashlib.sha256(kept).hexdigest() == shard.sha256:
                 return kept
@@ -165,73 +177,27 @@ class ShardFiles:
                 log.warning("%s; asking again in %g s", error, pause)
                 time.sleep(pause)
                 continue
-            if self._cache is not None:
-                self._cache.write(shard.sha256, content)
             return content
         raise AssertionError("the last attempt returns or raises")
 
     def _fetched(self, number: int, shard: Shard) -> bytes:
         self.fetched += 1
         try:
-            content = self.objects.read(shard.name, max_bytes=shard.bytes)
+            most = shard.bytes + shard_table.ERASED_BYTES * (shard.rows + 16)
+            content = self.objects.read(shard.name, max_bytes=most)
         except PlaceError as error:
             raise DataError(f"shard {error}") from error
         digest = hashlib.sha256(content).hexdigest()
-        if digest != shard.sha256:
+        if digest == shard.sha256:
+            if self._cache is not None:
+                self._cache.write(shard.sha256, content)
+        elif not shard_table.is_partly_erased(content, shard, where=self.where(number)):
             raise DataError(
                 f"shard {self.where(number)}: damaged: {len(content)} bytes with SHA-256 {digest[:16]}..., the index"
                 f" says {shard.bytes} bytes with {shard.sha256[:16]}..."
             )
         return content
 
-    def _parsed(self, number: int, shard: Shard, content: bytes) -> Opened:
-        """Return the rows. The digest says that the writer made these bytes, not that the writer made no mistake."""
-        where = f"shard {self.where(number)}"
-        try:
-            file = pq.ParquetFile(pa.BufferReader(content))
-            if (groups := file.metadata.num_row_groups) != 1 or file.metadata.num_rows != shard.rows:
-                raise DataError(
-                    f"{where}: {groups} row groups and {file.metadata.num_rows} rows: expected one with {shard.rows}"
-                )
-            if (size := file.metadata.row_group(0).total_byte_size) > MAX_DECODED:
-                raise DataError(f"{where}: {size} bytes unpacked: at most {MAX_DECODED} are read")
-            table = file.read_row_group(0, use_threads=False).combine_chunks()
-            tags = table.column("tag").unique().to_pylist()
-            if tags != [shard.tag or ""]:
-                raise DataError(f"{where}: column 'tag': found {tags!r:.80}, the index says {shard.tag or ''!r}")
-            data, offsets = _binary(table.column("input").chunk(0))
-            labels = _labels(table)
-        except DAMAGE as error:
-            raise DataError(f"{where}: not a shard: {error}") from error
-        return Opened(
-            data=data, offsets=offsets, labels=labels, bytes=data.nbytes + offsets.nbytes + labels.nbytes + 4_096
-        )
-
     def where(self, number: int) -> str:
         """Return the name of a shard, for messages."""
         return f"{self.objects.url}/{self.layout.shards[number].name}"
-
-
-def _binary(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of a binary column, and where each row begins."""
-    if not pa.types.is_binary(column.type) or column.null_count:
-        raise TypeError(f"column of {column.type} with {column.null_count} nulls: expected binary without nulls")
-    _, offsets, data = column.buffers()
-    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    bytes_ = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    if starts[0] < 0 or (np.diff(starts) < 0).any() or starts[-1] > len(bytes_):
-        raise ValueError("column 'input': its offsets are damaged")
-    return bytes_, starts
-
-
-def _labels(table: pa.Table) -> np.ndarray:
-    """Return the labels: numbers, or bytes one behind the other; none for tokens."""
-    if "label" not in table.column_names:
-        return np.empty(0, np.uint8)
-    column = table.column("label").chunk(0)
-    if column.null_count:
-        raise TypeError("column 'label': found nulls")
-    if pa.types.is_binary(column.type):
-        data, starts = _binary(column)
-        return data[starts[0] : starts[-1]]
-    return column.to_numpy()

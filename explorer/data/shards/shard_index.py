@@ -4,10 +4,11 @@
     PLACE/train/000000.parquet   shards: Parquet files of one row group each
     PLACE/test/000000.parquet
 
-A shard has the columns `input` (binary), `label`, `slot` (int64: the number of the example in the data that the shards
-were made from, or of the document in which a block of tokens begins) and `tag` (text: its provenance class, empty
-without one). All rows of a shard have the same tag, so the class of every example is known from the index, and the rows
-of a class can be left out by not opening its shards. Next to the index of tokens is the file of their tokeniser.
+A shard (shard_table.py) has the columns `input` (binary), `label`, `slot` (int64: the number of the example in the data
+that the shards were made from, or of the document in which a block of tokens begins) and `tag` (text: its provenance
+class, empty without one). All rows of a shard have the same tag, so the class of every example is known from the index,
+and the rows of a class can be left out by not opening its shards. Next to the index of tokens is the file of their
+tokeniser.
 
 Shapes: N examples on a side.
 """
@@ -49,6 +50,7 @@ class Shard:
     rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
     bytes: Annotated[int, Field(ge=1, le=MAX_SHARD)]
     sha256: Digest  # of the whole file
+    root: Digest  # over its rows, which stays when rows are erased
     tag: ClassPath | None = None  # the provenance class of all its rows
 
 

@@ -62,7 +62,7 @@ def checked(train: Split, files: ShardFiles, check: Check) -> tuple[Split, Shard
     assert isinstance(inputs, ShardRows) and isinstance(labels, ShardRows)
 
     def look(number: int, opened: Opened) -> None:
-        for row in range(len(opened)):
+        for row in np.flatnonzero(~opened.erased).tolist():  # an erased one is refused when it is asked for
             content = inputs.content_in(opened, row) + labels.content_in(opened, row)
             check(int(files.layout.starts[number]) + row, content)
 
@@ -80,7 +80,7 @@ class KeptRows(ShardRows):
 
 def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Opened, np.ndarray, np.ndarray]]:
     """Yield each shard that has some of these examples: its number, it, their places among `numbers`, and their rows in
-    it."""
+    it. Raises `DataError` for an example that was erased, and for a shard that cannot be had."""
     if not len(numbers):
         return
     shards = files.layout.shards_of(numbers)
@@ -89,4 +89,11 @@ def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Open
     groups = [order[start:stop] for start, stop in pairwise(cuts)]
     needed = [int(shards[places[0]]) for places in groups]
     for number, places, opened in zip(needed, groups, files.opened(needed), strict=True):
-        yield number, opened, places, numbers[places] - files.layout.starts[number]
+        rows = numbers[places] - files.layout.starts[number]
+        if (erased := numbers[places][opened.erased[rows]]).size:
+            raise DataError(
+                f"shard {files.where(number)}: example {erased[0]} was erased (`explorer data erase`): a governed run"
+                " leaves it out once the salt of its tag is destroyed too (`explorer tags erase`), or it is deleted by"
+                " `explorer delete run`; for other runs write the shards again, without it"
+            )
+        yield number, opened, places, rows

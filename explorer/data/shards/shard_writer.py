@@ -18,12 +18,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from explorer import canonical
 from explorer.data.dataset import Modality, TaskName
 from explorer.data.local import MAX_NAMES, Fault
-from explorer.data.shards import shard_index
+from explorer.data.shards import shard_index, shard_table
 from explorer.data.shards.shard_index import Index, Inputs, Labels, Origin, Passed, Shard, Side, SideName, Tokeniser
 from explorer.errors import DataError
 from explorer.objects import Missing, Objects
@@ -279,13 +278,19 @@ class _Pass:
         skips: tuple[Skip, ...],
     ) -> Part:
         """Write a shard, and then its part. Called in a thread."""
-        content = _encoded(rows, self._material.labels, tag)
+        table = _table(rows, self._material.labels, tag)
+        content = shard_table.encode(table)
         name = shard_index.name_of(side, number)
         counts = self._material.counts([row.label for row, _ in rows])
         values = np.flatnonzero(counts)
         part = Part(
             shard=Shard(
-                name=name, rows=len(rows), bytes=len(content), sha256=hashlib.sha256(content).hexdigest(), tag=tag
+                name=name,
+                rows=len(rows),
+                bytes=len(content),
+                sha256=hashlib.sha256(content).hexdigest(),
+                root=shard_table.root_of(table),
+                tag=tag,
             ),
             position=position,
             labels=tuple(zip(values.tolist(), counts[values].tolist(), strict=True)),
@@ -306,25 +311,14 @@ class _Pass:
         }
 
 
-def _encoded(rows: Sequence[tuple[Row, bytes]], labels: Labels, tag: str | None) -> bytes:
-    """Return a shard: a Parquet file with one row group, not compressed, for images are and pixels gain little."""
+def _table(rows: Sequence[tuple[Row, bytes]], labels: Labels, tag: str | None) -> pa.Table:
     columns: dict[str, pa.Array] = {"input": pa.array([content for _, content in rows], pa.binary())}
     if rows[0][0].label is not None:
         kind = pa.binary() if labels.shape else pa.from_numpy_dtype(np.dtype(labels.dtype))
         columns["label"] = pa.array([row.label for row, _ in rows], kind)
     columns["slot"] = pa.array([row.slot for row, _ in rows], pa.int64())
     columns["tag"] = pa.array([tag or ""] * len(rows), pa.string())
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.table(columns),
-        sink,
-        row_group_size=len(rows),
-        compression="none",
-        use_dictionary=["tag"],  # pyright: ignore[reportArgumentType]
-        write_statistics=False,
-        store_schema=False,
-    )
-    return sink.getvalue().to_pybytes()
+    return pa.table(columns)
 
 
 def _finished(objects: Objects, side: SideName) -> list[Part | Future[Part]]:
