@@ -3,7 +3,7 @@
 Which rows a step has, and the draws that augment them, are pure functions of the step, so the bits are the same with
 and without the thread. Rows are taken only for the very examples that they were read for: where a step turns out to
 have others, it reads them itself. An error of the reader is raised where the rows are taken, in the step that they
-belong to.
+belong to; where that step turns out to have others, it is none.
 
 For a GPU the rows are put into pinned memory, from which they are copied without the program having to wait.
 """
@@ -36,8 +36,7 @@ class Wanted(NamedTuple):
 
 class _Read(NamedTuple):
     wanted: Wanted
-    inputs: Tensor
-    labels: Tensor
+    rows: tuple[Tensor, Tensor] | Exception  # inputs and labels, or why they could not be read
 
 
 class ReadAhead:
@@ -59,11 +58,21 @@ class ReadAhead:
         Raises what reading them raised."""
         coming, self._coming = self._coming, None
         read = None if coming is None else coming.result()
-        return (read.inputs, read.labels) if read is not None and read.wanted.fits(wanted) else None
+        if read is None or not read.wanted.fits(wanted):
+            return None
+        if isinstance(read.rows, Exception):
+            raise read.rows
+        return read.rows
 
     def _read(self, wanted: Callable[[], Wanted]) -> _Read:
-        begin = time.perf_counter()
         rows = wanted()
+        try:
+            return _Read(rows, self._rows(rows))
+        except Exception as error:  # whether it matters is known when the rows are taken
+            return _Read(rows, error)
+
+    def _rows(self, rows: Wanted) -> tuple[Tensor, Tensor]:
+        begin = time.perf_counter()
         inputs, labels = self._batches.read(rows.examples)
         read = time.perf_counter()
         inputs = self._batches.augment(inputs, rows.step, rows.slots)
@@ -71,4 +80,4 @@ class ReadAhead:
             inputs, labels = inputs.pin_memory(), labels.pin_memory()
         self._note("read", begin, read)
         self._note("preprocess", read, time.perf_counter())
-        return _Read(rows, inputs, labels)
+        return inputs, labels

@@ -94,7 +94,7 @@ def of_records(run: RunLedger, records: Collection[int], *, salts: Path) -> Eras
         spool=(),
         salts=str(salts),
         elsewhere=(
-            "the examples themselves, and every copy of them",
+            "the examples themselves, in shards by `explorer data erase`; and every copy of them",
             "backups of the salts; disks that keep overwritten data",
             "the slots of the ledger: in which steps these rows of the tag table were stays known",
             "losses of single examples behind decisions to select some; erasing their class erases these",

@@ -353,8 +353,9 @@ class Loop:
         self._begin(cell)
 
     def read_ahead(self, step: int) -> None:
-        """Let the second thread, if there is one, prepare the rows of a step."""
-        if self._ahead is not None and step < self.state.total_steps:
+        """Let the second thread, if there is one, prepare the rows of a step. Before a first plan nothing says
+        which classes are read."""
+        if self._ahead is not None and self.state.shares and step < self.state.total_steps:
             unread = self._unread()
             self._ahead.start(lambda: self._wanted(step, unread))
 

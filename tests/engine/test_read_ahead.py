@@ -149,9 +149,22 @@ def test_a_step_that_is_timed_again_and_again_finds_its_rows_prepared() -> None:
     time_steps(loop, Place(step=4, total_steps=10), count=3)
     split = split_steps(loop, Place(step=4, total_steps=10, pace=PACE), count=3)
     assert "wait" in split and "read" not in split
-    assert all(thread is not threading.main_thread() for thread in reads(loop).by)
+    first, *others = reads(loop).by
+    assert first is threading.main_thread(), "before any plan, nothing says which classes are read"
+    assert others and threading.main_thread() not in others
     within = split_steps(loop_of(ahead=False), Place(step=4, total_steps=10), count=3)
     assert "wait" not in within and within["read"] > 0
+
+
+def test_an_error_counts_only_where_its_rows_are_taken() -> None:
+    batches = Watched(fails_at=3)
+    ahead, slots = ReadAhead(batches, lambda part, start, end: None), np.arange(8)
+    wanted = Wanted(3, batches.indices(3), slots)
+    ahead.start(lambda: wanted)
+    assert ahead.take(Wanted(3, batches.indices(3)[:4], slots[:4])) is None
+    ahead.start(lambda: wanted)
+    with pytest.raises(DataError, match="the rows of step 3 cannot be read"):
+        ahead.take(wanted)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

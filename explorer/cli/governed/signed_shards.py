@@ -18,6 +18,7 @@ from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout
 from explorer.errors import DataError
 from explorer.objects import Missing, Objects, open_objects
+from explorer.page.amounts import count
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
 from explorer.provenance import shards_attestation
@@ -108,7 +109,7 @@ def erase(
 ) -> Answer:
     """Overwrite training examples in their shards for good. The index stays valid, and every other row is still proved.
 
-    A run that left them out, or whose policy keeps examples without a salt out, goes on reading the same shards; any
+    A run that leaves them out, or whose policy keeps examples without a salt out, can still read the same shards. Any
     other run that asks for one of them ends with an error.
     """
     objects, _, index = _opened(place)
@@ -131,8 +132,8 @@ def erase(
 
 
 def _erasure(place: str, places: tuple[Rows, ...], *, done: bool) -> Iterator[Block | str]:
-    count = sum(len(one.rows) for one in places)
-    yield f"{place}: {'erased' if done else 'would erase'} {count:,} training {'example' if count == 1 else 'examples'}"
+    number = sum(len(one.rows) for one in places)
+    yield f"{place}: {'erased' if done else 'would erase'} {count(number, 'training example')}"
     yield from (f"  {one.shard}: row {', '.join(map(str, one.rows))}" for one in places)
     yield "  not reached, and left to you:"
     yield from (f"    {words}" for words in NOT_REACHED)
@@ -196,11 +197,11 @@ def _page(
     else:
         yield f"{place}: {shards:,} shards, all as the index says"
     if erased:
-        yield f"{erased:,} rows were erased; the others are proved by the roots in the index"
+        yield f"{count(erased, 'row')} erased; the others are proved by the roots in the index"
     if signed is None:
         yield "not checked: who vouches for the index (--trust)"
         return
     yield f"signed by {', '.join(one.name for one in signed.authorities)}, until {signed.value.expires}"
-    rows = [(path, f"{count:,}") for path, count in sorted(signed.value.examples.items())]
+    rows = [(path, f"{number:,}") for path, number in sorted(signed.value.examples.items())]
     if rows:
         yield table(("provenance", "training examples"), rows)

@@ -11,6 +11,7 @@ import pytest
 from explorer.canonical import canonical
 from explorer.data.shards import shard_files
 from explorer.data.shards.shard_index import digest_of
+from explorer.runlog.documents import SALTS_FILE
 from explorer.training.governed_project import begin_governed
 from tests.cli.command import explorer, refused
 from tests.data.shards.written import DIGITS, write
@@ -30,9 +31,21 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(project: Path) -> Path:
-    explorer("run", project / "governed.yaml", "--data", project.parent / "data", "--runs", project / "runs")
-    (made,) = (project / "runs" / "single").glob("*ssr1*")
-    return made
+    data, runs = project.parent / "data", project / "runs"
+    assert explorer("run", project / "governed.yaml", "--data", data, "--runs", runs).returncode == 0
+    made = (project / "runs" / "single").glob("*ssr1*")
+    return max(made, key=lambda path: path.stat().st_mtime)  # one that was refused may have left a directory
+
+
+def trained(project: Path) -> tuple[int, int]:
+    """Return two examples in one shard, of a class that trains."""
+    index = json.loads((project.parent / "data" / "digits" / "index.json").read_bytes())
+    before = 0
+    for shard in index["train"]["shards"]:
+        if shard["tag"] == "simulated/class-02":
+            return before, before + 1
+        before += shard["rows"]
+    raise AssertionError("no such class")
 
 
 def cosign(made: Path, project: Path) -> None:
@@ -90,13 +103,14 @@ def test_what_never_trains_is_never_opened(project: Path) -> None:
     policy.write_text(
         policy.read_text().replace("progress: [0, 0.5]", "progress: [0, 1]").replace("version: 1", "version: 2", 1)
     )
-    explorer(*_signing(policy))
-    run(project)
+    assert explorer(*signing(policy)).returncode == 0
+    assert (run(project) / "result.json").exists()
 
 
-def _signing(policy: Path) -> list[str]:
-    """Return the command at the top of a policy, with paths from here."""
-    line = next(line for line in policy.read_text().splitlines() if "explorer policy sign" in line)
+def signing(policy: Path) -> list[str]:
+    """Return the command at the top of a policy."""
+    text = policy.read_text().replace("\\\n#", "")
+    line = next(line for line in text.splitlines() if "explorer policy sign" in line)
     return line[line.index("policy sign") :].split()
 
 
@@ -115,3 +129,34 @@ def test_a_class_is_deleted_after_its_shards(project: Path) -> None:
         path.unlink()
     failed = explorer("delete", "run", made, LATE, "--trust", trust, "--data", data)
     assert failed.returncode == 1 and "no such object" in failed.stderr
+
+
+def test_a_record_is_deleted_after_it_was_erased_from_its_shard(project: Path) -> None:
+    """The new run opens the shard, proves its other rows and trains on them; the old one cannot be trained again."""
+    made, data, trust = run(project), project.parent / "data", project / "governed" / "trust.json"
+    cosign(made, project)
+    gone, kept = map(str, trained(project))
+    assert explorer("data", "erase", data / "digits", "--record", gone, "--yes").returncode == 0
+    again = explorer("replay", made, "--data", data)
+    assert again.returncode == 1 and f"example {gone} was erased" in again.stderr
+    other = explorer("delete", "run", made, "--record", kept, "--trust", trust, "--data", data)
+    assert other.returncode == 1 and f"example {gone} was erased" in other.stderr
+    shown = explorer("delete", "run", made, "--record", gone, "--trust", trust, "--data", data)
+    assert "G3, exact by replay" in shown.stdout and "made, and not certified yet" in shown.stdout
+
+
+def test_a_new_run_goes_on_without_an_erased_record(project: Path) -> None:
+    """Its salt is destroyed too, so the policy has to say what becomes of examples that nothing vouches for."""
+    data, governed = project.parent / "data", project / "governed"
+    gone = trained(project)[0]
+    assert explorer("data", "erase", data / "digits", "--record", str(gone), "--yes").returncode == 0
+    (salts,) = governed.rglob(SALTS_FILE)
+    assert explorer("tags", "erase", salts, "--slot", str(gone)).returncode == 0
+    said = refused("run", project / "governed.yaml", "--data", data, "--runs", project / "runs")
+    assert "its salt was destroyed" in said and "weight-zero" in said
+    policy = governed / "policy.yaml"
+    written = policy.read_text().replace("quarantine: refuse", "quarantine: weight-zero")
+    policy.write_text(written.replace("version: 1", "version: 2", 1))
+    assert explorer(*signing(policy)).returncode == 0
+    made = run(project)
+    assert json.loads((made / "run.json").read_bytes())["identity"]["governance"]["quarantine"] is not None

@@ -191,7 +191,7 @@ def test_the_verb_shows_first_and_erases_then(tmp_path: Path, index: Index) -> N
         record["shards"]
     )
     verified = explorer("data", "verify", place)
-    assert verified.returncode == 0 and "2 rows were erased" in verified.stdout
+    assert verified.returncode == 0 and "2 rows erased" in verified.stdout
     count = sum(shard.rows for shard in index.train.shards)
     said = refused("data", "erase", place, "--record", str(count), "--yes")
     assert f"record {count}: there are {count} training examples, counted from 0" in said
