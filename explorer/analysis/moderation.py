@@ -145,8 +145,11 @@ class Runs:
         return cls(ssr_B=ssr_B, y_MBS=y_MBS)
 
     def steps(self, ssr_B: np.ndarray) -> np.ndarray:
-        """Return the standard error of a mean over the seeds at some budgets, over all recipes."""
-        variance_B = np.nanmean(self.y_MBS.var(axis=2, ddof=1), axis=0) / self.y_MBS.shape[2]
+        """Return the standard error of a mean over the seeds at some budgets, over all recipes that have them all; NaN
+        where none has, as in a sweep that is still running."""
+        variance_MB = self.y_MBS.var(axis=2, ddof=1)
+        count_B = np.isfinite(variance_MB).sum(axis=0)
+        variance_B = np.nansum(variance_MB, axis=0) / np.where(count_B, count_B, np.nan) / self.y_MBS.shape[2]
         return np.sqrt(variance_B[np.searchsorted(self.ssr_B, ssr_B)])
 
 

@@ -16,6 +16,7 @@ from explorer.analysis.moderation import (
     LEAST_RECIPES,
     MOST_PRIOR_DF,
     Moderated,
+    Runs,
     inverse_trigamma,
     moderated,
     prior_of,
@@ -177,6 +178,13 @@ def test_a_recipe_with_fewer_budgets_is_moderated_where_it_was_run():
         {r.recipe: r for r in results} for results in (at_equal_quality(found), at_equal_quality(before(found)))
     )
     assert now["recipe 3"].errors != then["recipe 3"].errors
+
+
+def test_a_budget_that_no_recipe_has_whole_has_no_step():
+    """As while a sweep runs; NumPy would warn of the mean of nothing on the terminal."""
+    whole, part = (np.array([0.5]), np.array([[0.6, 0.7, 0.8]])), (np.array([1.0]), np.array([[0.6, 0.7]]))
+    steps = Runs.of([whole, part], seeds=3).steps(np.array([0.5, 1.0]))
+    assert steps[0] == pytest.approx(0.1 / math.sqrt(3)) and math.isnan(steps[1])
 
 
 def test_where_a_raised_target_is_not_reached_the_other_side_tells():
