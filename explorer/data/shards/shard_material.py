@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from explorer.data.batches import shuffled
-from explorer.data.dataset import Dataset, DataSource, Rows
+from explorer.data.dataset import Dataset, DataSource, Rows, TaskName
 from explorer.data.labelled import FORMATS, MAX_ENCODED_BYTES, MAX_PIXELS, LabelledImages, Listing, Reader
 from explorer.data.local import MAX_NAMES, Fault
 from explorer.data.shards.shard_index import Inputs, Labels, Origin, Passed, SideName
@@ -27,6 +27,12 @@ from explorer.data.streams import stream
 from explorer.errors import DataError
 from explorer.schema import given
 
+# What the datasets in shards read.
+AIMS: dict[str, tuple[TaskName, ...]] = {
+    "image": ("classification", "regression", "multilabel", "segmentation"),
+    "text": ("language",),
+    "volume": ("segmentation",),
+}
 SHARE = 0.05  # for the test side of images that are not divided
 
 
@@ -51,10 +57,10 @@ def origin_of(source: DataSource, data: Path | None) -> Origin:
 
 def _arrays(source: DataSource, dataset: Dataset, data: Path | None) -> Material:
     sharded = isinstance(source, Shards)
-    if dataset.modality not in ("image", "text", "volume") or sharded:
+    if sharded or source.aim not in AIMS.get(dataset.modality, ()):
         raise DataError(
-            f"dataset {source.name!r}: found {'shards' if sharded else dataset.modality}: expected a dataset of"
-            " images, text or volumes"
+            f"dataset {source.name!r}: found {'shards' if sharded else f'{dataset.modality}, {source.aim}'}: expected"
+            " images, text to continue, or volumes with a class for each voxel"
         )
     labels = dataset.train.labels
     passed = tuple(Passed(reason=s.reason, count=s.count, names=s.names) for s in dataset.skipped)

@@ -6,8 +6,9 @@
     pile/train/index.json         every sample of MDS shards has one in its column of texts (mds.py)
 
 Files whose names have `train` and `test` (or `validation`, ...) are of these sides. Without them a document is on the
-test side by the digest of its text: one in twenty. In both cases no text is on both sides: of equal ones, those of the
-training side are left out. What is no text, is empty, or is too large, is left out and listed.
+test side by the digest of its text: one in twenty. An only text file is divided: its last twentieth is the test side.
+No text is on both sides: of equal ones, those of the training side are left out. What is no text, is empty, or is too
+large, is left out and listed.
 
 The files may be hostile: sizes are bounded before they are unpacked, and no path leads out of the directory.
 """
@@ -132,20 +133,32 @@ class Documents:
         classes = self._classes()
         held: set[bytes] = set()  # digests of the documents of the test side, where the files say what that is
         number = -1
-        for side, file in self.files():
+        for side, name, text, tag in self._divided():
+            number += 1
+            content = _content(text)
+            own: SideName = "train" if side is None else side
+            if isinstance(content, bytes):
+                digest = hashlib.sha256(content).digest()
+                if side is None:
+                    own = side_of(content, SHARE)
+                elif side == "test":
+                    held.add(digest)
+                elif digest in held:
+                    content = Fault.HELD_OUT
+            yield Document(number, name, own, classes[tag] if tag is not None else None, content)
+
+    def _divided(self) -> Iterator[tuple[Side | None, str, Any, str | None]]:
+        """Yield the rows of all files with the side that the files say."""
+        files = self.files()
+        for side, file in files:
+            many = len(files) > 1 or file.name.endswith((TABLE, *LINES)) or file.path.name == INDEX
             for name, text, tag in self._rows(file):
-                number += 1
-                content = _content(text)
-                own: SideName = "train" if side is None else side
-                if isinstance(content, bytes):
-                    digest = hashlib.sha256(content).digest()
-                    if side is None:
-                        own = side_of(content, SHARE)
-                    elif side == "test":
-                        held.add(digest)
-                    elif digest in held:
-                        content = Fault.HELD_OUT
-                yield Document(number, name, own, classes[tag] if tag is not None else None, content)
+                if not many and side is None and isinstance(text, bytes):
+                    cut = _cut(text)
+                    yield "test", f"{name}, its end", text[cut:], tag
+                    yield "train", f"{name}, its beginning", text[:cut], tag
+                else:
+                    yield side, name, text, tag
 
     def _classes(self) -> Mapping[str, str]:
         """Return the provenance class of each value of the tag."""
@@ -272,6 +285,16 @@ def _side_name(file: LocalFile) -> str | None:
     place = PurePosixPath(file.name)
     match = SIDE.search(place.name)
     return match[1] if match else place.parent.name if place.parent.name in ("train", *TESTS) else None
+
+
+def _cut(text: bytes) -> int:
+    """Return where the test side of an only document begins: at a line, if there is one, else at a character."""
+    most = int(len(text) * (1 - SHARE))
+    if line := text.rfind(b"\n", 0, most) + 1:
+        return line
+    while most and text[most] & 0xC0 == 0x80:  # a byte inside a character of UTF-8
+        most -= 1
+    return most
 
 
 def _folder(file: LocalFile) -> str:

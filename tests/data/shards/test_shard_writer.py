@@ -11,9 +11,13 @@ import pytest
 
 from explorer.data.digits import Digits
 from explorer.data.imagefolder import ImageFolder
+from explorer.data.labelled_text import LabelledText
 from explorer.data.shards import shard_index
-from explorer.data.shards.shard_material import material_of
+from explorer.data.shards.image_shards import PREDICTED
+from explorer.data.shards.shard_material import AIMS, material_of
 from explorer.data.shards.shard_writer import write_shards
+from explorer.data.shards.shards import Shards
+from explorer.data.sources import DATASETS
 from explorer.data.tabular import Tabular
 from explorer.errors import DataError, PlaceError
 from explorer.objects import DirectoryObjects
@@ -148,8 +152,25 @@ def test_a_class_without_a_test_image_is_an_error(tmp_path: Path) -> None:
 
 def test_a_table_has_no_shards(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,target\n" + "".join(f"{n / 7},{n % 2}\n" for n in range(40)))
-    with pytest.raises(DataError, match="found tabular: expected a dataset of images, text or volumes"):
+    with pytest.raises(DataError, match="found tabular, classification: expected images, text to continue"):
         write(Tabular(path="t.csv", target="target"), tmp_path / "place", data=tmp_path)
+
+
+def test_what_no_dataset_could_read_is_not_written(tmp_path: Path) -> None:
+    """Texts with labels are texts, but shards of text are for the prediction of the next token."""
+    (tmp_path / "t.csv").write_text("text,target\n" + "".join(f"words {n} of it,{n % 2}\n" for n in range(40)))
+    with pytest.raises(DataError, match="found text, classification: expected images, text to continue"):
+        write(LabelledText(path="t.csv", target="target"), tmp_path / "place", data=tmp_path)
+    assert not (tmp_path / "place").exists()
+
+
+def test_what_may_be_written_is_what_datasets_read() -> None:
+    readers = [kind for kind in DATASETS.values() if issubclass(kind, Shards)]
+    assert {kind.modality for kind in readers} == {*AIMS}
+    for kind in readers:
+        offered = {field.name for field in dataclasses.fields(kind)}
+        aims = {*PREDICTED} if "predict" in offered else {kind.task}
+        assert aims == {*AIMS[kind.modality]}
 
 
 def test_an_index_is_checked(tmp_path: Path) -> None:

@@ -204,6 +204,21 @@ def test_documents_of_every_kind(tmp_path: Path, kind: str) -> None:
     assert documents.there(wanted=False) == (kind != "txt") and documents.there(wanted=True)
 
 
+@pytest.mark.parametrize("text", ["".join(f"Zeile {n} über Öl\n" for n in range(400)), "ü" * 5_000])
+def test_the_end_of_an_only_text_is_the_test_side(tmp_path: Path, text: str) -> None:
+    (tmp_path / "novel").mkdir()
+    (tmp_path / "novel" / "all.txt").write_text(text)
+    for path in (tmp_path / "novel", tmp_path / "novel" / "all.txt"):
+        end, beginning = Documents(path=path).read()
+        assert (end.side, beginning.side) == ("test", "train")
+        assert isinstance(end.content, bytes) and isinstance(beginning.content, bytes)
+        assert beginning.content.decode() + end.content.decode() == text
+        assert 0.04 < len(end.content) / len(text.encode()) < 0.06
+    # With a second file neither is divided.
+    (tmp_path / "novel" / "other.txt").write_text(text)
+    assert {document.content for document in Documents(path=tmp_path / "novel").read()} == {text.encode()}
+
+
 def test_a_card_of_the_hub_says_which_files_there_are(tmp_path: Path) -> None:
     texts = sentences("news", 300)
     for name, part in (("en/c4-train.0", texts[:100]), ("en/c4-validation.0", texts[100:200]), ("de/x.0", texts[200:])):
