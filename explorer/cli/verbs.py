@@ -53,8 +53,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "data erase": (
         "governed.signed_shards:erase",
-        "Overwrite training examples in their shards for good. The index stays valid, and every other row is still "
-        "proved.",
+        "Overwrite training examples in their shards for good.",
     ),
     "replay": ("run:replay", "Execute steps of a recorded run again and compare them with its ledger, bit for bit."),
     "open": (

@@ -211,17 +211,13 @@ def _unlike(
     # Away from home the salts of classes that are denied everywhere are missing: no forward pass reads their examples.
     unread = {code for path, code in tags.codes.items() if routing is not None and not admits(routing, path)}
     later = isinstance(examples.inputs, Rows)  # compared when they are read
-    unlike: dict[int, str] = {}
-    for slot, code in enumerate(tags.tags.classes.tolist()):
-        if gone[slot] or code == quarantine:
-            continue
-        salt = salts.of(slot)
-        if salts.is_withheld(slot):
-            if code not in unread:
-                unlike[slot] = WITHHELD
-        elif salt is None:
-            unlike[slot] = ERASED
-        elif not later and commit(salt, examples.content(slot)) != tags.tags.commitments[slot].tobytes():
+    classes = tags.tags.classes
+    here = ~gone[: len(classes)] & (classes != quarantine)
+    withheld, destroyed = salts.withheld, salts.destroyed
+    unlike = dict.fromkeys(np.flatnonzero(here & destroyed).tolist(), ERASED)
+    unlike |= dict.fromkeys(np.flatnonzero(here & withheld & ~np.isin(classes, [*unread])).tolist(), WITHHELD)
+    for slot in () if later else np.flatnonzero(here & ~withheld & ~destroyed).tolist():
+        if not _is_tagged(tags, salts, slot, examples.content(slot)):
             unlike[slot] = OTHER_CONTENT
     return unlike
 
@@ -229,17 +225,22 @@ def _unlike(
 def _proof(documents: Documents, tags: VerifiedTags, salts: Salts, gone: np.ndarray) -> Check:
     """Return a check of examples in shards, which are not read before they train: each against its tag."""
 
+    # Left out, in quarantine, or of a class that is not read.
+    unread = gone[: len(salts)] | salts.destroyed | salts.withheld
+
     def check(slot: int, content: bytes) -> None:
-        salt = salts.of(slot) if slot < len(tags.tags) and not gone[slot] else None
-        if salt is None or salts.is_withheld(slot):
-            return  # left out, in quarantine, or of a class that is not read
-        if commit(salt, content) != tags.tags.commitments[slot].tobytes():
+        if slot < len(unread) and not unread[slot] and not _is_tagged(tags, salts, slot, content):
             raise ProvenanceError(
                 f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}; what is in shards is compared"
                 " with its tags when it is opened"
             )
 
     return check
+
+
+def _is_tagged(tags: VerifiedTags, salts: Salts, slot: int, content: bytes) -> bool:
+    """Return whether this content is what the tag of a slot commits to; its salt is there."""
+    return commit(salts[slot], content) == tags.tags.commitments[slot].tobytes()
 
 
 def _set_aside(documents: Documents, gone: np.ndarray) -> dict[int, str]:

@@ -28,6 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from explorer.errors import ProvenanceError
 from explorer.provenance.keys import open_private, write_private
 
@@ -87,14 +90,26 @@ class Salts:
     def __len__(self) -> int:
         return len(self.content) // SALT_BYTES
 
-    def is_withheld(self, slot: int) -> bool:
-        """Return whether the salt of a slot stayed where the run was delegated."""
-        return self.content[slot * SALT_BYTES : (slot + 1) * SALT_BYTES] == WITHHELD
+    def __getitem__(self, slot: int) -> bytes:
+        """Return what is in the place of a slot's salt."""
+        return self.content[slot * SALT_BYTES : (slot + 1) * SALT_BYTES]
+
+    @property
+    def destroyed(self) -> NDArray[np.bool_]:
+        """Whether the salt of each slot was destroyed."""
+        return self._are(DESTROYED)
+
+    @property
+    def withheld(self) -> NDArray[np.bool_]:
+        """Whether the salt of each slot stayed where the run was delegated."""
+        return self._are(WITHHELD)
 
     def of(self, slot: int) -> bytes | None:
         """Return the salt of a slot, or None if it was destroyed."""
-        salt = self.content[slot * SALT_BYTES : (slot + 1) * SALT_BYTES]
-        return None if salt == DESTROYED else salt
+        return None if (salt := self[slot]) == DESTROYED else salt
+
+    def _are(self, value: bytes) -> NDArray[np.bool_]:
+        return np.frombuffer(self.content, f"V{SALT_BYTES}") == np.void(value)
 
 
 def new_salts(number: int) -> Salts:

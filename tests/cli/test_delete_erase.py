@@ -52,7 +52,10 @@ def erase_records(project: Path) -> None:
     words = [word for row in RECORDS for word in ("--record", str(row))]
     done = explorer("delete", "erase", run_in(project), *words, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "erased 2 records" in done.stdout and "the examples themselves, and every copy of them" in done.stdout
+    assert (
+        "erased 2 records" in done.stdout
+        and "the examples themselves, in shards by `explorer data erase`; and every copy of them" in done.stdout
+    )
 
 
 def test_nothing_is_erased_before_it_is_said_to_be(project: Path) -> None:

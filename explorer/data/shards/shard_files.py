@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 
 import numpy as np
 import pyarrow as pa
@@ -73,8 +73,9 @@ class ShardFiles:
         self._cache, self._memory = cache, memory
         self._pauses = PAUSES if pauses is None else pauses
         self._open: OrderedDict[int, Future[Opened]] = OrderedDict()
+        self._bytes = 0  # of those that are open by now
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="shards")
-        self._lock = Lock()
+        self._lock = RLock()  # a future that is done already calls back at once
         self._look: Look = lambda number, opened: None
         self.fetched = 0  # shards that were read from their place
 
@@ -114,6 +115,7 @@ class ShardFiles:
         future = self._open.get(number)
         if future is None:
             future = self._open[number] = self._threads.submit(self._opened, number)
+            future.add_done_callback(self._count)
         self._open.move_to_end(number)
         return future
 
@@ -126,18 +128,21 @@ class ShardFiles:
                 seconds = time.monotonic() - began
                 log.warning("waiting for shard %s since %.0f s", self.where(number), seconds)
 
-    def _close_some(self, needed: set[int]) -> None:
+    def _count(self, future: Future[Opened]) -> None:
         with self._lock:
-            ready = {
-                number: future.result().bytes
-                for number, future in self._open.items()
-                if future.done() and not future.exception()
-            }
-            size = sum(ready.values())
-            for number in [number for number in ready if number not in needed]:
-                if size <= self._memory:
-                    return
-                size -= ready[number]
+            self._bytes += 0 if future.exception() else future.result().bytes
+
+    def _close_some(self, needed: set[int]) -> None:
+        # Called for every read, so it looks at no more shards than it closes, and those that it may not close yet.
+        with self._lock:
+            closed: list[int] = []
+            for number, future in self._open.items():
+                if self._bytes <= self._memory:
+                    break
+                if number not in needed and future.done() and not future.exception():
+                    self._bytes -= future.result().bytes
+                    closed.append(number)
+            for number in closed:
                 del self._open[number]
 
     def table(self, number: int) -> pa.Table:

@@ -44,8 +44,13 @@ class ShardRows(Rows):
 
     def content(self, index: int) -> bytes:
         """Return the bytes of one row."""
-        ((_, opened, _, rows),) = by_shard(self._files, np.array([index]))
-        return self.content_in(opened, int(rows[0]))
+        layout = self._files.layout
+        number = int(layout.shards_of(np.array(index)))
+        (opened,) = self._files.opened([number])
+        row = index - int(layout.starts[number])
+        if opened.erased[row]:
+            raise was_erased(self._files, number, index)
+        return self.content_in(opened, row)
 
     def content_in(self, opened: Opened, row: int) -> bytes:
         """Return the bytes of a row of an open shard."""
@@ -91,9 +96,13 @@ def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Open
     for number, places, opened in zip(needed, groups, files.opened(needed), strict=True):
         rows = numbers[places] - files.layout.starts[number]
         if (erased := numbers[places][opened.erased[rows]]).size:
-            raise DataError(
-                f"shard {files.where(number)}: example {erased[0]} was erased (`explorer data erase`): a governed run"
-                " leaves it out once the salt of its tag is destroyed too (`explorer tags erase`), or it is deleted by"
-                " `explorer delete run`; for other runs write the shards again, without it"
-            )
+            raise was_erased(files, number, int(erased[0]))
         yield number, opened, places, rows
+
+
+def was_erased(files: ShardFiles, number: int, example: int) -> DataError:
+    return DataError(
+        f"shard {files.where(number)}: example {example} was erased (`explorer data erase`): a governed run leaves it"
+        " out once the salt of its tag is destroyed too (`explorer tags erase`), or it is deleted by `explorer delete"
+        " run`; for other runs write the shards again, without it"
+    )

@@ -33,7 +33,7 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 class Sources(Sequence[str]):
-    """Where each training example is: the name of its shard, and its row."""
+    """Where each training example is: the name of its shard, so that a tag table names few sources."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -50,8 +50,7 @@ class Sources(Sequence[str]):
             return [self[number] for number in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        shard = int(self._layout.shards_of(np.array([index]))[0])
-        return f"{self._layout.shards[shard].name}, row {index - int(self._layout.starts[shard])}"
+        return self._layout.shards[int(self._layout.shards_of(np.array(index)))].name
 
 
 class Opening:

@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,23 @@ def test_memory_is_bounded(place: Faulty, index: Index) -> None:
     assert place.asked == 0  # it is still open
     files.opened([0])
     assert place.asked == 1  # and this one was closed
+
+
+def test_a_read_looks_at_few_of_the_open_shards(place: Faulty, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads are many and open shards are many: one may not cost the number of the other."""
+    files, looks = opened(place, index), 0
+    files.opened(range(len(index.train.shards)))
+    done = Future.done
+
+    def counted(future: Future[object]) -> bool:
+        nonlocal looks
+        looks += 1
+        return done(future)
+
+    monkeypatch.setattr(Future, "done", counted)
+    for _ in range(100):
+        files.opened([0])
+    assert looks <= 100 and len(files._open) == len(index.train.shards)
 
 
 def test_what_is_expected_is_there(place: Faulty, index: Index) -> None:
