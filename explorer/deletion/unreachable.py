@@ -80,7 +80,7 @@ def _chosen(presence: Presence) -> str:
     runs = rundir.run_directories(presence.run.run.parent)
     tuned = f"the sweep's baseline was tuned ({recipe.tuning})" if recipe.tuning else "no tuning is on record"
     return _line(
-        f"{tuned}; runs in {presence.run.run.parent.name}: {len(runs)}, and a choice among them, or by their"
+        f"{tuned}; runs in {presence.run.run.resolve().parent.name}: {len(runs)}, and a choice among them, or by their"
         " evaluations, depended on the target"
     )
 

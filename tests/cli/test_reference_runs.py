@@ -71,7 +71,8 @@ def test_the_results_are_there_before_anything_is_trained(clone: Path) -> None:
 def test_a_stranger_verifies_the_ledger(clone: Path, tmp_path: Path) -> None:
     line, *others = [line for line in commands() if line.startswith("explorer ledger verify")]
     assert others
-    for known in (line, *others):
+    (conform,) = [line for line in commands() if line.startswith("explorer conform")]
+    for known in (line, *others, conform):
         assert explorer(*expanded(known, clone), cwd=clone).returncode == 0
     shutil.copytree(clone, tmp_path / "forged")
     (bundle, *_) = (path for path in (tmp_path / "forged").rglob("single/**/tile/entries/**/*") if path.is_file())

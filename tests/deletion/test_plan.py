@@ -102,10 +102,12 @@ def test_a_tokeniser_from_a_file_is_listed_without_a_claim(tmp_path: Path) -> No
         assert detail.startswith(words) and ("the target's are among them" in detail) == claims
 
 
-def test_what_was_chosen_and_measured(tmp_path: Path) -> None:
+def test_what_was_chosen_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_governed_run(tmp_path)
     of_dataset(run, "digits", tuning="lr over 5 values")
     found = named(planned(run, MIT))
+    monkeypatch.chdir(run.parent)
+    assert named(planned(Path(run.name), MIT))["hyper-parameters"] == found["hyper-parameters"]
     assert "lr over 5 values" in found["hyper-parameters"] and "runs in digits: 1" in found["hyper-parameters"]
     assert "metrics.jsonl, result.json, contributions, entropy" in found["measurements"]
     (tmp_path / "explorer.duckdb").touch()
