@@ -96,12 +96,12 @@ class Salts:
 
     @property
     def destroyed(self) -> NDArray[np.bool_]:
-        """Whether the salt of each slot was destroyed."""
+        """The slots whose salts were destroyed, as a mask."""
         return self._are(DESTROYED)
 
     @property
     def withheld(self) -> NDArray[np.bool_]:
-        """Whether the salt of each slot stayed where the run was delegated."""
+        """The slots whose salts stayed where the run was delegated, as a mask."""
         return self._are(WITHHELD)
 
     def of(self, slot: int) -> bytes | None:
