@@ -16,6 +16,7 @@ from explorer.data.shards.shard_erasure import Rows, rows_of
 from explorer.data.shards.shard_erasure import erase as erase_rows
 from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout
+from explorer.data.shards.shards import with_first
 from explorer.errors import DataError
 from explorer.objects import Missing, Objects, open_objects
 from explorer.page.amounts import count
@@ -105,6 +106,12 @@ NOT_REACHED = (
 def erase(
     place: Place,
     record: options.Records = None,
+    examples: Annotated[
+        int | None,
+        typer.Option(
+            "--examples", min=1, metavar="N", help="As in the recipe, where it trains on a part of the shards."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase. Default: only show what would be erased.")] = False,
 ) -> Answer:
     """Overwrite training examples in their shards for good. The index stays valid, and every other row is still proved.
@@ -115,6 +122,8 @@ def erase(
     objects, _, index = _opened(place)
     if not record:
         raise DataError("nothing to erase: expected --record N, the number of a training example")
+    if examples is not None:  # which numbers its examples from the first shard that it uses
+        index = with_first(index, examples)
     places = rows_of(index, record)
     if yes:
         erase_rows(objects, index, places)

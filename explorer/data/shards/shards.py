@@ -130,7 +130,7 @@ class Shards(DataSource, ABC):
                 f" {self.aim}"
             )
         if self.examples is not None:
-            index = replace(index, train=Side(shards=_first(index.train.shards, self.examples)))
+            index = with_first(index, self.examples)
         objects = self._objects(data)
         return self.dataset(index, Opening(index, objects, window=self.window, local=URL not in self.path))
 
@@ -179,11 +179,11 @@ class Shards(DataSource, ABC):
         return content, _parsed(content, f"{self.path}/{shard_index.FILE}")
 
 
-def _first(shards: Sequence[Shard], examples: int) -> tuple[Shard, ...]:
-    """Return the first shards of each class, in turn, until they have so many examples; all if they never do."""
+def with_first(index: Index, examples: int) -> Index:
+    """Return the index with the first training shards of each class, in turn, until they have so many examples."""
     turns: dict[str | None, int] = {}
     numbered = []
-    for place, shard in enumerate(shards):
+    for place, shard in enumerate(index.train.shards):
         turns[shard.tag] = turns.get(shard.tag, 0) + 1
         numbered.append((turns[shard.tag], place, shard))
     chosen: list[tuple[int, Shard]] = []
@@ -191,7 +191,8 @@ def _first(shards: Sequence[Shard], examples: int) -> tuple[Shard, ...]:
         if sum(one.rows for _, one in chosen) >= examples:
             break
         chosen.append((place, shard))
-    return tuple(shard for _, shard in sorted(chosen, key=lambda one: one[0]))
+    shards = tuple(shard for _, shard in sorted(chosen, key=lambda one: one[0]))
+    return replace(index, train=Side(shards=shards))
 
 
 @lru_cache(maxsize=4)

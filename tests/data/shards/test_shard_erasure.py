@@ -1,5 +1,6 @@
 """Erasing rows of shards: they are gone, the index holds, the others are proved, and nothing else can be changed."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -18,11 +19,12 @@ from explorer.data.shards.image_shards import ImageShards
 from explorer.data.shards.shard_cache import ShardCache
 from explorer.data.shards.shard_erasure import erase, rows_of
 from explorer.data.shards.shard_index import Index, digest_of
+from explorer.data.shards.text_documents import Documents
 from explorer.data.shards.text_shards import TextShards
 from explorer.errors import DataError
 from explorer.objects import DirectoryObjects, open_objects
 from tests.cli.command import explorer, refused
-from tests.data.shards.texts import corpus, pack
+from tests.data.shards.texts import corpus, lines, pack, sentences
 from tests.data.shards.written import DIGITS, folder, opened, write
 
 DIGIT_SHARDS = ImageShards(path="place", size=8, channels=1)
@@ -164,6 +166,25 @@ def test_what_was_erased_leaves_the_cache(tmp_path: Path, index: Index, monkeypa
     again = opened(objects, index, cache=ShardCache(shard_cache.USUAL))
     assert again.opened([0])[0].erased.sum() == 1
     assert not cached.exists()  # other bytes than its name says are never kept
+
+
+def test_the_record_is_the_one_of_the_recipe(tmp_path: Path) -> None:
+    """A recipe that trains on a part of the shards numbers the examples of that part."""
+    texts = [(text, source) for source in ("news", "code") for text in sentences(source, 90)]
+    lines(tmp_path / "corpus" / "data.jsonl", texts)
+    index = pack(Documents(path=tmp_path / "corpus", tag="source"), tmp_path / "place")
+    whole = TextShards(path="place", **TextShards.parameters(index))
+    part = dataclasses.replace(whole, examples=index.train.shards[0].rows + 1)  # the first shards of both
+    number = index.train.shards[0].rows
+    assert index.train.shards[1].tag == "news"
+    secret, other = (content_of(source.load(tmp_path), number) for source in (part, whole))
+    assert secret != other
+    words = ("data", "erase", tmp_path / "place", "--record", str(number), "--yes")
+    assert explorer(*words, "--examples", str(part.examples)).returncode == 0
+    files = b"".join(path.read_bytes() for path in (tmp_path / "place").rglob("*.parquet"))
+    assert secret not in files and other in files
+    with pytest.raises(DataError, match=f"example {number} was erased"):
+        content_of(part.load(tmp_path), number)
 
 
 class Forgetful(DirectoryObjects):
