@@ -97,10 +97,13 @@ class Scene:
             process.wait()
 
     def tracebacks(self) -> int:
-        """Return how often a command of ours ended with a traceback, in place of one clear error."""
+        """Return how often a command of ours ended with a traceback, in place of one clear error, and print its log."""
         logs = [self.logs / f"{role}.log" for role in ("driver", "worker", "ingester")]
         texts = [path.read_text(errors="replace") for path in logs if path.exists()]
-        return sum(text.count("Traceback (most recent call last)") for text in texts)
+        counts = {text: text.count("Traceback (most recent call last)") for text in texts}
+        for text in (text for text, count in counts.items() if count):
+            print(text[-20_000:], file=sys.stderr, flush=True)  # the log is gone with the directory
+        return sum(counts.values())
 
 
 def _kin(process: psutil.Process, word: str) -> list[psutil.Process]:
