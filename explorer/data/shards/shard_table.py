@@ -5,10 +5,11 @@ is in the index; numbers are big-endian:
 
     leaf = SHA-256(0x00 || slot u64 || bytes of the label u32 || label || input)
 
-A row is erased by zeros in the place of its input and its label, and by its leaf in the column `erased`, which a shard
-of a whole pass lacks. The file then has another digest than the index says, but the same root: the index, its digest
-and what was signed about it still hold, every other row is proved as before, and no row can be changed by calling it
-erased. What stays of an erased row is its leaf: a reader who can guess its bytes in full can confirm the guess.
+A row is erased by zeros in the place of its input and its label, and by its leaf in the column `erased`, which a
+shard of a whole pass lacks. The file then has another digest than the index says, but the same root: the index, its
+digest and what was signed about it still hold, every other row is proved as before, and no row can be changed by
+calling it erased, or be called erased while its bytes are there. What stays of an erased row is its leaf: a reader
+who can guess its bytes in full can confirm the guess.
 """
 
 import io
@@ -111,7 +112,8 @@ def is_partly_erased(content: bytes, shard: Shard, *, where: str) -> bool:
     try:
         if codecs(io.BytesIO(content)) != {UNCOMPRESSED}:
             return False
-        return root_of(decode(content, shard, where=where)) == shard.root
+        table = decode(content, shard, where=where)
+        return _is_cleared(table) and root_of(table) == shard.root
     except (DataError, ProvenanceError, *DAMAGE):
         return False
 
@@ -120,13 +122,20 @@ def without(table: pa.Table, rows: Collection[int]) -> pa.Table:
     """Return the table with these rows erased, and those that were erased before."""
     leaves = _leaves(table)
     gone = erased_rows(table)
-    gone[[*rows]] = True
+    gone[np.array([*rows], np.int64)] = True
     columns = {name: table.column(name).chunk(0) for name in table.column_names if name != ERASED}
     for name in ("input", "label"):
         if name in columns:
             columns[name] = _zeroed(columns[name], gone)
     kept = [leaf if is_gone else None for leaf, is_gone in zip(leaves, gone.tolist(), strict=True)]
     return pa.table({**columns, ERASED: pa.array(kept, pa.binary())})
+
+
+def _is_cleared(table: pa.Table) -> bool:
+    """Return whether nothing but zeros is in the place of erased rows, and no column has them once more."""
+    cleared = without(table, ())
+    same = all(table.column(name).equals(cleared.column(name)) for name in table.column_names)
+    return same and {*table.column_names} - {"label"} == {"input", "slot", "tag", ERASED}
 
 
 def _leaves(table: pa.Table) -> list[bytes]:

@@ -128,6 +128,9 @@ def change(column: str, row: int, value: object) -> Callable[[pa.Table], pa.Tabl
         change("erased", 0, bytes(32)),
         change("erased", 3, None),
         change("erased", 3, b"short"),
+        change("input", 3, bytes(63) + b"\1"),  # erased in name only
+        change("label", 3, 7),
+        lambda table: table.append_column("copy", table.column("input")),
         lambda table: table.slice(1),
         lambda table: pa.concat_tables([table, table.slice(0, 1)]),
     ],
