@@ -12,7 +12,7 @@ from explorer.cli import options
 from explorer.cli.signing import load_key
 from explorer.data.progress_line import watched
 from explorer.data.shards import shard_index
-from explorer.data.shards.shard_erasure import Rows, rows_of
+from explorer.data.shards.shard_erasure import RowsInShard, rows_of
 from explorer.data.shards.shard_erasure import erase as erase_rows
 from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout
@@ -140,7 +140,7 @@ def erase(
     )
 
 
-def _erasure(place: str, places: tuple[Rows, ...], *, done: bool) -> Iterator[Block | str]:
+def _erasure(place: str, places: tuple[RowsInShard, ...], *, done: bool) -> Iterator[Block | str]:
     number = sum(len(one.rows) for one in places)
     yield f"{place}: {'erased' if done else 'would erase'} {count(number, 'training example')}"
     yield from (f"  {one.shard}: row {', '.join(map(str, one.rows))}" for one in places)

@@ -20,15 +20,15 @@ ANY_SIZE = 2**63  # of a cache in which nothing has to make room
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
-    """Rows of a shard that are to be erased."""
+class RowsInShard:
+    """RowsInShard of a shard that are to be erased."""
 
     number: int  # of the shard
     shard: str
     rows: tuple[int, ...]
 
 
-def rows_of(index: Index, examples: Collection[int]) -> tuple[Rows, ...]:
+def rows_of(index: Index, examples: Collection[int]) -> tuple[RowsInShard, ...]:
     """Return where these training examples are. Raises `DataError` for a number that none has."""
     layout = Layout(index.train)
     for number in examples:
@@ -37,7 +37,7 @@ def rows_of(index: Index, examples: Collection[int]) -> tuple[Rows, ...]:
     numbers = np.array(sorted({*examples}))
     shards = layout.shards_of(numbers)
     return tuple(
-        Rows(
+        RowsInShard(
             number=shard,
             shard=layout.shards[shard].name,
             rows=tuple((numbers[shards == shard] - layout.starts[shard]).tolist()),
@@ -46,7 +46,7 @@ def rows_of(index: Index, examples: Collection[int]) -> tuple[Rows, ...]:
     )
 
 
-def erase(objects: Objects, index: Index, places: Collection[Rows]) -> None:
+def erase(objects: Objects, index: Index, places: Collection[RowsInShard]) -> None:
     """Erase these rows for good, one shard after the other; repeating it changes nothing.
 
     One erasure at a time: of two at once in the same shard, one would undo the other, and fails. Raises `DataError` for
