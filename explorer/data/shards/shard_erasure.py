@@ -21,7 +21,7 @@ ANY_SIZE = 2**63  # of a cache in which nothing has to make room
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowsInShard:
-    """RowsInShard of a shard that are to be erased."""
+    """Rows of a shard that are to be erased."""
 
     number: int  # of the shard
     shard: str

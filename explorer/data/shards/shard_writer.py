@@ -34,6 +34,11 @@ WAITING = 64  # examples that are read ahead for each thread
 AHEAD = 2**26  # bytes of them, where they are large
 SIDES: tuple[SideName, SideName] = ("train", "test")
 
+Place = tuple[int, int]
+"""Where a row ends in the pass: the number of an item, and a place in the item. Rows of a class ascend."""
+Stream = tuple[SideName, str | None]
+"""The rows of one class on one side."""
+
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -50,6 +55,8 @@ class Row(NamedTuple):
     tag: str | None
     label: Any  # a number, or a function to the bytes of an array, called in a thread; None: inputs have their own
     read: Callable[[], bytes | Fault]  # the input; called in a thread
+    end: Place | None = None  # None: its number among the rows
+    text: int = 0  # bytes of text that its labels stand for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -62,13 +69,16 @@ class Material:
     labels: Labels
     classes: int
     origin: Origin
-    rows: Callable[[], Iterator[Row]]  # in the order in which they are written
+    rows: Callable[
+        [Mapping[Stream, Place]], Iterator[Row]
+    ]  # in the order in which they are written; up to these places
+    # they are in finished shards, and may be left out
     count: int | None  # of rows, for the progress; None: not known yet
     names: tuple[str, ...] = ()
     simulated: bool = False
     centre: float = 0.0
     scale: float = 1.0
-    tokeniser: Callable[[], Tokeniser | None] = lambda: None  # asked after the last row
+    tokeniser: Callable[[Mapping[SideName, int]], Tokeniser | None] = lambda text: None  # given the bytes of text
     files: Mapping[str, bytes] = field(default_factory=dict)  # next to the index
     test: float = 0.0  # share of the test side, of rows without a side
     skipped: tuple[Passed, ...] = ()  # that are not among the rows
@@ -117,7 +127,8 @@ class Part:
     """A finished shard: its line of the index, and what is needed to continue behind it."""
 
     shard: Shard
-    position: int  # of its last row in the pass
+    end: Place  # of its last row
+    text: int  # bytes that the labels stand for
     labels: tuple[tuple[int, int], ...]  # number of rows with each label
     skips: tuple[Skip, ...]  # since the shard before it of the same class
 
@@ -128,10 +139,9 @@ class Gathered:
 
     side: SideName
     tag: str | None
-    after: int = -1  # position of the last row that is in a finished shard
     rows: list[tuple[Row, bytes]] = field(default_factory=list)
     bytes: int = 0
-    position: int = -1
+    end: Place | None = None
     skips: list[Skip] = field(default_factory=list)
 
 
@@ -171,8 +181,9 @@ def write_shards(
         warnings.simplefilter("ignore")
         pass_ = _Pass(material, objects, pool, shard_bytes)
         waiting = threads * max(1, min(WAITING, AHEAD // material.inputs.bytes))
-        for position, (row, content) in enumerate(ahead(pool, pass_.take, enumerate(watch(material.rows())), waiting)):
-            pass_.add(position, row, content)
+        rows = enumerate(watch(material.rows(pass_.finished)))
+        for row, end, content in ahead(pool, pass_.take, rows, waiting):
+            pass_.add(row, end, content)
         parts = pass_.finish()
     index = _index(material, parts, pass_.leftover)
     for name, content in material.files.items():
@@ -212,42 +223,41 @@ class _Pass:
     def __init__(self, material: Material, objects: Objects, pool: ThreadPoolExecutor, shard_bytes: int) -> None:
         self._material, self._objects, self._pool, self._shard_bytes = material, objects, pool, shard_bytes
         self._parts: dict[SideName, list[Part | Future[Part]]] = {side: _finished(objects, side) for side in SIDES}
-        self._gathered: dict[tuple[SideName, str | None], Gathered] = {}
+        self._gathered: dict[Stream, Gathered] = {}
         self.leftover: list[Skip] = []  # rows without a shard behind them
-        for side in SIDES:
-            for part in self._parts[side]:
-                assert isinstance(part, Part)
-                gathered = self._gather(side, part.shard.tag)
-                gathered.after = max(gathered.after, part.position)
+        self.finished: Mapping[Stream, Place] = {  # the last part of each decides
+            (side, part.shard.tag): part.end for side in SIDES for part in self._parts[side] if isinstance(part, Part)
+        }
 
     def _gather(self, side: SideName, tag: str | None) -> Gathered:
         return self._gathered.setdefault((side, tag), Gathered(side=side, tag=tag))
 
-    def take(self, numbered: tuple[int, Row]) -> tuple[Row, bytes | Fault | None]:
-        """Read a row; None for one that is in a finished shard. Called in a thread."""
-        position, row = numbered
+    def take(self, numbered: tuple[int, Row]) -> tuple[Row, Place, bytes | Fault | None]:
+        """Read a row that ends at a place; None for one that is in a finished shard. Called in a thread."""
+        number, row = numbered
+        end = (number, 0) if row.end is None else row.end
         sides = SIDES if row.side is None else (row.side,)
-        if all(self._is_done(side, row.tag, position) for side in sides):
-            return row, None
+        if all(self._is_done(side, row.tag, end) for side in sides):
+            return row, end, None
         content = row.read()
         if row.side is None and isinstance(content, bytes):
             row = row._replace(side=side_of(content, self._material.test))
-        return (row._replace(label=row.label()) if callable(row.label) else row), content
+        return (row._replace(label=row.label()) if callable(row.label) else row), end, content
 
-    def _is_done(self, side: SideName, tag: str | None, position: int) -> bool:
-        gathered = self._gathered.get((side, self._tag(side, tag)))
-        return gathered is not None and position <= gathered.after
+    def _is_done(self, side: SideName, tag: str | None, end: Place) -> bool:
+        after = self.finished.get((side, self._tag(side, tag)))
+        return after is not None and end <= after
 
     @staticmethod
     def _tag(side: SideName, tag: str | None) -> str | None:
         return tag if side == "train" else None  # nothing is trained on the test side
 
-    def add(self, position: int, row: Row, content: bytes | Fault | None) -> None:
+    def add(self, row: Row, end: Place, content: bytes | Fault | None) -> None:
         """Add the next row to its shard, and write the shard if it is full."""
         if content is None:
             return
         side = row.side or "train"  # a row that cannot be read is on no side
-        if self._is_done(side, row.tag, position):
+        if self._is_done(side, row.tag, end):
             return
         gathered = self._gather(side, self._tag(side, row.tag))
         if isinstance(content, Fault):
@@ -255,7 +265,7 @@ class _Pass:
             return
         gathered.rows.append((row, content))
         gathered.bytes += len(content)
-        gathered.position = position
+        gathered.end = end
         if gathered.bytes >= self._shard_bytes or len(gathered.rows) == shard_index.MAX_ROWS:
             self._write(gathered)
 
@@ -264,7 +274,8 @@ class _Pass:
         waiting = [part for part in self._parts[gathered.side][-8:] if isinstance(part, Future)]
         if len(waiting) == 8:  # so that memory stays bounded where the place is slow
             waiting[0].result()
-        args = (number, gathered.side, gathered.tag, gathered.rows, gathered.position, tuple(gathered.skips))
+        assert gathered.end is not None  # it has rows
+        args = (number, gathered.side, gathered.tag, gathered.rows, gathered.end, tuple(gathered.skips))
         self._parts[gathered.side].append(self._pool.submit(self._written, *args))
         gathered.rows, gathered.bytes, gathered.skips = [], 0, []
 
@@ -274,7 +285,7 @@ class _Pass:
         side: SideName,
         tag: str | None,
         rows: Sequence[tuple[Row, bytes]],
-        position: int,
+        end: Place,
         skips: tuple[Skip, ...],
     ) -> Part:
         """Write a shard, and then its part. Called in a thread."""
@@ -292,7 +303,8 @@ class _Pass:
                 root=shard_table.root_of(table),
                 tag=tag,
             ),
-            position=position,
+            end=end,
+            text=sum(row.text for row, _ in rows),
             labels=tuple(zip(values.tolist(), counts[values].tolist(), strict=True)),
             skips=skips,
         )
@@ -398,6 +410,6 @@ def _index(material: Material, parts: dict[SideName, list[Part]], leftover: Sequ
         simulated=material.simulated,
         centre=material.centre,
         scale=material.scale,
-        tokeniser=material.tokeniser(),
+        tokeniser=material.tokeniser({side: sum(part.text for part in parts[side]) for side in SIDES}),
         skipped=(*material.skipped, *passed),
     )

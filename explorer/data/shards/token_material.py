@@ -11,8 +11,7 @@ Shapes: T tokens.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +21,7 @@ import numpy as np
 
 from explorer.data.local import Fault
 from explorer.data.shards.shard_index import TOKENISER, Inputs, Labels, SideName, Tokeniser
-from explorer.data.shards.shard_writer import Material, Row, ahead, side_of
+from explorer.data.shards.shard_writer import Material, Place, Row, Stream, ahead, side_of
 from explorer.data.shards.text_documents import Document, Documents
 from explorer.data.shards.tokenising import AS_BYTES, Numbering, Tokens, read_tokeniser, train_tokeniser
 
@@ -36,65 +35,79 @@ class Block(NamedTuple):
 
     tokens: np.ndarray
     document: int  # in which it begins
+    end: Place  # the document in which it ends, and the number of its last token in that
     bytes: int  # of text that its labels stand for
 
 
 @dataclass(slots=True)
-class Stream:
-    """Documents of one class on one side, one behind the other."""
+class Running:
+    """Documents of one class on one side, one behind the other, from a token on."""
 
     context: int
-    tokens: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    sizes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    documents: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # of each token
+    begin: Place  # a document, and the number of a token in it: what is before is in finished shards
+    tokens: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.int64))  # with sizes, documents, numbers
 
     def add(self, number: int, document: Tokens, separator: int, *, size: int) -> Iterator[Block]:
         """Add a document of `size` bytes, and yield the blocks that are full now."""
-        self.tokens = np.concatenate((self.tokens, document.ids, (separator,)))
-        self.sizes = np.concatenate((self.sizes, document.sizes, (1 + size - document.sizes.sum(),)))
-        self.documents = np.concatenate((self.documents, np.full(len(document.ids) + 1, number)))
+        ids = np.concatenate((document.ids, (separator,)))
+        sizes = np.concatenate((document.sizes, (1 + size - document.sizes.sum(),)))
+        added = np.stack((ids, sizes, np.full_like(ids, number), np.arange(len(ids))), axis=1)
+        first, token = self.begin
+        self.tokens = np.concatenate((self.tokens, added[token if number == first else 0 :]))
         starts = range(0, len(self.tokens) - self.context, self.context)
         for start in starts:
-            stop = start + self.context + 1
-            yield Block(self.tokens[start:stop], int(self.documents[start]), int(self.sizes[start + 1 : stop].sum()))
-        left = len(starts) * self.context
-        self.tokens, self.sizes, self.documents = (
-            part[left:].copy() for part in (self.tokens, self.sizes, self.documents)
-        )
+            ids, sizes, documents, places = self.tokens[start : start + self.context + 1].T
+            yield Block(ids, int(documents[0]), (int(documents[-1]), int(places[-1])), int(sizes[1:].sum()))
+        self.tokens = self.tokens[len(starts) * self.context :].copy()
 
 
 class Packing:
-    """A pass over documents, which counts the bytes that the labels of each side stand for."""
+    """Passes over documents."""
 
     def __init__(self, documents: Documents, numbering: Numbering, *, context: int, threads: int) -> None:
         self._documents, self._numbering, self._context, self._threads = documents, numbering, context, threads
-        self.bytes: Counter[SideName] = Counter()
         small, medium = 2**8, 2**16
         count = numbering.count
         self.dtype: Any = "uint8" if count <= small else "uint16" if count <= medium else "uint32"
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the blocks, and the documents that there are not."""
-        self.bytes.clear()
-        streams: dict[tuple[SideName, str | None], Stream] = {}
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="tokens") as pool:
-            for document, tokens in ahead(pool, self._encoded, self._documents.read(), WAITING * self._threads):
-                tag = document.tag if document.side == "train" else None
-                if isinstance(tokens, Fault):
-                    yield self._row(document.number, document, tag, tokens)
-                    continue
-                stream = streams.setdefault((document.side, tag), Stream(self._context))
-                size, separator = len(document.content), self._numbering.separator
-                for block in stream.add(document.number, tokens, separator, size=size):
-                    self.bytes[document.side] += block.bytes
-                    yield self._row(block.document, document, tag, block.tokens.astype(self.dtype).tobytes())
+    def rows(self, finished: Mapping[Stream, Place]) -> Iterator[Row]:
+        """Yield the blocks behind these places, and the documents that there are not.
 
-    def _encoded(self, document: Document) -> tuple[Document, Tokens | Fault]:
+        What ends before these places is not tokenised again.
+        """
+        streams: dict[Stream, Running] = {}
+        take = partial(self._encoded, finished)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="tokens") as pool:
+            for document, tokens in ahead(pool, take, self._documents.read(), WAITING * self._threads):
+                stream, number = _stream_of(document), document.number
+                if tokens is None:
+                    continue
+                if isinstance(tokens, Fault):
+                    yield self._row(number, document, tokens, end=(number, 0))
+                    continue
+                begin = finished.get(stream, (-1, 0))
+                running = streams.setdefault(stream, Running(self._context, begin))
+                size, separator = len(document.content), self._numbering.separator
+                for block in running.add(number, tokens, separator, size=size):
+                    content = block.tokens.astype(self.dtype).tobytes()
+                    yield self._row(block.document, document, content, end=block.end, text=block.bytes)
+
+    def _encoded(self, finished: Mapping[Stream, Place], document: Document) -> tuple[Document, Tokens | Fault | None]:
+        """Return the tokens; None where all of them are in finished shards. Called in a thread."""
         content = document.content
+        after = finished.get(_stream_of(document))
+        if after is not None and document.number < after[0]:
+            return document, None
         return document, content if isinstance(content, Fault) else self._numbering.encode(content)
 
-    def _row(self, slot: int, document: Document, tag: str | None, content: bytes | Fault) -> Row:
-        return Row(slot=slot, name=document.name, side=document.side, tag=tag, label=None, read=partial(_same, content))
+    def _row(self, slot: int, document: Document, content: bytes | Fault, *, end: Place, text: int = 0) -> Row:
+        side, tag = _stream_of(document)
+        read = partial(_same, content)
+        return Row(slot=slot, name=document.name, side=side, tag=tag, label=None, read=read, end=end, text=text)
+
+
+def _stream_of(document: Document) -> Stream:
+    return document.side, document.tag if document.side == "train" else None
 
 
 def token_material(
@@ -115,15 +128,15 @@ def token_material(
     numbering = AS_BYTES if tokeniser is None else read_tokeniser(tokeniser, where=where)
     packing = Packing(documents, numbering, context=context, threads=threads)
 
-    def numbered() -> Tokeniser | None:
+    def numbered(text: Mapping[SideName, int]) -> Tokeniser | None:
         if tokeniser is None:
             return None
         return Tokeniser(
             sha256=hashlib.sha256(tokeniser).hexdigest(),
             trained=trained,
             separator=numbering.separator,
-            train_bytes=packing.bytes["train"],
-            test_bytes=packing.bytes["test"],
+            train_bytes=text["train"],
+            test_bytes=text["test"],
         )
 
     return Material(

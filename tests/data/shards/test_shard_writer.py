@@ -92,8 +92,8 @@ def test_an_interrupted_pass_ends_with_the_same_bytes(tmp_path: Path, takes: int
 
 
 def _counting(material, reads: list[int]):
-    def rows():
-        for row in material.rows():
+    def rows(finished):
+        for row in material.rows(finished):
             yield row._replace(read=_noted(row.read, row.slot, reads))
 
     return dataclasses.replace(material, rows=rows)
