@@ -24,6 +24,10 @@ class DataError(ExplorerError):
     """A dataset is absent or damaged."""
 
 
+class ErasedError(DataError):
+    """An example was erased from the data on purpose."""
+
+
 class RunError(ExplorerError):
     """A run directory is absent, damaged, or in use by another process."""
 

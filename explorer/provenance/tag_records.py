@@ -17,7 +17,7 @@ from pydantic import Field
 
 from explorer import schema
 from explorer.errors import ProvenanceError, unknown
-from explorer.provenance.commitments import Salts, check_commitment, commit, new_salt, write_salts
+from explorer.provenance.commitments import DESTROYED, Salts, check_commitment, commit, new_salt, write_salts
 from explorer.provenance.spellings import ClassPath
 from explorer.provenance.tags import Tags
 from explorer.provenance.tags_file import Row, write_table
@@ -32,7 +32,7 @@ _KEYS = ("text", "file", "class", "source", "authority")
 class Record(NamedTuple):
     """One record: its content and its tag."""
 
-    content: bytes
+    content: bytes | None  # None: it was erased, and the commitment of its tag opens to nothing
     class_path: str
     source: str
     authority: str
@@ -60,7 +60,7 @@ def read_records(path: Path, *, authority: str | None = None) -> Iterator[Record
 
 
 def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
-    """Yield the rows of a table, each with a new salt, which is added to `salts`.
+    """Yield the rows of a table, each with a new salt, which is added to `salts`; an erased record's is destroyed.
 
     Raises `ProvenanceError` for an invalid name of a class or an authority, with which no authority could sign the
     table.
@@ -71,8 +71,9 @@ def tag_records(records: Iterable[Record], salts: bytearray) -> Iterator[Row]:
             _check_names(record, where=f"the record of slot {slot}")
             sound.add((record.class_path, record.authority))
         salt = new_salt()
-        salts += salt
-        yield Row(commit(salt, record.content), record.class_path, record.source, record.authority)
+        commitment = commit(salt, record.content or b"")
+        salts += DESTROYED if record.content is None else salt
+        yield Row(commitment, record.class_path, record.source, record.authority)
 
 
 def write_tagged(table: Path, salts: Path, records: Iterable[Record]) -> int:
@@ -112,6 +113,8 @@ def check_records(records: Iterable[Record], *, tags: Tags, salts: Salts, codes:
         salt = salts.of(slot)
         if salt is None:
             destroyed += 1
+        elif record.content is None:
+            raise ProvenanceError(f"{where}: it was erased, and the salt of its tag was not: destroy that too")
         else:
             check_commitment(tags.commitments[slot].tobytes(), salt=salt, content=record.content, where=where)
     if slot + 1 != len(tags):

@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 
 from explorer import rundir
-from explorer.data.dataset import Provenance
+from explorer.data.dataset import Provenance, Rows
 from explorer.data.sources import DATASETS, load
 from explorer.errors import RecipeError
 from explorer.models.table import MODELS
@@ -43,6 +43,8 @@ RECIPE, DIRECTORY = "governed.yaml", "governed"
 POLICY, TAXONOMY_DRAFT, NAME = "policy.yaml", "taxonomy.yaml", "first"
 MOST_CLASSES = 32  # a step runs once for each class in its batch, so more of them make it slow
 MOST_STEPS = 300  # of the first governed run, so that it ends within minutes
+STRICT = "refuse"  # the quarantine of the policy
+ERASABLE = "weight-zero  # an example that was erased from its shard keeps its place, and trains nothing"
 IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, salts
 
 
@@ -109,7 +111,7 @@ def begin_governed(
         )
     late = min(counts, key=lambda path: (counts[path], path)) if len(counts) > 1 else None
     taxonomy = _taxonomy(planned.dataset.name, counts, now)
-    policy = _policy(taxonomy, late, directory, now)
+    policy = _policy(taxonomy, late, directory, now, ERASABLE if isinstance(dataset.train.inputs, Rows) else STRICT)
     steps = total_steps(planned, examples=len(dataset.train), ssr=1.0)
     write_documents(
         directory,
@@ -184,7 +186,7 @@ def _taxonomy(name: str, counts: Mapping[str, int], now: int) -> Taxonomy:
     return taxonomy
 
 
-def _policy(taxonomy: Taxonomy, late: str | None, directory: Path, now: int) -> str:
+def _policy(taxonomy: Taxonomy, late: str | None, directory: Path, now: int, quarantine: str) -> str:
     """Return the text of the policy: one class late, all others everywhere from the first step on."""
     branches = [class_.path for class_ in taxonomy.classes if "/" not in class_.path]
     first = json.dumps(late or branches[0])  # a quoted text: a class may be called 3
@@ -212,7 +214,7 @@ def _policy(taxonomy: Taxonomy, late: str | None, directory: Path, now: int) -> 
             f"issued: {begins}",
             f"expires: {format_time(now + DAYS * 86_400)}",
             f"taxonomy: {reference}",
-            "quarantine: refuse",
+            f"quarantine: {quarantine}",
             "rules:",
             *rules,
             "",

@@ -13,7 +13,7 @@ from typing import Any
 
 from explorer.data.dataset import DataSource, Split
 from explorer.data.sources import DATASETS, load
-from explorer.errors import DataError, ProvenanceError, RecipeError
+from explorer.errors import DataError, ErasedError, ProvenanceError, RecipeError
 from explorer.provenance.spellings import CLASS_PATTERN
 from explorer.provenance.tag_records import Record, write_tagged
 from explorer.recipes.choice import choose
@@ -35,8 +35,8 @@ def dataset_of(written: str) -> DataSource:
 
 
 def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iterator[Record]:
-    """Return one record for each training example, in order. Raises `DataError` for a dataset that does not know where
-    its examples come from."""
+    """Return one record for each training example, in order; of one that was erased, without its content. Raises
+    `DataError` for a dataset that does not know where its examples come from."""
     dataset = load(source, data)
     records = dataset.provenance
     if records is None:
@@ -47,9 +47,16 @@ def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iter
         )
     paths = [records.classes[code] for code in records.codes.tolist()]
     return (
-        Record(dataset.train.content(slot), path, origin, authority)
+        Record(_content(dataset.train, slot), path, origin, authority)
         for slot, (path, origin) in enumerate(zip(paths, records.sources, strict=True))
     )
+
+
+def _content(examples: Split, slot: int) -> bytes | None:
+    try:
+        return examples.content(slot)
+    except ErasedError:
+        return None
 
 
 def tag(

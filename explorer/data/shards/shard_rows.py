@@ -13,7 +13,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Check, Rows, Split, split_of
 from explorer.data.shards.shard_files import Opened, ShardFiles
-from explorer.errors import DataError
+from explorer.errors import DataError, ErasedError
 
 Taken = Callable[[Opened, np.ndarray], Tensor]  # rows of a shard, by their numbers in it
 
@@ -100,8 +100,8 @@ def by_shard(files: ShardFiles, numbers: np.ndarray) -> Iterator[tuple[int, Open
         yield number, opened, places, rows
 
 
-def was_erased(files: ShardFiles, number: int, example: int) -> DataError:
-    return DataError(
+def was_erased(files: ShardFiles, number: int, example: int) -> ErasedError:
+    return ErasedError(
         f"shard {files.where(number)}: example {example} was erased (`explorer data erase`): a governed run leaves it"
         " out once the salt of its tag is destroyed too (`explorer tags erase`), or it is deleted by `explorer delete"
         " run`; for other runs write the shards again, without it"

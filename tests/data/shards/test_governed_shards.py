@@ -2,16 +2,21 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from explorer.canonical import canonical
 from explorer.data.shards import shard_files
 from explorer.data.shards.shard_index import digest_of
-from explorer.runlog.documents import SALTS_FILE
+from explorer.provenance.commitments import read_salts
+from explorer.runlog.documents import SALTS_FILE, quarantine_of
+from explorer.runlog.run_ledger import RunLedger
 from explorer.training.governed_project import begin_governed
 from tests.cli.command import explorer, refused
 from tests.data.shards.written import DIGITS, write
@@ -35,6 +40,11 @@ def run(project: Path) -> Path:
     assert explorer("run", project / "governed.yaml", "--data", data, "--runs", runs).returncode == 0
     made = (project / "runs" / "single").glob("*ssr1*")
     return max(made, key=lambda path: path.stat().st_mtime)  # one that was refused may have left a directory
+
+
+def set_aside(made: Path) -> list[int]:
+    """Return the examples in quarantine."""
+    return sorted(quarantine_of(RunLedger(made)))
 
 
 def trained(project: Path) -> tuple[int, int]:
@@ -146,17 +156,36 @@ def test_a_record_is_deleted_after_it_was_erased_from_its_shard(project: Path) -
 
 
 def test_a_new_run_goes_on_without_an_erased_record(project: Path) -> None:
-    """Its salt is destroyed too, so the policy has to say what becomes of examples that nothing vouches for."""
+    """Its salt is destroyed too, so the policy says what becomes of examples that nothing vouches for."""
     data, governed = project.parent / "data", project / "governed"
     gone = trained(project)[0]
     assert explorer("data", "erase", data / "digits", "--record", str(gone), "--yes").returncode == 0
     (salts,) = governed.rglob(SALTS_FILE)
     assert explorer("tags", "erase", salts, "--slot", str(gone)).returncode == 0
-    said = refused("run", project / "governed.yaml", "--data", data, "--runs", project / "runs")
-    assert "its salt was destroyed" in said and "weight-zero" in said
-    policy = governed / "policy.yaml"
-    written = policy.read_text().replace("quarantine: refuse", "quarantine: weight-zero")
+    assert set_aside(run(project)) == [gone]
+    policy = governed / "policy.yaml"  # the control: a policy that refuses such examples
+    written = policy.read_text().replace("quarantine: weight-zero", "quarantine: refuse")
     policy.write_text(written.replace("version: 1", "version: 2", 1))
     assert explorer(*signing(policy)).returncode == 0
-    made = run(project)
-    assert json.loads((made / "run.json").read_bytes())["identity"]["governance"]["quarantine"] is not None
+    said = refused("run", project / "governed.yaml", "--data", data, "--runs", project / "runs")
+    assert "its salt was destroyed" in said and "weight-zero" in said
+
+
+def test_shards_with_an_erased_record_are_tagged(project: Path, tmp_path: Path) -> None:
+    """A project that begins after an erasure has no salt for the erased example, and trains on all others."""
+    data, later = project.parent / "data", tmp_path / "later"
+    gone = trained(project)[0]
+    assert explorer("data", "erase", data / "digits", "--record", str(gone), "--yes").returncode == 0
+    # In a process of its own: this one has the shards open.
+    later.mkdir()
+    begin = [sys.executable, "-m", "explorer", "init", str(data / "digits"), "--governed"]
+    subprocess.run(begin, cwd=later, check=True, capture_output=True, text=True)
+    (salts,) = later.rglob(SALTS_FILE)
+    assert np.flatnonzero(read_salts(salts).destroyed).tolist() == [gone]
+    made = explorer("run", later / "governed.yaml", "--data", data, "--runs", later / "runs")
+    assert made.returncode == 0, made.stderr
+    (directory,) = (later / "runs" / "single").glob("*ssr1*")
+    assert set_aside(directory) == [gone]
+    cosign(directory, later)
+    shown = explorer("conform", directory, "--trust", later / "governed" / "trust.json")
+    assert shown.returncode == 0 and "holds" in shown.stdout
