@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches
-from explorer.data.dataset import DataSource, TaskName
+from explorer.data.dataset import Dataset, DataSource, TaskName
 from explorer.errors import RecipeError, unknown
 from explorer.run_files import METRICS, PLAIN, TRAIN_LOSS, Metric
 
-EVALUATION_BATCH = 512  # images
+EVALUATION_BATCH = 512  # examples
+EVALUATION_NUMBERS = 2**24  # in them
 EVALUATION_TOKENS = 16_384  # of sequences
 EVALUATION_LOGITS = 2**27  # of sequences: half a gigabyte
 EVALUATION_PIXELS = 2**19  # of images with a class for each pixel
@@ -47,6 +48,10 @@ class Task(ABC):
             )
         logs = F.log_softmax(outputs, self.axis)
         return -(logs.exp() * logs).sum(self.axis).reshape(len(outputs), -1).mean(1)
+
+    def at_once(self, dataset: Dataset) -> int:
+        """Return how many examples of the test side a forward pass takes: few where they are large."""
+        return max(1, min(EVALUATION_BATCH, EVALUATION_NUMBERS // math.prod(dataset.example_shape)))
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -84,8 +89,9 @@ class Classification(Task):
         test = batches.dataset.test
         right = 0
         nll = 0.0
-        for start in range(0, len(test), EVALUATION_BATCH):
-            rows = slice(start, start + EVALUATION_BATCH)
+        count = self.at_once(batches.dataset)
+        for start in range(0, len(test), count):
+            rows = slice(start, start + count)
             labels = test.labels[rows].to(batches.device)
             logits = model(batches.prepare(test.inputs[rows])).to(torch.float64)
             right += int((logits.argmax(1) == labels).sum())
@@ -103,6 +109,10 @@ class LanguageModelling(Task):
     loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = -1
 
+    def at_once(self, dataset: Dataset) -> int:
+        tokens = min(EVALUATION_TOKENS, EVALUATION_LOGITS // self.classes)
+        return max(1, tokens // dataset.test.inputs.shape[1])
+
     def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss for outputs B T K and targets as indices (B T) or distributions (B T K)."""
         flat_outputs, flat_targets = outputs.flatten(0, 1), targets.flatten(0, 1)
@@ -113,8 +123,7 @@ class LanguageModelling(Task):
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         model.eval()
         test = batches.dataset.test
-        tokens = min(EVALUATION_TOKENS, EVALUATION_LOGITS // self.classes)
-        count = max(1, tokens // test.inputs.shape[1])
+        count = self.at_once(batches.dataset)
         nll = 0.0
         for start in range(0, len(test), count):
             rows = slice(start, start + count)
@@ -137,6 +146,9 @@ class Segmentation(Task):
     loss_unit: ClassVar[str] = "nats"
     axis: ClassVar[int | None] = 1
 
+    def at_once(self, dataset: Dataset) -> int:
+        return max(1, EVALUATION_PIXELS // dataset.test.labels[0].numel())
+
     def loss(self, outputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the loss for outputs B K H W and targets as indices (B H W) or distributions (B H W K); with depth
         likewise."""
@@ -150,7 +162,7 @@ class Segmentation(Task):
         model.eval()
         test = batches.dataset.test
         confusion = torch.zeros(self.classes, self.classes, dtype=torch.int64)  # true class, predicted class
-        count = max(1, EVALUATION_PIXELS // test.labels[0].numel())
+        count = self.at_once(batches.dataset)
         for start in range(0, len(test), count):
             rows = slice(start, start + count)
             predicted = model(batches.prepare(test.inputs[rows])).argmax(1).cpu()
@@ -184,7 +196,10 @@ class Regression(Task):
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
         dataset = batches.dataset
-        predicted, truth = predictions(model, batches).squeeze(1), dataset.test.labels[:].to(torch.float64)
+        predicted, truth = (
+            predictions(model, batches, self.at_once(dataset)).squeeze(1),
+            dataset.test.labels[:].to(torch.float64),
+        )
         error = predicted - truth
         squares = float(error.square().mean())
         spread = float((truth - truth.mean()).square().mean())
@@ -216,7 +231,8 @@ class Multilabel(Task):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, batches: Batches) -> dict[str, float]:
-        logits, truth = predictions(model, batches), batches.dataset.test.labels[:].to(torch.float64)
+        dataset = batches.dataset
+        logits, truth = predictions(model, batches, self.at_once(dataset)), dataset.test.labels[:].to(torch.float64)
         chosen, there = logits >= 0, truth > 0
         right = int((chosen & there).sum())
         present = there.any(0)
@@ -228,12 +244,12 @@ class Multilabel(Task):
 
 
 @torch.no_grad()
-def predictions(model: nn.Module, batches: Batches) -> Tensor:
-    """Return the outputs for the test side, N K in float64 on the CPU, with the model in evaluation mode."""
+def predictions(model: nn.Module, batches: Batches, count: int) -> Tensor:
+    """Return the outputs for the test side, N K in float64 on the CPU, with the model in evaluation mode; `count`
+    examples are passed at once."""
     model.eval()
     inputs = batches.dataset.test.inputs
-    starts = range(0, len(inputs), EVALUATION_BATCH)
-    rows = (inputs[start : start + EVALUATION_BATCH] for start in starts)
+    rows = (inputs[start : start + count] for start in range(0, len(inputs), count))
     return torch.cat([model(batches.prepare(some)).to("cpu", torch.float64) for some in rows])
 
 

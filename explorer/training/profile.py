@@ -45,7 +45,7 @@ from explorer.training.watch import Reading, Watcher, is_disturbed, read_machine
 WINDOWS = 7  # of each phase, one a round: the fewest whose quartiles do not involve an extreme
 WINDOW_SECONDS = 0.06  # a window repeats its step to last about this long
 WARMUP = 2  # steps before a window of a new build
-INFERENCE_EXAMPLES = 256  # of one pass
+INFERENCE_EXAMPLES = 256  # of one pass, at most
 BESIDES_SECONDS = 0.5  # in all, after which an evaluation or a checkpoint is not timed again
 BUILD_SECONDS = 3.0  # to spend on building and warming up one recipe, beyond the first two builds
 WINDOW_REPEATS = 2  # of a window that lost the processor
@@ -142,7 +142,7 @@ class _Subject:
         self.runs, self._data, self._documents, self._besides = runs, data, documents, besides
         self._stack = contextlib.ExitStack()
         self._phases: dict[str, _Phase] = {}
-        self._inference_count, self._inference = 0, list[float]()
+        self._examples, self._inference_count, self._inference = 0, 0, list[float]()
         self._latest: tuple[dict[str, tuple[Window, dict[str, float]]], float] | None = None
         self._builds = self._wanted = 1  # how many builds there were, and how many the rounds are to have
         self.windows = self.repeated = self.disturbed = 0
@@ -152,8 +152,10 @@ class _Subject:
         begun = time.perf_counter()
         loop = self._build()
         self._phases = {name: self._warm(places) for name, places in _places(self.runs, loop).items()}
-        once = [time_inference(loop, examples=INFERENCE_EXAMPLES, count=1) for _ in range(WARMUP)]
-        self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * INFERENCE_EXAMPLES)))
+        dataset = loop.setting.batches.dataset
+        self._examples = min(INFERENCE_EXAMPLES, len(dataset.test), loop.setting.task.at_once(dataset))
+        once = [time_inference(loop, examples=self._examples, count=1) for _ in range(WARMUP)]
+        self._inference_count = max(1, round(WINDOW_SECONDS / (once[-1] * self._examples)))
         took = time.perf_counter() - begun
         self._wanted = min(WINDOWS, max(2, round(BUILD_SECONDS / took)))
 
@@ -170,12 +172,12 @@ class _Subject:
         self._builds += 1
         for phase in self._phases.values():
             time_steps(self._loop, phase.places[round], count=WARMUP + 1)
-        time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=1)
+        time_inference(self._loop, examples=self._examples, count=1)
 
     def measure(self) -> None:
         """Take one window of each phase and of inference, for `keep`."""
         taken = {name: self._take(phase) for name, phase in self._phases.items()}
-        seconds = time_inference(self._loop, examples=INFERENCE_EXAMPLES, count=self._inference_count)
+        seconds = time_inference(self._loop, examples=self._examples, count=self._inference_count)
         self._latest = (taken, seconds)
 
     def keep(self, *, taken_again: int) -> None:

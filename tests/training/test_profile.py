@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from explorer import run_files
+from explorer.engine import task as engine_task
 from explorer.engine.stepping import Window
+from explorer.models.unet import UNet
+from explorer.recipes.recipe import build_recipe
 from explorer.training import profile as module
 from explorer.training.profile import profile
 from tests.recipes_for_tests import machine_with, tiny_recipe, tiny_run
@@ -35,6 +38,28 @@ def test_every_phase_of_every_recipe() -> None:
             assert phase.windows == module.WINDOWS
             assert phase.split["forward"] > 0 and phase.split["backward"] > 0
     assert heard == [(done, module.WINDOWS) for done in range(1, module.WINDOWS + 1)]
+
+
+def test_inference_takes_no_more_at_once_than_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All test volumes together would not fit into the memory of any device."""
+    task = {
+        "dataset": {"clutter3d": {"size": 16, "depth": 8, "examples": 64}},
+        "model": {"unet3d": {"width": 8, "levels": 2}},
+    }
+    monkeypatch.setattr(engine_task, "EVALUATION_PIXELS", 3 * 16 * 16 * 8)
+    sizes: list[int] = []
+    forward = UNet.forward
+
+    def noted(self: UNet, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            sizes.append(len(x))
+        return forward(self, x)
+
+    monkeypatch.setattr(UNet, "forward", noted)
+    train = {"epochs": 1, "batch_size": 16, "optimizer": {"sgd": {"lr": 0.1}}}
+    recipe = build_recipe("volumes", task=task, train=train, methods=[], where="test")
+    profile([tiny_run(recipe)], data=None, besides=True)
+    assert set(sizes) <= {1, 2, 3} and 3 in sizes
 
 
 @pytest.mark.slow
