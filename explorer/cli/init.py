@@ -14,6 +14,7 @@ from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.data.dataset import Dataset, DataSource
+from explorer.data.shards.shards import Shards
 from explorer.data.sources import EMBEDDED, load, of_path
 from explorer.data.targets import Predict
 from explorer.errors import DataError, RecipeError
@@ -119,7 +120,7 @@ def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
     column = getattr(source, "target", getattr(source, "label", None))
     labels += f" in column {column!r}" if column is not None else ""
     yield f"found {len(dataset.train):,} examples to train with and {len(dataset.test):,} for the test{labels}"
-    if (predict := getattr(source, "predict", None)) is not None:
+    if (predict := getattr(source, "predict", None)) is not None and not isinstance(source, Shards):
         others = ", ".join(other for other in get_args(Predict) if other != predict)
         yield f"predict: {predict} is a guess by the values of that column ({others}: other tasks)"
     if dataset.skipped:

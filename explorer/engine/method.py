@@ -123,7 +123,7 @@ class Method(ABC):
     conflicts_with: ClassVar[dict[str, str]] = {}  # method name: reason why they cannot be combined
     turns: ClassVar[str] = ""  # methods with the same word take turns: one of them, drawn for the step, acts in it
     mixes: ClassVar[bool] = False  # a row of its output may hold content of other rows of its class
-    modalities: ClassVar[frozenset[Modality]] = frozenset({"image", "text", "tabular"})  # what it works on
+    modalities: ClassVar[frozenset[Modality]] = EVERYTHING  # what it works on
 
     makes_dense: ClassVar[bool] = False  # turns class numbers into distributions over the classes
     traits: ClassVar[Traits] = Traits()  # what readers of the run's ledger need to know about it

@@ -27,7 +27,9 @@ from explorer.engine.state import SHARED
 from explorer.errors import RecipeError, unknown
 from explorer.provenance.regions import ADAPTER, SealedRegion, region_of
 
-ADAPTED = (nn.Linear, nn.Conv2d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+ADAPTED = (nn.Linear, *CONVOLUTIONS)
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +43,7 @@ class Switch:
 class Adapter(Beside):
     """Low-rank map of its layer's input. `down` is drawn as such a layer is, from the current random stream."""
 
-    def __init__(self, layer: nn.Linear | nn.Conv2d, *, rank: int, region: str, switch: Switch) -> None:
+    def __init__(self, layer: nn.Linear | Convolution, *, rank: int, region: str, switch: Switch) -> None:
         super().__init__()
         self.region, self.switch = region, switch
         self.down, self.up = _linear(layer, rank) if isinstance(layer, nn.Linear) else _convolution(layer, rank)
@@ -197,9 +199,10 @@ def _linear(layer: nn.Linear, rank: int) -> tuple[nn.Linear, nn.Linear]:
     return down, nn.Linear(rank, layer.out_features, bias=False)
 
 
-def _convolution(layer: nn.Conv2d, rank: int) -> tuple[nn.Conv2d, nn.Conv2d]:
-    """Return a convolution with the layer's own window down to the rank, and one of 1 x 1 up."""
-    down = nn.Conv2d(
+def _convolution(layer: Convolution, rank: int) -> tuple[Convolution, Convolution]:
+    """Return a convolution with the layer's own window down to the rank, and one with a window of side 1 up."""
+    kind = next(kind for kind in CONVOLUTIONS if isinstance(layer, kind))
+    down = kind(
         layer.in_channels,
         rank,
         layer.kernel_size,  # pyright: ignore[reportArgumentType]
@@ -209,4 +212,4 @@ def _convolution(layer: nn.Conv2d, rank: int) -> tuple[nn.Conv2d, nn.Conv2d]:
         padding_mode=layer.padding_mode,
         bias=False,
     )
-    return down, nn.Conv2d(rank, layer.out_channels, 1, bias=False)
+    return down, kind(rank, layer.out_channels, 1, bias=False)

@@ -12,10 +12,9 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
-from explorer.data.dataset import Modality
 from explorer.data.pace import Pace
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.errors import RecipeError
 
 Scaling = Literal["sqrt", "linear", "hold"]
@@ -113,7 +112,6 @@ class BatchSizeWarmup(Method):
     )
     changes: ClassVar[str] = "the number of examples of a step; the learning rate"
     routing: ClassVar[str] = ""
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
     conflicts_with: ClassVar[dict[str, str]] = {
         "routing": "the phases of a policy are shares of training by steps, and readers of the ledger take all steps to"
         " have equal batches",

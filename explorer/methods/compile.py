@@ -22,8 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
-from explorer.engine.method import EVERYTHING, Kind, Method, Planned
+from explorer.engine.method import Kind, Method, Planned
 from explorer.engine.state import State
 from explorer.errors import RecipeError, TrainingError
 from explorer.schema import LATER
@@ -124,7 +123,6 @@ class Compile(Method):
         "routing": "classes differ in rows and in the parameters they may change: each would need graphs of its own",
         "stochastic_depth": "every step leaves out other branches: each choice of them would need a graph of its own",
     }
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     backend: Annotated[
         Backend, Field(description="inductor makes kernels; aot_eager only captures graphs, for debugging")

@@ -11,10 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
 from explorer.engine.averages import Average, exchange, model_tensors, paired
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.entries.kinds import Traits
 
@@ -70,7 +69,6 @@ class EMA(Method):
     changes: ClassVar[str] = "the weights that are evaluated and kept"
     traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
     routing: ClassVar[str] = "Works: each tensor is averaged by itself, so its average holds only its own updates."
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     half_life: Annotated[
         float, Field(ge=0, le=1, description="time for a weight to fade to half; 0 is off"), Unit("share of all steps")

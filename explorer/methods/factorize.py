@@ -20,10 +20,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from explorer.data.dataset import Modality
 from explorer.engine.architectures import affine_sizes, is_transposed, leave_fast_paths
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Unit
+from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.modules import replace_modules
 from explorer.engine.state import State
 
@@ -186,7 +185,6 @@ class Factorize(Method):
     changes: ClassVar[str] = "the model"
     needs: ClassVar[str] = "convolutions of `min_channels` or linear layers of `min_features`, in and out"
     routing: ClassVar[str] = "Works: both factors are layers of their own, under the name of the layer they replace."
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     convolution_rank: Annotated[
         float, Field(gt=0, le=1, description="rank of a convolution's factors"), Unit("share of channels")

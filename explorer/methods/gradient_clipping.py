@@ -25,10 +25,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import checked
 from explorer.engine.leaves import Leaf
-from explorer.engine.method import EVERYTHING, Kind, Method
+from explorer.engine.method import Kind, Method
 from explorer.engine.state import State
 
 EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
@@ -133,7 +132,6 @@ class GradientClipping(Method):
     routing: ClassVar[str] = (
         "Works: a norm covers only parameters that the same classes may change, in one sealed region."
     )
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     clipping: Annotated[
         Clipping,

@@ -11,9 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import checked, distributions
-from explorer.engine.method import EVERYTHING, Kind, Method, Planned, Unit
+from explorer.engine.method import Kind, Method, Planned, Unit
 from explorer.engine.state import State
 from explorer.engine.task import Multilabel, Task, smooths
 from explorer.errors import RecipeError
@@ -62,7 +61,6 @@ class LabelSmoothing(Method):
     needs: ClassVar[str] = "any model; a loss that takes distributions over the classes for targets"
     routing: ClassVar[str] = "Works: every target is smoothed by itself."
     makes_dense: ClassVar[bool] = True
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     smoothing: Annotated[
         float, Field(ge=0, lt=1, description="weight of the uniform distribution; 0 is off"), Unit("share of a target")

@@ -13,10 +13,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import check_progress, checked
 from explorer.engine.leaves import Leaf, leaves
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, deny
 
 PHASES = 10  # profiles take steps to be equally fast within a tenth of the frozen share
@@ -104,7 +103,6 @@ class LayerFreezing(Method):
     changes: ClassVar[str] = "which parameters, statistics and optimiser states a step may change"
     needs: ClassVar[str] = "any model"
     routing: ClassVar[str] = "Works: a frozen layer is denied to every class; the policy decides about the others."
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     start: Annotated[
         float, Field(ge=0, lt=1, description="before the first layer freezes"), Unit("share of training")

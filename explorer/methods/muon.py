@@ -34,9 +34,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method
+from explorer.engine.method import Kind, Method
 from explorer.engine.optimizer import OptimizerSpec, build_optimizer
 from explorer.engine.precision import is_native
 from explorer.engine.state import State
@@ -391,7 +390,6 @@ class Muon(Method):
         "Works: each region has optimisers of its own, and the update of a matrix depends only on its own gradients;"
         " updates cannot be split exactly by class."
     )
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     lr: Annotated[float, Field(gt=0, le=100, description="peak learning rate of the matrices")] = 0.02
     momentum: Annotated[float, Field(ge=0, lt=1, description="share of the old momentum kept in a step")] = 0.95

@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import check_rows, checked
-from explorer.engine.method import EVERYTHING
 from explorer.engine.state import State
 from explorer.engine.subset import CHOSEN, Subset, draw_rows
 
@@ -56,7 +54,6 @@ class RandomSubset(Subset):
         "Works: each class keeps a share of its own examples, and leaving a class out changes no other's."
     )
     conflicts_with: ClassVar[dict[str, str]] = {"governed_selective_backprop": CHOSEN, "selective_backprop": CHOSEN}
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     def log_weights(self, state: State) -> Tensor:
         assert state.batch is not None

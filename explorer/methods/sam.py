@@ -13,10 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
 from explorer.engine.forms import checked
 from explorer.engine.guard import Guard
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State
 from explorer.errors import TrainingError
 
@@ -96,7 +95,6 @@ class SAM(Method):
     changes: ClassVar[str] = "the gradients; the weights move only for the second pass"
     needs: ClassVar[str] = "any model"
     routing: ClassVar[str] = "Works: each class perturbs by its own gradient, separately in each sealed region."
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     rho: Annotated[
         float, Field(ge=0, le=100, description="length of the perturbation; 0 is off"), Unit("norm of weights")

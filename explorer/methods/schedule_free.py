@@ -26,10 +26,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from explorer.data.batches import Batches
-from explorer.data.dataset import Modality
 from explorer.engine.averages import Held, refresh_on_training_data
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Planned, Unit
+from explorer.engine.method import Kind, Method, Moment, Planned, Unit
 from explorer.engine.optimizer import AdamWSpec, Constant, OptimizerSpec, SGDSpec, decay_groups
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
@@ -201,7 +200,6 @@ class ScheduleFree(Method):
         "routing": "the statistics of batch normalisation are computed again on examples of every class, whether or"
         " not the policy admits them",
     }
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     lr: Annotated[
         float | None,

@@ -20,10 +20,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.batches import UNTYPED, Batches
-from explorer.data.dataset import Modality
 from explorer.data.images import resize
 from explorer.engine.forms import check_places, check_rows, checked
-from explorer.engine.method import EVERYTHING, Planned, Unit
+from explorer.engine.method import Planned, Unit
 from explorer.engine.probing import observed, undisturbed
 from explorer.engine.state import State
 from explorer.engine.subset import CHOSEN, Subset, draw_rows
@@ -103,7 +102,6 @@ class SelectiveBackprop(Subset):
     needs: ClassVar[str] = "a loss for each example; for scale < 1 a model that takes images of any size"
     routing: ClassVar[str] = ""
     conflicts_with: ClassVar[dict[str, str]] = {"routing": ROUTED, "governed_selective_backprop": CHOSEN}
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     scale: Annotated[
         float, Field(gt=0, le=1, description="size at which images are scored"), Unit("share of the side")

@@ -16,11 +16,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from explorer.data.dataset import Modality
 from explorer.data.streams import stream
 from explorer.engine.architectures import Added, Admission, branches_of, leave_fast_paths, make_omittable
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Unit
+from explorer.engine.method import Kind, Method, Unit
 from explorer.engine.state import State
 from explorer.errors import RecipeError
 from explorer.models.residual import Gate
@@ -170,7 +169,6 @@ class StochasticDepth(Method):
         "squeeze_excite",
         "weight_standardization",
     )
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
 
     rate: Annotated[
         float, Field(ge=0, lt=1, description="chance that the last branch is left out"), Unit("probability")

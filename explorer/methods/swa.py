@@ -15,10 +15,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from explorer.data.batches import Batches
-from explorer.data.dataset import Modality
 from explorer.engine.averages import Average, Held, model_tensors, paired, refresh_on_training_data
 from explorer.engine.forms import checked
-from explorer.engine.method import EVERYTHING, Kind, Method, Moment, Unit
+from explorer.engine.method import Kind, Method, Moment, Unit
 from explorer.engine.state import State, progress
 from explorer.entries.kinds import Traits
 from explorer.errors import RecipeError
@@ -90,7 +89,6 @@ class SWA(Method):
     changes: ClassVar[str] = "the weights that are evaluated and kept; with `lr`, the learning rate"
     traits: ClassVar[Traits] = Traits(remembers="model", averages=True)
     routing: ClassVar[str] = ""
-    modalities: ClassVar[frozenset[Modality]] = EVERYTHING
     conflicts_with: ClassVar[dict[str, str]] = {
         "routing": "the statistics of batch normalisation are computed again on examples of every class, whether or"
         " not the policy admits them",
