@@ -45,7 +45,7 @@ MOST_CLASSES = 32  # a step runs once for each class in its batch, so more of th
 MOST_STEPS = 300  # of the first governed run, so that it ends within minutes
 STRICT = "refuse"  # the quarantine of the policy
 ERASABLE = "weight-zero  # an example that was erased from its shard keeps its place, and trains nothing"
-GOVERNED = ({"routing": {"policy": NAME}}, "contributions", "recorder")  # the methods of the recipe
+METHODS = f"methods:\n  - routing: {{policy: {NAME}}}\n  - contributions\n  - recorder\n"  # of the recipe
 IGNORED = "*.pem\n*.pem.cosigned/\nsalts\n"  # private: keys, their memories, salts
 
 
@@ -98,7 +98,7 @@ def begin_governed(
                 f"{path}: exists already, and nothing is overwritten; remove it, or choose another directory"
             )
     task = {**task, "dataset": classed(task["dataset"], data), "model": unmixed(task["model"])}
-    written = {"task": task, "train": train, "methods": GOVERNED}
+    written = {"task": task, "train": train, **parse_document(METHODS, where=RECIPE).value}
     planned = Recipe.from_mapping(DIRECTORY, written, where=RECIPE, code=None)
     dataset = load(planned.dataset, data)
     declared = dataset.provenance
@@ -236,5 +236,5 @@ def _recipe(task: Mapping[str, Any], train: Mapping[str, Any], steps: int) -> st
         f"name: {DIRECTORY}\n{settings}"
         f"budget: {budget:g}  # of the epochs above: about {min(steps, MOST_STEPS)} steps; 1 is the whole training\n"
         f"governance: {DIRECTORY}\n"
-        + yaml.safe_dump({"methods": list(GOVERNED)}, sort_keys=False, default_flow_style=None)
+        f"{METHODS}"
     )
