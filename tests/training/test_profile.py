@@ -40,6 +40,7 @@ def test_every_phase_of_every_recipe() -> None:
     assert heard == [(done, module.WINDOWS) for done in range(1, module.WINDOWS + 1)]
 
 
+@pytest.mark.slow
 def test_inference_takes_no_more_at_once_than_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """All test volumes together would not fit into the memory of any device."""
     task = {

@@ -107,6 +107,7 @@ def ranks_decided(run: Path) -> list[tuple[int, dict[str, float]]]:
 # --- one ledger ---
 
 
+@pytest.mark.slow
 def test_two_ranks_write_the_ledger_of_one(bench: Bench, single: Path) -> None:
     together = bench.planned("two", ranks=2)
     result = execute(together)

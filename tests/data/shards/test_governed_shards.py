@@ -171,6 +171,7 @@ def test_a_new_run_goes_on_without_an_erased_record(project: Path) -> None:
     assert "its salt was destroyed" in said and "weight-zero" in said
 
 
+@pytest.mark.slow
 def test_shards_with_an_erased_record_are_tagged(project: Path, tmp_path: Path) -> None:
     """A project that begins after an erasure has no salt for the erased example, and trains on all others."""
     data, later = project.parent / "data", tmp_path / "later"

@@ -12,6 +12,7 @@ from PIL import Image
 
 from explorer.data.batches import Batches
 from explorer.data.images import Images
+from explorer.data.shards import shard_files
 from explorer.data.shards.image_shards import GONE, ImageShards, ImagesInShards, decode, middle, random_box
 from explorer.data.sources import of_path
 from explorer.data.streams import stream
@@ -179,8 +180,9 @@ def test_reading_ahead_changes_no_bit(data: Path) -> None:
     assert_same(everything(steps(ahead, 6)), everything(steps(alone, 6)), "reading ahead")
 
 
-def test_rows_that_are_gone_are_not_read(data: Path) -> None:
+def test_rows_that_are_gone_are_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros take the place of rows that a deletion leaves out, even where their shards do not exist any more."""
+    monkeypatch.setattr(shard_files, "PAUSES", (0.0,))
     index_of_class = ARRAYS.load(data)
     assert index_of_class.provenance is not None
     gone = index_of_class.provenance.codes == 1
