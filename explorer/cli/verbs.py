@@ -51,6 +51,10 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
         "governed.signed_shards:verify",
         "Read every shard and compare it with the index; with --trust, check the attestation of the index too.",
     ),
+    "data find": (
+        "governed.signed_shards:find",
+        "Find the training examples that hold an image or a text, such as what a person wants to have erased.",
+    ),
     "data erase": (
         "governed.signed_shards:erase",
         "Overwrite training examples in their shards for good.",

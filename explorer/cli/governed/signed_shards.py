@@ -1,6 +1,7 @@
-"""`explorer data sign`, `verify` and `erase`: who vouches for the bytes of shards, whether they are whole, and examples
-that are to be gone."""
+"""`explorer data sign`, `verify`, `find` and `erase`: who vouches for the bytes of shards, whether they are whole, and
+examples that are to be gone."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from explorer.data.shards.shard_erasure import RowsInShard, rows_of
 from explorer.data.shards.shard_erasure import erase as erase_rows
 from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout
+from explorer.data.shards.shard_search import MAX_CONTENT, MEMORY, Held, examples_with
 from explorer.data.shards.shards import with_first
 from explorer.errors import DataError
 from explorer.objects import Missing, Objects, open_objects
@@ -27,8 +29,10 @@ from explorer.provenance.shards_attestation import ATTESTATION, ShardsAttestatio
 from explorer.provenance.signing import Signed, open_document, sign_document
 from explorer.provenance.spellings import format_time
 from explorer.provenance.trust import read_trust
+from explorer.rundir import read_bytes
 
 MOST_FAULTS = 20  # that are shown
+MOST_LISTED = 50
 AGAIN = (0.5,)  # seconds before a shard is asked for again: of many that are gone, none is waited for
 
 Place = Annotated[
@@ -94,6 +98,62 @@ def verify(place: Place, trust: options.OptionalTrust = None) -> Answer:
     )
 
 
+Part = Annotated[
+    int | None,
+    typer.Option("--examples", min=1, metavar="N", help="As in the recipe, where it trains on a part of the shards."),
+]
+
+
+def find(
+    place: Place,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An image, or a text, as the data have it.")],
+    examples: Part = None,
+) -> Answer:
+    """Find the training examples that hold an image or a text, such as what a person wants to have erased.
+
+    An image is found by its bytes. A text is found by its tokens, also within a longer document, in all blocks that
+    hold a part of it. The exit status is 0 only if something was found.
+    """
+    objects, index = _part(place, examples)
+    held = _search(file, objects, index)
+    return Answer(
+        page=lambda: _holding(place, file, held, examples),
+        record=lambda: {"place": place, "file": str(file), "examples": held.whole, "pieces": held.pieces},
+        holds=any(held),
+    )
+
+
+def _part(place: str, examples: int | None) -> tuple[Objects, Index]:
+    """Return the index of what a recipe trains on, which numbers its examples from the first shard that it uses."""
+    objects, _, index = _opened(place)
+    return objects, index if examples is None else with_first(index, examples)
+
+
+def _search(file: Path, objects: Objects, index: Index) -> Held:
+    content = read_bytes(file, max_bytes=MAX_CONTENT, error=DataError)
+    total = len(index.train.shards)
+    return examples_with(content, index, objects, watch=lambda shards: watched(shards, "reading shards", total=total))
+
+
+def _holding(place: str, file: Path, held: Held, examples: int | None) -> Iterator[str]:
+    if not any(held):
+        yield f"{file}: in no training example of {place}"
+        return
+    yield f"{file}: in {count(len(held.whole), 'training example')} of {place}{_listed(held.whole)}"
+    if held.pieces:
+        yield (
+            f"  {len(held.pieces):,} more may hold its beginning or end, next to what is not there any more"
+            f"{_listed(held.pieces)}"
+        )
+    part = () if examples is None else ("--examples", str(examples))
+    yield f"next: {shlex.join(('explorer', 'data', 'erase', place, '--holding', str(file), *part))}"
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    more = f" and {len(numbers) - MOST_LISTED:,} more (--json)" if len(numbers) > MOST_LISTED else ""
+    return f": {', '.join(map(str, numbers[:MOST_LISTED]))}{more}" if numbers else ""
+
+
 NOT_REACHED = (
     "the data that these shards were made from, and every copy of either",
     "earlier versions of the files, where the store keeps them; backups; disks that keep overwritten data",
@@ -106,12 +166,13 @@ NOT_REACHED = (
 def erase(
     place: Place,
     record: options.Records = None,
-    examples: Annotated[
-        int | None,
+    holding: Annotated[
+        Path | None,
         typer.Option(
-            "--examples", min=1, metavar="N", help="As in the recipe, where it trains on a part of the shards."
+            "--holding", metavar="FILE", help="What holds this image or text, as `explorer data find` finds it."
         ),
     ] = None,
+    examples: Part = None,
     yes: Annotated[bool, typer.Option("--yes", help="Erase. Default: only show what would be erased.")] = False,
 ) -> Answer:
     """Overwrite training examples in their shards for good. The index stays valid, and every other row is still proved.
@@ -119,16 +180,20 @@ def erase(
     A run that leaves them out, or whose policy keeps examples without a salt out, can still read the same shards. Any
     other run that asks for one of them ends with an error.
     """
-    objects, _, index = _opened(place)
-    if not record:
-        raise DataError("nothing to erase: expected --record N, the number of a training example")
-    if examples is not None:  # which numbers its examples from the first shard that it uses
-        index = with_first(index, examples)
-    places = rows_of(index, record)
+    objects, index = _part(place, examples)
+    records = [*(record or ())]
+    if holding is not None:
+        held = _search(holding, objects, index)
+        if not any(held):
+            raise DataError(f"{holding}: in no training example of {place}: nothing to erase")
+        records += held.whole + held.pieces
+    if not records:
+        raise DataError("nothing to erase: expected --record N, the number of a training example, or --holding FILE")
+    places = rows_of(index, records)
     if yes:
         erase_rows(objects, index, places)
     return Answer(
-        page=lambda: _erasure(place, places, done=yes),
+        page=lambda: _erasure(place, places, text=index.inputs.encoding == "tokens", done=yes),
         record=lambda: {
             "place": place,
             "erased": yes,
@@ -140,10 +205,12 @@ def erase(
     )
 
 
-def _erasure(place: str, places: tuple[RowsInShard, ...], *, done: bool) -> Iterator[Block | str]:
+def _erasure(place: str, places: tuple[RowsInShard, ...], *, text: bool, done: bool) -> Iterator[Block | str]:
     number = sum(len(one.rows) for one in places)
     yield f"{place}: {'erased' if done else 'would erase'} {count(number, 'training example')}"
     yield from (f"  {one.shard}: row {', '.join(map(str, one.rows))}" for one in places)
+    if text:
+        yield "  with everything else in these blocks of text"
     yield "  not reached, and left to you:"
     yield from (f"    {words}" for words in NOT_REACHED)
     if not done:
@@ -184,7 +251,7 @@ def _read_all(objects: Objects, index: Index) -> tuple[list[str], int]:
     """Return what is wrong with each shard that is missing or damaged, and the number of rows that were erased."""
     faults, erased = [], 0
     for side in (index.train, index.test):
-        files = ShardFiles(objects, Layout(side), cache=None, memory=0, pauses=AGAIN)
+        files = ShardFiles(objects, Layout(side), cache=None, memory=MEMORY, pauses=AGAIN)
         for number in watched(range(len(side.shards)), "reading shards", total=len(side.shards)):
             files.expect(range(number, min(number + 4, len(side.shards))))
             try:

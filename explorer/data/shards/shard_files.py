@@ -8,7 +8,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass
@@ -95,6 +95,12 @@ class ShardFiles:
         """Begin to open the shards of these examples, which are needed in this order."""
         shards, first = np.unique(self.layout.shards_of(examples), return_index=True)
         self.expect(shards[np.argsort(first)].tolist())
+
+    def in_turn(self, numbers: Sequence[int]) -> Iterator[tuple[int, Opened]]:
+        """Yield these shards with their numbers; the next ones are opened meanwhile. Raises the error of `opened`."""
+        for place, number in enumerate(numbers):
+            self.expect(numbers[place : place + THREADS])
+            yield number, self.opened([number])[0]
 
     def opened(self, numbers: Sequence[int]) -> list[Opened]:
         """Return these shards, all of them opened at the same time. Raises `DataError` for one that cannot be had."""

@@ -1,0 +1,152 @@
+"""Finding examples by the content of a file: all that hold a part of it, no others, and what is left next to a gap."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from explorer.data.shards.shard_erasure import erase, rows_of
+from explorer.data.shards.shard_index import Index
+from explorer.data.shards.shard_search import Held, examples_with
+from explorer.data.shards.text_documents import Documents
+from explorer.errors import DataError
+from explorer.objects import open_objects
+from tests.cli.command import explorer, refused
+from tests.data.shards.texts import corpus, lines, pack, sentences
+from tests.data.shards.written import DIGITS, folder, write
+
+CONTEXT = 32
+
+
+@pytest.fixture(params=["bytes", "tokens"])
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
+    """The index of blocks of 32 tokens, of documents of three sources."""
+    if request.param == "tokens":
+        pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    size = None if request.param == "bytes" else 340
+    return pack(corpus(tmp_path), tmp_path / "place", size=size, context=CONTEXT)
+
+
+def found(tmp_path: Path, index: Index, text: str) -> Held:
+    return examples_with(text.encode(), index, open_objects(str(tmp_path / "place")))
+
+
+def by_definition(tmp_path: Path, index: Index, number: int) -> set[int]:
+    """The blocks between the one in which a document of its class begins and the one in which it ends: of each block
+    is known in which document it begins."""
+    holding, first = set[int](), 0
+    rows: list[tuple[int, str, int]] = []  # example, tag, document
+    for shard in index.train.shards:
+        slots = pq.read_table(tmp_path / "place" / shard.name)["slot"].to_pylist()
+        rows += [(first + row, shard.tag or "", slot) for row, slot in enumerate(slots)]
+        first += shard.rows
+    for tag in {tag for _, tag, _ in rows}:
+        stream = [(example, document) for example, own, document in rows if own == tag]
+        for (example, begins), (_, ends) in zip(stream, [*stream[1:], (-1, 10**9)], strict=True):
+            if begins <= number <= ends:
+                holding.add(example)
+    return holding
+
+
+def test_every_document_is_found_in_the_blocks_that_hold_it(tmp_path: Path, index: Index) -> None:
+    texts = {document.number: document for document in corpus(tmp_path).read()}
+    looked = 0
+    for number, document in [*texts.items()][::7]:
+        assert isinstance(document.content, bytes)
+        whole, pieces = examples_with(document.content + b"\n", index, open_objects(str(tmp_path / "place")))
+        if document.side == "test":
+            assert not whole
+            continue
+        looked += bool(whole)
+        # Of other classes, whose documents have other numbers, the definition knows no better.
+        assert {*whole} <= by_definition(tmp_path, index, number)
+        size = len(document.content) if index.tokeniser is None else 0
+        assert len(whole) >= size // CONTEXT
+        assert whole or pieces or number > 150  # the last ones may be in the rest of their stream
+        held = b"".join(_tokens(tmp_path, index, example) for example in whole)
+        if index.tokeniser is None and whole:
+            assert document.content[:20] in held and document.content[-20:] in held
+    assert looked > 10
+
+
+def _tokens(tmp_path: Path, index: Index, example: int) -> bytes:
+    """The tokens of a block without the last one, which the next block has too."""
+    (place,) = rows_of(index, [example])
+    row = pq.read_table(tmp_path / "place" / place.shard)["input"][place.rows[0]].as_py()
+    return np.frombuffer(row, index.inputs.dtype)[:-1].tobytes()
+
+
+def test_a_part_of_a_document_is_found_and_what_is_not_there_is_not(tmp_path: Path, index: Index) -> None:
+    text = next(text for text in sentences("mail", 60) if any(found(tmp_path, index, text).whole))
+    part = text[text.index(" ") : len(text) // 2].rsplit(" ", 1)[0]
+    assert {*found(tmp_path, index, part).whole} & {*found(tmp_path, index, text).whole}
+    assert not any(found(tmp_path, index, "nothing of this kind was ever written"))
+    with pytest.raises(DataError, match="text without tokens"):
+        found(tmp_path, index, "\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        examples_with(b"\xff\xfe", index, open_objects(str(tmp_path / "place")))
+
+
+def test_a_text_is_found_over_the_edges_of_shards(tmp_path: Path) -> None:
+    """One document through many small shards; also where it is in the corpus twice."""
+    text = "".join(f"line {number} of a long letter\n" for number in range(400))
+    letter = tmp_path / "letter.txt"
+    letter.write_text(text)
+    lines(tmp_path / "corpus" / "data.jsonl", [(f"{n} before", "mail") for n in range(40)] + [(text, "mail")] * 2)
+    documents = Documents(path=tmp_path / "corpus", tag="source")
+    index = pack(documents, tmp_path / "place", size=None, context=CONTEXT, shard_bytes=700)
+    assert len(index.train.shards) > 20
+    side = {document.side for document in documents.read() if document.content == text.encode()}
+    blocks = sum(shard.rows for shard in index.train.shards)
+    whole, pieces = found(tmp_path, index, text)  # the end of the second one is in no block
+    assert side == {"train"} and min(len(whole), len(pieces)) >= len(text) // CONTEXT - 1
+    assert [*whole, *pieces] == [*range(blocks - len(whole) - len(pieces), blocks)]
+    shown = explorer("data", "erase", tmp_path / "place", "--holding", letter, "--yes", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert sum(map(len, json.loads(shown.stdout)["shards"].values())) == len(whole) + len(pieces)
+    said = refused("data", "erase", tmp_path / "place", "--holding", letter, "--yes")
+    assert "in no training example" in said
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("size", [None, 340], ids=["bytes", "tokens"])
+def test_what_is_left_next_to_an_erased_block_is_found(tmp_path: Path, size: int | None, end: str) -> None:
+    marks = [chr(33 + number) for number in range(60)]  # so that no piece could be of another text
+    texts = [mark + text + mark + end for mark, text in zip(marks, sentences("news", 60), strict=True)]
+    lines(tmp_path / "corpus" / "data.jsonl", [(text, "news") for text in texts])
+    index = pack(Documents(path=tmp_path / "corpus", tag="source"), tmp_path / "place", size=size, context=CONTEXT)
+    text = max(texts[:40], key=len)
+    whole = found(tmp_path, index, text).whole
+    assert len(whole) > 2
+    erase(open_objects(str(tmp_path / "place")), index, rows_of(index, [whole[1]]))
+    after = found(tmp_path, index, text)
+    assert not after.whole and {*after.pieces} == {whole[0], *whole[2:]}
+    erase(open_objects(str(tmp_path / "place")), index, rows_of(index, [*after.pieces]))
+    assert not any(found(tmp_path, index, text))
+
+
+def test_an_image_is_found_by_its_bytes(tmp_path: Path) -> None:
+    source = folder(tmp_path)
+    index = write(source, tmp_path / "place", data=tmp_path, shard_bytes=3_000)
+    photo = next((tmp_path / "photos" / "train").rglob("004.jpg"))
+    words = ("data", "find", tmp_path / "place", photo)
+    record = json.loads(explorer(*words, "--json").stdout)
+    (example,) = record["examples"]
+    dataset = source.load(tmp_path)
+    assert dataset.train.labels[0] is not None and record["pieces"] == []
+    (place,) = rows_of(index, [example])
+    assert pq.read_table(tmp_path / "place" / place.shard)["input"][place.rows[0]].as_py() == photo.read_bytes()
+    shown = explorer(*words)
+    assert shown.returncode == 0 and f"in 1 training example of {tmp_path / 'place'}: {example}" in shown.stdout
+    command = shown.stdout.partition("next: explorer ")[2].split()
+    assert explorer(*command, "--yes").returncode == 0
+    gone = explorer(*words)
+    assert gone.returncode == 1 and "in no training example" in gone.stdout + gone.stderr
+
+
+def test_arrays_are_no_files(tmp_path: Path) -> None:
+    index = write(DIGITS, tmp_path / "place")
+    with pytest.raises(DataError, match="no file's bytes"):
+        examples_with(b"x", index, open_objects(str(tmp_path / "place")))
