@@ -53,7 +53,7 @@ VERBS: dict[str, tuple[str, str]] = {  # words: module and function below explor
     ),
     "data find": (
         "governed.signed_shards:find",
-        "Find the training examples that hold an image or a text, such as what a person wants to have erased.",
+        "Find the examples that hold an image or a text, such as what a person wants to have erased.",
     ),
     "data erase": (
         "governed.signed_shards:erase",

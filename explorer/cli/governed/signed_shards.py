@@ -16,7 +16,7 @@ from explorer.data.shards import shard_index
 from explorer.data.shards.shard_erasure import RowsInShard, rows_of
 from explorer.data.shards.shard_erasure import erase as erase_rows
 from explorer.data.shards.shard_files import ShardFiles
-from explorer.data.shards.shard_index import Index, Layout
+from explorer.data.shards.shard_index import Index, Layout, SideName
 from explorer.data.shards.shard_search import MAX_CONTENT, MEMORY, Held, examples_with
 from explorer.data.shards.shards import with_first
 from explorer.errors import DataError
@@ -109,17 +109,23 @@ def find(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An image, or a text, as the data have it.")],
     examples: Part = None,
 ) -> Answer:
-    """Find the training examples that hold an image or a text, such as what a person wants to have erased.
+    """Find the examples that hold an image or a text, such as what a person wants to have erased.
 
     An image is found by its bytes. A text is found by its tokens, also within a longer document, in all blocks that
     hold a part of it. The exit status is 0 only if something was found.
     """
     objects, index = _part(place, examples)
-    held = _search(file, objects, index)
+    held, test = _search(file, objects, index), _search(file, objects, index, side="test")
     return Answer(
-        page=lambda: _holding(place, file, held, examples),
-        record=lambda: {"place": place, "file": str(file), "examples": held.whole, "pieces": held.pieces},
-        holds=any(held),
+        page=lambda: _holding(place, file, held, test, examples),
+        record=lambda: {
+            "place": place,
+            "file": str(file),
+            "examples": held.whole,
+            "pieces": held.pieces,
+            "test": {"examples": test.whole, "pieces": test.pieces},
+        },
+        holds=any(held + test),
     )
 
 
@@ -129,22 +135,27 @@ def _part(place: str, examples: int | None) -> tuple[Objects, Index]:
     return objects, index if examples is None else with_first(index, examples)
 
 
-def _search(file: Path, objects: Objects, index: Index) -> Held:
+def _search(file: Path, objects: Objects, index: Index, *, side: SideName = "train") -> Held:
     content = read_bytes(file, max_bytes=MAX_CONTENT, error=DataError)
-    total = len(index.train.shards)
-    return examples_with(content, index, objects, watch=lambda shards: watched(shards, "reading shards", total=total))
+    total = len(index.side(side).shards)
+    return examples_with(
+        content, index, objects, side=side, watch=lambda shards: watched(shards, "reading shards", total=total)
+    )
 
 
-def _holding(place: str, file: Path, held: Held, examples: int | None) -> Iterator[str]:
+def _holding(place: str, file: Path, held: Held, test: Held, examples: int | None) -> Iterator[str]:
+    for numbers, kind in ((held, "training"), (test, "test")):
+        if any(numbers) or kind == "training":
+            yield f"{file}: in {count(len(numbers.whole), f'{kind} example')} of {place}{_listed(numbers.whole)}"
+        if numbers.pieces:
+            yield (
+                f"  {len(numbers.pieces):,} more may hold its beginning or end, next to what is not there any more"
+                f"{_listed(numbers.pieces)}"
+            )
+    if any(test):
+        yield "  test examples are not erased: every evaluation reads them; write the shards again without them"
     if not any(held):
-        yield f"{file}: in no training example of {place}"
         return
-    yield f"{file}: in {count(len(held.whole), 'training example')} of {place}{_listed(held.whole)}"
-    if held.pieces:
-        yield (
-            f"  {len(held.pieces):,} more may hold its beginning or end, next to what is not there any more"
-            f"{_listed(held.pieces)}"
-        )
     part = () if examples is None else ("--examples", str(examples))
     yield f"next: {shlex.join(('explorer', 'data', 'erase', place, '--holding', str(file), *part))}"
 
@@ -156,6 +167,7 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 NOT_REACHED = (
     "the data that these shards were made from, and every copy of either",
+    "the test side of these shards, where `explorer data find` looks too",
     "earlier versions of the files, where the store keeps them; backups; disks that keep overwritten data",
     "caches of shards on other machines, until they are removed there",
     "the salts of their tags: `explorer delete erase` and `explorer tags erase` destroy them",

@@ -89,6 +89,13 @@ def test_a_part_of_a_document_is_found_and_what_is_not_there_is_not(tmp_path: Pa
         examples_with(b"\xff\xfe", index, open_objects(str(tmp_path / "place")))
 
 
+def test_a_part_that_begins_and_ends_within_words_is_found(tmp_path: Path, index: Index) -> None:
+    text = next(text for text in sentences("news", 60) if len(text) > 200 and any(found(tmp_path, index, text).whole))
+    first = found(tmp_path, index, text).whole
+    cut = found(tmp_path, index, text[2:-2])
+    assert cut.whole and {*cut.whole} <= {*first} and not cut.pieces
+
+
 def test_a_text_is_found_over_the_edges_of_shards(tmp_path: Path) -> None:
     """One document through many small shards; also where it is in the corpus twice."""
     text = "".join(f"line {number} of a long letter\n" for number in range(400))
@@ -101,8 +108,8 @@ def test_a_text_is_found_over_the_edges_of_shards(tmp_path: Path) -> None:
     side = {document.side for document in documents.read() if document.content == text.encode()}
     blocks = sum(shard.rows for shard in index.train.shards)
     whole, pieces = found(tmp_path, index, text)  # the end of the second one is in no block
-    assert side == {"train"} and min(len(whole), len(pieces)) >= len(text) // CONTEXT - 1
-    assert [*whole, *pieces] == [*range(blocks - len(whole) - len(pieces), blocks)]
+    assert side == {"train"} and len(whole) + len(pieces) >= 2 * (len(text) // CONTEXT) - 2
+    assert sorted(whole + pieces) == [*range(blocks - len(whole) - len(pieces), blocks)]
     shown = explorer("data", "erase", tmp_path / "place", "--holding", letter, "--yes", "--json")
     assert shown.returncode == 0, shown.stderr
     assert sum(map(len, json.loads(shown.stdout)["shards"].values())) == len(whole) + len(pieces)
@@ -143,7 +150,10 @@ def test_an_image_is_found_by_its_bytes(tmp_path: Path) -> None:
     command = shown.stdout.partition("next: explorer ")[2].split()
     assert explorer(*command, "--yes").returncode == 0
     gone = explorer(*words)
-    assert gone.returncode == 1 and "in no training example" in gone.stdout + gone.stderr
+    assert gone.returncode == 1 and "in 0 training examples" in gone.stdout + gone.stderr
+    held_out = next((tmp_path / "photos" / "test").rglob("002.jpg"))
+    tested = explorer("data", "find", tmp_path / "place", held_out)
+    assert tested.returncode == 0 and "in 1 test example of" in tested.stdout and "not erased" in tested.stdout
 
 
 def test_arrays_are_no_files(tmp_path: Path) -> None:
