@@ -1,10 +1,12 @@
 """Finding what has to be erased: the examples of shards that hold the content of a file.
 
-An image is found by its bytes, which shards keep as they are; a text by its tokens, wherever it is packed, also as a
-part of a longer document. Next to a block that was erased, and at the end of a stream, whose rest is in no block, a
-text is found by what is left of it, its beginning or its end: if that is short, it may be another text's.
+An image is found by its bytes, which shards keep as they are; a text by the bytes that the tokens of a stream spell,
+wherever it is packed, also as a part of a longer document. Newlines at its end do not count. Next to a block that was
+erased, and at the end of a stream, whose rest is in no block, a text is found by what is left of it, its beginning or
+its end, of eight bytes or more, or of fewer where a document begins or ends with them; such a piece may be another
+text's.
 
-Shapes: R rows of a stream, T tokens of a block.
+Shapes: R rows of a stream, T tokens of a block, K tokens in the vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,14 +19,16 @@ from explorer.data.labelled import MAX_ENCODED_BYTES
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import TOKENISER, Index, Layout, SideName
 from explorer.data.shards.text_documents import MAX_DOCUMENT
-from explorer.data.shards.tokenising import AS_BYTES, MAX_TOKENISER, Numbering, read_tokeniser
+from explorer.data.shards.tokenising import AS_BYTES, Numbering, read_tokeniser, tokeniser_at
 from explorer.errors import DataError
 from explorer.objects import Objects
 
 MAX_CONTENT = max(MAX_ENCODED_BYTES, MAX_DOCUMENT)
 
 MEMORY = 2**28  # bytes of open shards
-MIDDLE = 40  # bytes of a text that are not found by chance
+SHORT = 8  # bytes that many texts begin or end with
+NEWLINES = b"\r\n"
+MARK = b"\xff"  # for a token that spells nothing, such as a separator: no byte of UTF-8
 
 Shards = Iterable[tuple[int, Opened]]
 
@@ -34,14 +38,6 @@ class Held(NamedTuple):
 
     whole: tuple[int, ...]  # that hold the content, or a part of it whose rest is in the others
     pieces: tuple[int, ...]  # that hold its beginning or end, next to tokens that are not there
-
-
-class _Sought(NamedTuple):
-    """Tokens to look for."""
-
-    ids: np.ndarray
-    before: int  # tokens of the text in front of them
-    behind: int
 
 
 class _Rows(NamedTuple):
@@ -62,8 +58,8 @@ def examples_with(
 ) -> Held:
     """Return the examples of a side that hold this content; `watch` wraps the shards that are read.
 
-    Raises `DataError` for arrays, which are no file's bytes, for a text that has no tokens, and for a shard that cannot
-    be had.
+    Raises `DataError` for arrays, which are no file's bytes, for tokens that do not spell bytes, for an empty text, and
+    for a shard that cannot be had.
     """
     files = ShardFiles(objects, Layout(index.side(side)), cache=None, memory=MEMORY)
     if index.inputs.encoding == "image":
@@ -75,7 +71,7 @@ def examples_with(
 
 def _images(content: bytes, shards: Shards, layout: Layout) -> Iterator[int]:
     for number, opened in shards:
-        for row in np.flatnonzero(np.diff(opened.offsets) == len(content)).tolist():
+        for row in np.flatnonzero((np.diff(opened.offsets) == len(content)) & ~opened.erased).tolist():
             if bytes(opened.input(row)) == content:
                 yield int(layout.starts[number]) + row
 
@@ -86,54 +82,61 @@ def _images(content: bytes, shards: Shards, layout: Layout) -> Iterator[int]:
 def _texts(content: bytes, index: Index, files: ShardFiles, watch: Callable[[Shards], Shards]) -> Held:
     numbering = AS_BYTES
     if index.tokeniser is not None:
-        where = f"{files.objects.url}/{TOKENISER}"
-        numbering = read_tokeniser(files.objects.read(TOKENISER, max_bytes=MAX_TOKENISER), where=where)
+        file = tokeniser_at(files.objects, index.tokeniser.sha256)
+        numbering = read_tokeniser(file, where=f"{files.objects.url}/{TOKENISER}")
+    spelling = _Spelling(numbering, where=files.objects.url)
     try:
         content.decode()
     except UnicodeDecodeError as error:
         raise DataError(f"found bytes that are not UTF-8: expected a text: {error}") from error
-    sought = _sought(content, numbering, index.inputs.dtype)
-    if not sought:
-        raise DataError("found a text without tokens: expected some")
-    length = max(len(ids) + before + behind for ids, before, behind in sought)
+    text = content.rstrip(NEWLINES)  # an editor ends the last line; the document need not
+    if not text:
+        raise DataError("found no text: expected some")
     whole, pieces = set[int](), set[int]()
     shards = files.layout.shards
     order = sorted(range(len(shards)), key=lambda number: (shards[number].tag or "", number))
     for _, stream in groupby(watch(files.in_turn(order)), key=lambda pair: shards[pair[0]].tag):
-        for rows, ends in _windows(stream, files.layout, index, length=length):
-            for one in sought:
-                for place, is_whole in _matches(rows, one, separator=numbering.separator, ends=ends):
-                    (whole if is_whole else pieces).add(int(rows.examples[place]))
+        for rows, ends in _windows(stream, files, index, length=len(text)):
+            for first, last, is_whole in _matches(rows, text, spelling, ends=ends):
+                (whole if is_whole else pieces).update(rows.examples[first : last + 1].tolist())
     return Held(tuple(sorted(whole)), tuple(sorted(pieces - whole)))
 
 
-def _sought(content: bytes, numbering: Numbering, dtype: str) -> list[_Sought]:
-    """Return the tokens of a text, and of what is in its middle where that is long: a part of a document may begin and
-    end within words, or within what a tokeniser makes one token of."""
-    if not content.strip():
-        return []
-    # An editor ends the last line; the document need not.
-    texts = [(text, b"", b"") for text in sorted({content, content.rstrip(b"\r\n")})]
-    words = content.strip().split(b" ")
-    if len(middle := b" ".join((b"", *words[1:-1]))) >= MIDDLE:
-        texts.append((middle, words[0], b" " + words[-1]))
-    encoded = [[numbering.encode(part).ids.astype(dtype) for part in parts] for parts in texts]
-    return [_Sought(ids, len(before), len(behind)) for ids, before, behind in encoded if len(ids)]
+class _Spelling:
+    """The bytes of tokens."""
+
+    def __init__(self, numbering: Numbering, *, where: str) -> None:
+        if numbering.spellings is None:
+            raise DataError(f"{where}: its tokens do not spell bytes: no text can be found in them")
+        spelt = [spelling or MARK for spelling in numbering.spellings]
+        self._all = np.frombuffer(b"".join(spelt), np.uint8)
+        self._sizes = np.array([len(spelling) for spelling in spelt])
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self.mark = spelt[numbering.separator]
+
+    def of(self, tokens: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """Return what these tokens spell, and where each of them ends. Raises ValueError for one outside of the K."""
+        if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(self._sizes):
+            raise ValueError(f"token {tokens.max()}: expected 0 to {len(self._sizes) - 1}")
+        sizes = self._sizes[tokens]
+        ends = np.cumsum(sizes)
+        places = np.repeat(self._starts[tokens] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+        return self._all[places].tobytes(), ends
 
 
-def _windows(stream: Shards, layout: Layout, index: Index, *, length: int) -> Iterator[tuple[_Rows, bool]]:
-    """Yield the blocks of a stream, shard by shard, each time with as many of the blocks before as `length` tokens may
-    begin in; and whether the stream ends there."""
+def _windows(stream: Shards, files: ShardFiles, index: Index, *, length: int) -> Iterator[tuple[_Rows, bool]]:
+    """Yield the blocks of a stream, shard by shard, each time with as many of the blocks before as a text of `length`
+    bytes may begin in; and whether the stream ends there."""
     (context,) = index.inputs.shape
-    kept = -(-length // context) + 1
+    kept = -(-length // context) + 1  # every token has a byte
     rows: _Rows | None = None
     for number, opened in stream:
-        first = int(layout.starts[number])
-        mine = _Rows(
-            opened.inputs(np.dtype(index.inputs.dtype), (context + 1,)),
-            np.arange(first, first + len(opened)),
-            ~opened.erased,
-        )
+        first = int(files.layout.starts[number])
+        try:
+            tokens = opened.inputs(np.dtype(index.inputs.dtype), (context + 1,)).astype(np.int64)
+        except ValueError as error:
+            raise DataError(f"shard {files.where(number)}: {error}") from error
+        mine = _Rows(tokens, np.arange(first, first + len(opened)), ~opened.erased)
         if rows is not None:
             yield rows, False
             mine = _Rows(*(np.concatenate((old[-kept:], new)) for old, new in zip(rows, mine, strict=True)))
@@ -142,45 +145,60 @@ def _windows(stream: Shards, layout: Layout, index: Index, *, length: int) -> It
         yield rows, True
 
 
-def _matches(rows: _Rows, sought: _Sought, *, separator: int, ends: bool) -> Iterator[tuple[int, bool]]:
-    """Yield the place of each block with a part of the text, and whether all of the text is there."""
-    ids, before, behind = sought
+def _matches(rows: _Rows, text: bytes, spelling: _Spelling, *, ends: bool) -> Iterator[tuple[int, int, bool]]:
+    """Yield the first and the last block of each place that has the text, or a piece of it, and whether it has all."""
     count, context = len(rows.tokens), rows.tokens.shape[1] - 1
     edges = np.flatnonzero(np.diff(np.concatenate(([False], rows.there, [False]))))
     for begin, end in edges.reshape(-1, 2).tolist():
         run = np.append(rows.tokens[begin:end, :-1], rows.tokens[end - 1, -1])
-        after_gap, before_gap = begin > 0, end < count or ends
-        spans = [(max(0, at - before), min(len(run), at + len(ids) + behind), True) for at in _places(run, ids)]
-        if not before:  # of the middle of a text, no piece is looked for
-            spans += [(start, stop, False) for start, stop in _pieces(run, ids, separator, after_gap, before_gap)]
-        for start, stop, whole in spans:
+        try:
+            data, stops = spelling.of(run)
+        except ValueError as error:
+            raise DataError(f"example {rows.examples[begin]} or one behind it: {error}") from error
+        spans = [(at, _newlines_behind(data, at + len(text)), True) for at in _places(data, text)]
+        pieces = _pieces(data, text, spelling.mark, begin > 0, end < count or ends)
+        for start, stop, whole in (*spans, *((start, stop, False) for start, stop in pieces)):
+            first, last = np.searchsorted(stops, (start, stop - 1), side="right").tolist()
             # The token at the edge of two blocks is in both: as the last label of one, and the first input of the next.
-            first, last = max(0, start - 1) // context, min((stop - 1) // context, end - begin - 1)
-            yield from ((begin + place, whole) for place in range(first, last + 1))
+            yield begin + max(0, first - 1) // context, begin + min(last // context, end - begin - 1), whole
 
 
-def _pieces(
-    run: np.ndarray, ids: np.ndarray, separator: int, after_gap: bool, before_gap: bool
-) -> Iterator[tuple[int, int]]:
-    """Yield where the text's end begins a run behind a gap, where its beginning ends one before a gap, and a run that
-    lies in it between two gaps."""
-    cuts = np.flatnonzero(run == separator)
-    if not len(cuts) and after_gap:
-        if before_gap and len(run) < len(ids) and next(_places(ids, run), None) is not None:
-            yield 0, len(run)
+def _pieces(data: bytes, text: bytes, mark: bytes, after_gap: bool, before_gap: bool) -> Iterator[tuple[int, int]]:
+    """Yield where a run begins with the end of the text, behind a gap; where it ends with the beginning, before a gap;
+    and all of a run that lies in the text, between two gaps."""
+    if after_gap and before_gap and len(data) < len(text) and data in text:
+        yield 0, len(data)
         return
-    tail = int(cuts[-1]) + 1 if len(cuts) else 0
-    if before_gap and 0 < (size := len(run) - tail) < len(ids) and np.array_equal(run[tail:], ids[:size]):
-        yield tail, len(run)
-    if after_gap and 0 < (head := int(cuts[0])) < len(ids) and np.array_equal(run[:head], ids[-head:]):
-        yield 0, head
+    most = min(len(data), len(text) - 1)
+    if before_gap:
+        tail = data[len(data) - most :]
+        sizes = (most - at for at in _places(tail, text[:SHORT]))
+        short = data[data.rfind(mark) + 1 :]
+        size = next((size for size in sizes if text.startswith(tail[most - size :])), 0)
+        if not size and len(short) < SHORT and text.startswith(short):
+            size = len(short)
+        if size:
+            yield len(data) - size, len(data)
+    if after_gap:
+        sizes = (at + len(text[-SHORT:]) for at in reversed([*_places(data[:most], text[-SHORT:])]))
+        size = next((size for size in sizes if text.endswith(data[:size])), 0)
+        short = data[: max(0, data.find(mark))].rstrip(NEWLINES)
+        if not size and len(short) < SHORT and text.endswith(short):
+            size = len(short)
+        if size:
+            yield 0, _newlines_behind(data, size)
 
 
-def _places(run: np.ndarray, ids: np.ndarray) -> Iterator[int]:
-    """Yield every place at which these tokens are in a run."""
-    content, sought, width = run.tobytes(), ids.tobytes(), run.itemsize
-    at = content.find(sought)
+def _places(data: bytes, text: bytes) -> Iterator[int]:
+    """Yield every place at which a text is in a run."""
+    at = data.find(text)
     while at >= 0:
-        if at % width == 0:
-            yield at // width
-        at = content.find(sought, at + 1)
+        yield at
+        at = data.find(text, at + 1)
+
+
+def _newlines_behind(data: bytes, stop: int) -> int:
+    """Return where the newlines behind a place end."""
+    while data[stop : stop + 1] and data[stop] in NEWLINES:
+        stop += 1
+    return stop

@@ -142,6 +142,7 @@ class Gathered:
     rows: list[tuple[Row, bytes]] = field(default_factory=list)
     bytes: int = 0
     end: Place | None = None
+    skipped: Place = (-1, 0)  # the last row that is in no shard
     skips: list[Skip] = field(default_factory=list)
 
 
@@ -262,6 +263,7 @@ class _Pass:
         gathered = self._gather(side, self._tag(side, row.tag))
         if isinstance(content, Fault):
             gathered.skips.append(Skip(name=row.name, reason=content.value))
+            gathered.skipped = end
             return
         gathered.rows.append((row, content))
         gathered.bytes += len(content)
@@ -316,6 +318,9 @@ class _Pass:
         """Write what is left of each class; return all parts."""
         for (side, tag), gathered in sorted(self._gathered.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             if gathered.rows:
+                assert gathered.end is not None
+                # Its part lists what was skipped behind its rows too.
+                gathered.end = max(gathered.end, gathered.skipped)
                 self._write(gathered)
             self.leftover += self._gathered[side, tag].skips
         return {

@@ -8,7 +8,6 @@ vocabulary, and is measured in bits per byte of the text, so runs with different
 Shapes: B blocks, T tokens.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,7 @@ from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import TOKENISER, Index
 from explorer.data.shards.shard_rows import KeptRows, ShardRows, checked
 from explorer.data.shards.shards import Opening, Shards
-from explorer.data.shards.tokenising import MAX_TOKENISER
-from explorer.errors import DataError, PlaceError
+from explorer.data.shards.tokenising import tokeniser_at
 from explorer.provenance.spellings import UNKNOWN_TEXTS
 
 
@@ -69,7 +67,7 @@ class TextShards(Shards):
             taken = partial(_array, shape=index.inputs.shape)
             train, test = opening.splits(ShardRows, taken, shape=index.inputs.shape, dtype=torch.uint8)
         if index.tokeniser is not None:
-            _check_tokeniser(index.tokeniser.sha256, opening)
+            tokeniser_at(opening.train.objects, index.tokeniser.sha256)
         return TextInShards(
             train=train,
             test=test,
@@ -121,16 +119,3 @@ def _blocks(index: Index, opening: Opening) -> tuple[Split, Split]:
         for files in (opening.train, opening.test)
     )
     return train, test
-
-
-def _check_tokeniser(expected: str, opening: Opening) -> None:
-    """Check that the tokeniser's file is there, and the one that made the tokens."""
-    try:
-        content = opening.train.objects.read(TOKENISER, max_bytes=MAX_TOKENISER)
-    except PlaceError as error:
-        raise DataError(f"the tokeniser of the shards: {error}") from error
-    if (digest := hashlib.sha256(content).hexdigest()) != expected:
-        raise DataError(
-            f"{opening.url}/{TOKENISER}: found SHA-256 {digest[:16]}..., the index says {expected[:16]}...: expected"
-            " the tokeniser that made these tokens"
-        )

@@ -10,7 +10,8 @@ is spelt like a special token in a text is text.
 Shapes: T tokens of a text, K tokens in the vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from explorer.data.sequences import BYTES
-from explorer.errors import DataError
+from explorer.data.shards.shard_index import TOKENISER
+from explorer.errors import DataError, PlaceError
+from explorer.objects import Objects
 
 MAX_TOKENISER = 2**26  # bytes of a file
 MAX_VOCABULARY = 2**22
@@ -43,6 +46,7 @@ class Numbering:
     count: int  # K
     separator: int  # the token behind every document
     encode: Callable[[bytes], Tokens]  # of UTF-8; called in threads
+    spellings: Sequence[bytes] | None  # K: the bytes of each token; None for a tokeniser whose tokens are not bytes
 
 
 def _of_bytes(text: bytes) -> Tokens:
@@ -50,7 +54,23 @@ def _of_bytes(text: bytes) -> Tokens:
     return Tokens(ids, np.ones(len(ids), np.int64))
 
 
-AS_BYTES = Numbering(count=BYTES, separator=0, encode=_of_bytes)
+AS_BYTES = Numbering(
+    count=BYTES, separator=0, encode=_of_bytes, spellings=[bytes((number,)) for number in range(BYTES)]
+)
+
+
+def tokeniser_at(objects: Objects, sha256: str) -> bytes:
+    """Return the file of the tokeniser at a place of shards. Raises `DataError` for another one than made them."""
+    try:
+        content = objects.read(TOKENISER, max_bytes=MAX_TOKENISER)
+    except PlaceError as error:
+        raise DataError(f"the tokeniser of the shards: {error}") from error
+    if (digest := hashlib.sha256(content).hexdigest()) != sha256:
+        raise DataError(
+            f"{objects.url}/{TOKENISER}: found SHA-256 {digest[:16]}..., the index says {sha256[:16]}...: expected"
+            " the tokeniser that made these tokens"
+        )
+    return content
 
 
 def read_tokeniser(content: bytes, *, where: str) -> Numbering:
@@ -78,7 +98,8 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
             f"{where}: its special tokens are {', '.join(sorted(special)[:5]) or 'none'}: expected one for the end of a"
             f" document: {', '.join(SEPARATORS)}"
         )
-    spelt = _spelt(vocabulary, set(special), count, library)
+    spellings = _spellings(vocabulary, set(special), count)
+    spelt = None if spellings is None else np.array([len(spelling) for spelling in spellings])
 
     def encode(text: bytes) -> Tokens:
         words = text.decode()
@@ -89,7 +110,7 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
             return Tokens(ids, sizes)
         return Tokens(ids, by_offsets(words, [end for _, end in encoding.offsets]))
 
-    return Numbering(count=count, separator=special[name], encode=encode)
+    return Numbering(count=count, separator=special[name], encode=encode, spellings=spellings)
 
 
 @contextmanager
@@ -120,14 +141,23 @@ def by_offsets(text: str, ends: list[int]) -> np.ndarray:
     return np.diff(places, prepend=0)
 
 
-def _spelt(vocabulary: dict[str, int], special: set[str], count: int, library: Any) -> np.ndarray | None:
+def _spellings(vocabulary: dict[str, int], special: set[str], count: int) -> list[bytes] | None:
     """Return the bytes that each token spells, K; None for a tokeniser whose tokens are not spelt in bytes."""
-    alphabet = set(library.pre_tokenizers.ByteLevel.alphabet())
-    spelt = np.zeros(count, np.int64)
+    letters = _letters()
+    spellings = [b""] * count
     for name, number in vocabulary.items():
-        if name not in special and alphabet.issuperset(name):
-            spelt[number] = len(name)
-    return spelt if sum(name in vocabulary for name in alphabet) == ALPHABET else None
+        if name not in special and letters.keys() >= set(name):
+            spellings[number] = bytes(letters[letter] for letter in name)
+    return spellings if sum(name in vocabulary for name in letters) == ALPHABET else None
+
+
+def _letters() -> dict[str, int]:
+    """Return the byte that each letter of a byte-level vocabulary is: printable bytes are themselves, the others are the
+    letters from 256 on, in their order (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019,
+    section 2.2)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(ALPHABET) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(ALPHABET + n): byte for n, byte in enumerate(others)}
 
 
 def train_tokeniser(texts: Iterator[bytes], *, size: int) -> bytes:

@@ -1,5 +1,6 @@
 """Finding examples by the content of a file: all that hold a part of it, no others, and what is left next to a gap."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from explorer.data.shards.shard_erasure import erase, rows_of
-from explorer.data.shards.shard_index import Index
+from explorer.data.shards.shard_index import TOKENISER, Index
 from explorer.data.shards.shard_search import Held, examples_with
 from explorer.data.shards.text_documents import Documents
 from explorer.errors import DataError
@@ -83,10 +84,40 @@ def test_a_part_of_a_document_is_found_and_what_is_not_there_is_not(tmp_path: Pa
     part = text[text.index(" ") : len(text) // 2].rsplit(" ", 1)[0]
     assert {*found(tmp_path, index, part).whole} & {*found(tmp_path, index, text).whole}
     assert not any(found(tmp_path, index, "nothing of this kind was ever written"))
-    with pytest.raises(DataError, match="text without tokens"):
+    with pytest.raises(DataError, match="found no text"):
         found(tmp_path, index, "\n")
     with pytest.raises(DataError, match="not UTF-8"):
         examples_with(b"\xff\xfe", index, open_objects(str(tmp_path / "place")))
+
+
+@pytest.mark.parametrize("size", [None, 300], ids=["bytes", "tokens"])
+def test_a_name_is_found_wherever_it_is_and_no_other_letter_is(tmp_path: Path, size: int | None) -> None:
+    """A tokeniser makes other tokens of a word behind a space, and of one within a text without spaces."""
+    names = ("Anna Schmidt", "Bert Meier", "これは長い", "dora@x.org")
+    letters = [
+        f"To {name}: this is the letter that all of you get, 前の文です{name}次の文, yours, {name}." for name in names
+    ]
+    lines(tmp_path / "corpus" / "data.jsonl", [(f"{n} {letter}", "mail") for n in range(12) for letter in letters])
+    documents = Documents(path=tmp_path / "corpus", tag="source")
+    index = pack(documents, tmp_path / "place", size=size, context=16, shard_bytes=300)
+    training = [one.content for one in documents.read() if one.side == "train" and isinstance(one.content, bytes)]
+    for name, letter in zip(names, letters, strict=True):
+        count = sum(name.encode() in content for content in training)
+        assert len(found(tmp_path, index, name).whole) >= 3 * count - 4  # the rest of the stream is in no block
+        mine, others = found(tmp_path, index, letter), sum(letter.encode() in content for content in training)
+        assert others and len(mine.whole) <= others * (len(letter.encode()) // 16 + 2)
+
+
+def test_a_tokeniser_or_an_index_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    index = pack(corpus(tmp_path), tmp_path / "place", context=CONTEXT)
+    inputs = dataclasses.replace(index.inputs, shape=(CONTEXT - 1,))
+    with pytest.raises(DataError, match=r"shard .*train/000000\.parquet: inputs of other sizes"):
+        found(tmp_path, dataclasses.replace(index, inputs=inputs), "a text")
+    with (tmp_path / "place" / TOKENISER).open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(DataError, match="expected the tokeniser that made these tokens"):
+        found(tmp_path, index, "a text")
 
 
 def test_a_part_that_begins_and_ends_within_words_is_found(tmp_path: Path, index: Index) -> None:
@@ -151,6 +182,8 @@ def test_an_image_is_found_by_its_bytes(tmp_path: Path) -> None:
     assert explorer(*command, "--yes").returncode == 0
     gone = explorer(*words)
     assert gone.returncode == 1 and "in 0 training examples" in gone.stdout + gone.stderr
+    photo.write_bytes(bytes(photo.stat().st_size))  # what is now in the place of the erased image
+    assert explorer(*words).returncode == 1
     held_out = next((tmp_path / "photos" / "test").rglob("002.jpg"))
     tested = explorer("data", "find", tmp_path / "place", held_out)
     assert tested.returncode == 0 and "in 1 test example of" in tested.stdout and "not erased" in tested.stdout
