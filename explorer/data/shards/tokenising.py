@@ -152,8 +152,10 @@ def _spellings(vocabulary: dict[str, int], special: set[str], count: int) -> lis
 
 
 def _letters() -> dict[str, int]:
-    """Return the byte that each letter of a byte-level vocabulary is. Printable bytes are themselves, the others are the
-    letters from 256 on, in their order (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
+    """Return the byte that each letter of a byte-level vocabulary is.
+
+    Printable bytes are themselves, the others are the letters from 256 on, in their order (Radford et al., "Language
+    Models are Unsupervised Multitask Learners", 2019).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(ALPHABET) if byte not in printable]
