@@ -111,11 +111,12 @@ def find(
 ) -> Answer:
     """Find the examples that hold an image or a text, such as what a person wants to have erased.
 
-    An image is found by its bytes. A text is found by its tokens, also within a longer document, in all blocks that
-    hold a part of it. The exit status is 0 only if something was found.
+    An image is found by its bytes, a text by the bytes that tokens spell: also within a longer document, in all blocks
+    that hold a part of it. The exit status is 0 only if something was found.
     """
     objects, index = _part(place, examples)
-    held, test = _search(file, objects, index), _search(file, objects, index, side="test")
+    content = _content(file)
+    held, test = _search(content, objects, index), _search(content, objects, index, side="test")
     return Answer(
         page=lambda: _holding(place, file, held, test, examples),
         record=lambda: {
@@ -135,8 +136,11 @@ def _part(place: str, examples: int | None) -> tuple[Objects, Index]:
     return objects, index if examples is None else with_first(index, examples)
 
 
-def _search(file: Path, objects: Objects, index: Index, *, side: SideName = "train") -> Held:
-    content = read_bytes(file, max_bytes=MAX_CONTENT, error=DataError)
+def _content(file: Path) -> bytes:
+    return read_bytes(file, max_bytes=MAX_CONTENT, error=DataError)
+
+
+def _search(content: bytes, objects: Objects, index: Index, *, side: SideName = "train") -> Held:
     total = len(index.side(side).shards)
     return examples_with(
         content, index, objects, side=side, watch=lambda shards: watched(shards, "reading shards", total=total)
@@ -195,7 +199,7 @@ def erase(
     objects, index = _part(place, examples)
     records = [*(record or ())]
     if holding is not None:
-        held = _search(holding, objects, index)
+        held = _search(_content(holding), objects, index)
         if not any(held):
             raise DataError(f"{holding}: in no training example of {place}: nothing to erase")
         records += held.whole + held.pieces
