@@ -149,7 +149,7 @@ def test_a_stranger_verifies_the_pack(project: Path, tmp_path: Path, program: st
 def stranger(verify: Path, pack: Path, key: Path, *, cwd: Path) -> int:
     """Run the standalone verifier as somebody who has nothing else of this project."""
     command = [sys.executable, "-I", verify, pack, *TRUST, "--key", key]
-    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=120).returncode
+    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=600).returncode
 
 
 @pytest.mark.parametrize("suffix", ["csv", "md", "parquet"])

@@ -26,7 +26,7 @@ DIVERGED = (
     "training diverged: the loss is nan at step 36: the first layer that gives something else is 'head';"
     " the step was not made, and checkpoints of earlier ones are kept; a lower learning rate or a warm-up may help"
 )
-PATIENCE = 60_000  # milliseconds; the machine may be busy with other things
+PATIENCE = 300_000  # milliseconds; the machine may be busy with other things
 ROOT = Path(__file__).parents[2]
 
 

@@ -106,7 +106,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def open_notebook(page: Page, address: str, name: str) -> None:
     """Open a notebook in a fresh workspace, hide the side bar and run all its cells."""
     page.goto(f"{address}/lab/tree/{name}?reset", wait_until="domcontentloaded")
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=600_000)
     page.evaluate(READY)
     page.evaluate("() => { window.jupyterapp.commands.execute('application:toggle-left-area') }")
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
@@ -125,7 +125,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def _wait_for(address: str, *, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+def _wait_for(address: str, *, process: subprocess.Popen[bytes], log: Path, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -149,7 +149,7 @@ def drag(page: Page, target: Locator, *, start: tuple[float, float], end: tuple[
     page.wait_for_timeout(1000)  # the brush is sent once the mouse rests
 
 
-def becomes(page: Page, ask: Callable[[], object], expected: object, *, seconds: float = 60) -> None:
+def becomes(page: Page, ask: Callable[[], object], expected: object, *, seconds: float = 600) -> None:
     """Wait until `ask` gives the expected value, while events of the page arrive."""
     deadline = time.monotonic() + seconds
     while ask() != expected and time.monotonic() < deadline:

@@ -43,7 +43,7 @@ def test_plan_and_run(page: Page, address: str, workplace: Path, screenshots: Pa
 
     page.get_by_role("button", name="Run", exact=True).click()
     progress = page.locator(".x-progress")
-    expect(progress).to_contain_text("of 4 runs done", timeout=60_000)
+    expect(progress).to_contain_text("of 4 runs done", timeout=600_000)
     expect(progress).to_contain_text("Finished", timeout=600_000)
     expect(page.locator(".vega-embed svg.marks")).to_have_count(2)
     page.screenshot(path=screenshots / "sweep-done.png")
@@ -66,7 +66,7 @@ def test_a_sweep_from_a_terminal_is_followed(page: Page, address: str, workplace
         expect(progress).to_contain_text("4 of 4 runs done.", timeout=480_000)
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     expect(page.get_by_role("button", name="Look at it in explore")).to_be_visible()
     page.screenshot(path=screenshots / "sweep-elsewhere-done.png")
 

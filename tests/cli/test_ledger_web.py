@@ -58,7 +58,7 @@ def server(*arguments: str | Path) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                status = process.wait(60)
+                status = process.wait(600)
             finally:
                 process.kill()  # where it is still there: leaving the block waits for it
             assert status == 130 and "Traceback" not in process.stderr.read()

@@ -37,7 +37,7 @@ class Threads:
         self._mail[source, target].put(content.clone())
 
     def receive(self, source: int, target: int) -> Tensor:
-        return self._mail[source, target].get(timeout=60)
+        return self._mail[source, target].get(timeout=600)
 
 
 class Seat:

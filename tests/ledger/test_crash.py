@@ -15,7 +15,7 @@ from tests.ledger.killing import Seen
 def kill(directory: Path, *, rounds: int, seed: int) -> tuple[int, int]:
     """How many commits were acknowledged, and how often something was set aside."""
     command = [sys.executable, "-m", killing.__name__, str(directory), str(rounds), str(seed)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert found.returncode == 0, found.stderr
     numbers = re.fullmatch(
         r"\d+ kills, (\d+) commits acknowledged, (\d+) times something was set aside\n", found.stdout

@@ -73,7 +73,7 @@ def test_the_client_is_a_program_of_its_own(tmp_path: Path) -> None:
     directory = make(tmp_path / "ledger", 300)
     with running(serve(directory, 0)) as url:
         command = [sys.executable, "-I", tlog_client.__file__, url]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.stdout.startswith("300 "), done.stderr
     assert "explorer" not in Path(tlog_client.__file__).read_text().replace("`explorer`", "")
 

@@ -18,7 +18,7 @@ def go(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
     environment |= {"GOPATH": str(directory / "path"), "GOCACHE": str(directory / "cache")}
     return subprocess.run(
-        ["go", *arguments], cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+        ["go", *arguments], cwd=directory, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
@@ -46,7 +46,7 @@ def test_go_reads_our_ledgers(tmp_path: Path, verifier: Path) -> None:
     directory, key = tmp_path / "a", signer().verifier.vkey
 
     def verified() -> subprocess.CompletedProcess[str]:
-        return subprocess.run([verifier, directory, key, tmp_path / "old"], capture_output=True, text=True, timeout=60)
+        return subprocess.run([verifier, directory, key, tmp_path / "old"], capture_output=True, text=True, timeout=600)
 
     with Log.create(directory, origin=ORIGIN, signer=signer()) as log:
         old = 0

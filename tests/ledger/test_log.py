@@ -189,9 +189,9 @@ def test_a_second_writer_is_refused_by_name(tmp_path: Path) -> None:
         f"Log.open(Path({str(tmp_path / 'a')!r}), signer=signer())"
     )
     with create(tmp_path / "a", 5):
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert f"LedgerError: the ledger '{ORIGIN}' is in use by process {os.getpid()}: wait" in found.stderr
-    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again.stderr
 
 
@@ -687,7 +687,7 @@ with Log.open(Path(sys.argv[1]), signer=signer()) as log:
 def test_a_file_that_the_system_cuts_off(tmp_path: Path) -> None:
     """A real failure in the middle of a file: the bundle of 256 entries is larger than this process may write."""
     create(tmp_path / "a", 100).close()
-    found = subprocess.run([sys.executable, "-c", LIMITED, tmp_path / "a"], capture_output=True, text=True, timeout=60)
+    found = subprocess.run([sys.executable, "-c", LIMITED, tmp_path / "a"], capture_output=True, text=True, timeout=600)
     assert found.returncode == 1 and "LedgerError: cannot write" in found.stderr and "File too large" in found.stderr
     assert (tmp_path / "a/tile/entries/000").stat().st_size == 20_000
     check(tmp_path / "a", 100)

@@ -308,7 +308,7 @@ def test_a_witness_that_is_killed_before_it_answers_remembers(tmp_path: Path) ->
         with pytest.raises(web.UnreachableError):
             client.ask("POST", "add-checkpoint", asked(0, 300).content, max_bytes=999)
         client.close()
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(600) == -signal.SIGKILL
     answering = witness(tmp_path / "state")
     assert answering.add(asked(0, 200).content).body == b"300\n"
     assert answering.add(asked(300, 300, root_=bytes(32)).content).status == 422
@@ -599,7 +599,7 @@ def test_http_is_taken_for_this_machine_and_where_that_is_asked_for() -> None:
 )
 def test_a_strange_request_is_refused_by_the_server(tmp_path: Path, request_: bytes, status: int) -> None:
     with running(witness(tmp_path)) as url:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=600) as connection:
             connection.sendall(request_)
             answer = http.client.HTTPResponse(connection)
             if request_.startswith(b"nonsense"):

@@ -14,7 +14,7 @@ import urllib.request
 def get(url: str) -> bytes | None:
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip, identity"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             body = answer.read()
             kind = answer.headers["Content-Type"]
             packed = answer.headers.get("Content-Encoding") == "gzip"

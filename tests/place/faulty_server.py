@@ -39,7 +39,7 @@ class FaultyServer:
                 if fate == "refused":
                     self.send(500, [], b"<Error><Code>InternalError</Code></Error>")
                     return
-                store = HTTPConnection(str(outer._behind.hostname), outer._behind.port, timeout=60)
+                store = HTTPConnection(str(outer._behind.hostname), outer._behind.port, timeout=600)
                 store.request(self.command, self.path, body, dict(self.headers))
                 came = store.getresponse()
                 content, headers = came.read(), came.getheaders()

@@ -135,7 +135,7 @@ def speaking(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
     yield speak
     for thread in threads:
-        thread.join(30)
+        thread.join(600)
     server.close()
 
 

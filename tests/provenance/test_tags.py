@@ -202,7 +202,7 @@ def test_neither_writing_nor_reading_loads_pandas(tmp_path: Path) -> None:
         "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"
     )
     root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=root, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=root, timeout=600)
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

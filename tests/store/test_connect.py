@@ -243,7 +243,7 @@ class TestReading:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: this process has threads
             child.start()
-        child.join(120)
+        child.join(600)
         assert child.exitcode == 0
 
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_a_reader_beside_a_writer_sees_whole_snapshots_only(tmp_path):
         ingest(tmp_path)
     time.sleep(1.0)  # the readers' start-up is slow; give each of them a last look
     stop.set()
-    found = [answers.get(timeout=60) for _ in readers]
+    found = [answers.get(timeout=600) for _ in readers]
     for reader in readers:
-        reader.join(60)
+        reader.join(600)
     for times, rising, most, wrong in found:
         assert wrong == []
         assert times > 3
@@ -90,7 +90,7 @@ def test_an_ingester_killed_at_any_moment_loses_nothing(tmp_path, times):
             time.sleep(0.01)
         time.sleep(chance.uniform(0, 0.4))
         worker.kill()
-        worker.join(60)
+        worker.join(600)
         assert queries.results(database(tmp_path)).rows == expected
         assert ingest(tmp_path).problems == ()
         assert queries.results(database(tmp_path)).rows == expected

@@ -197,7 +197,7 @@ track.done(accuracy=lr, examples=10 * epochs)
     assert "a cell that raises" in failure.message
 
 
-def _until(reached: Callable[[], bool], *, seconds: float = 120) -> None:
+def _until(reached: Callable[[], bool], *, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < end
@@ -237,7 +237,7 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_resumes(tmp_path: Path, num
     try:
         _until((tmp_path / "waiting").exists)
         process.send_signal(number)
-        assert process.wait(timeout=120) != 0
+        assert process.wait(timeout=600) != 0
         (pid,) = map(int, (tmp_path / "pids").read_text().split())
         _until(lambda: _is_gone(pid))
         group = subprocess.run(["ps", "-A", "-o", "args="], capture_output=True, text=True).stdout

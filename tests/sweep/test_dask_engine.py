@@ -195,4 +195,4 @@ def test_a_call_that_outlives_all_workers_goes_to_the_next_one(tmp_path):
             time.sleep(1)
             assert not waiting.done()
             cluster.scale(1)
-            assert waiting.result(timeout=120) != os.getpid()
+            assert waiting.result(timeout=600) != os.getpid()

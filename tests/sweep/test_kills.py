@@ -36,7 +36,7 @@ def kin(process: subprocess.Popen, module: str) -> list[psutil.Process]:
     return found
 
 
-def wait_until(holds, *, seconds: float = 120) -> None:
+def wait_until(holds, *, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came"

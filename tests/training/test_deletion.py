@@ -460,7 +460,7 @@ def test_killed_again_and_again_it_ends_the_same(old: Path, reference: Path, tmp
     for where in ("preparing", 6, 9):
         worker = processes.Process(target=delete_and_die, args=(old, tmp_path, where))
         worker.start()
-        worker.join(120)
+        worker.join(600)
         assert worker.exitcode == -signal.SIGKILL
     new = delete(old, CLASS, route=route(old, CLASS), to=tmp_path)
     assert same(new, reference)

@@ -305,7 +305,7 @@ def killed_until_done(context: BaseContext, directory: Path, told: Path, *, kill
         if done < kills and worker.is_alive():
             time.sleep(draws.random() * 0.05)
             worker.kill()
-        worker.join(120)
+        worker.join(600)
         if told.exists():
             return done
         assert worker.exitcode == -signal.SIGKILL
