@@ -69,10 +69,8 @@ class Material:
     labels: Labels
     classes: int
     origin: Origin
-    rows: Callable[
-        [Mapping[Stream, Place]], Iterator[Row]
-    ]  # in the order in which they are written; up to these places
-    # they are in finished shards, and may be left out
+    # In the order in which they are written. Those up to the given places are in finished shards: they may be left out.
+    rows: Callable[[Mapping[Stream, Place]], Iterator[Row]]
     count: int | None  # of rows, for the progress; None: not known yet
     names: tuple[str, ...] = ()
     simulated: bool = False
@@ -93,8 +91,7 @@ class Material:
         values = np.frombuffer(b"".join(labels), self.labels.dtype) if self.labels.shape else np.array(labels)
         if values.min() < 0 or values.max() >= self.classes:
             raise DataError(
-                f"{self.origin.dataset}: found a label {values.max() if values.min() >= 0 else values.min()}:"
-                f" expected 0 to {self.classes - 1}"
+                f"found a label {values.max() if values.min() >= 0 else values.min()}: expected 0 to {self.classes - 1}"
             )
         return np.bincount(values, minlength=self.classes)
 
@@ -377,20 +374,19 @@ def ahead(
 
 def _index(material: Material, parts: dict[SideName, list[Part]], leftover: Sequence[Skip]) -> Index:
     """Return the index. Raises `DataError` for a side without examples, or without those of a class."""
-    origin = material.origin.dataset
     sides: dict[SideName, Side] = {}
     skips = [*leftover, *(skip for side in SIDES for part in parts[side] for skip in part.skips)]
     example = f" ({len(skips)} skipped, such as {skips[0].name}: {skips[0].reason})" if skips else ""
     for side in SIDES:
         if not parts[side]:
-            raise DataError(f"{origin}: no example on the {side} side{example}: expected some on both")
+            raise DataError(f"no example on the {side} side{example}: expected some on both")
         counts = np.zeros(material.classes if any(part.labels for part in parts[side]) else 0, np.int64)
         for part in parts[side]:
             for label, count in part.labels:
                 counts[label] += count
         if material.task == "classification" and (missing := np.flatnonzero(counts == 0)).size:
             name = material.names[missing[0]] if material.names else str(missing[0])
-            raise DataError(f"{origin}: class {name!r} has no example on the {side} side{example}: expected one")
+            raise DataError(f"class {name!r} has no example on the {side} side{example}: expected one")
         sides[side] = Side(shards=tuple(part.shard for part in parts[side]), labels=tuple(counts.tolist()))
     reasons = sorted({skip.reason for skip in skips})
     passed = [
