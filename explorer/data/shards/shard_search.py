@@ -1,10 +1,10 @@
 """Finding what has to be erased: the examples of shards that hold the content of a file.
 
 An image is found by its bytes, which shards keep as they are; a text by the bytes that the tokens of a stream spell,
-wherever it is packed, also as a part of a longer document. Newlines at its end do not count. Next to a block that was
-erased, and at the end of a stream, whose rest is in no block, a text is found by what is left of it, its beginning or
-its end, of eight bytes or more, or of fewer where a document begins or ends with them; such a piece may be another
-text's.
+wherever it is packed, also as a part of a longer document. Where a tokeniser normalises texts, such as to small
+letters, all that become the same are found. Newlines at its end do not count. Next to a block that was erased, and at
+the end of a stream, whose rest is in no block, a text is found by what is left of it, its beginning or its end, of
+eight bytes or more, or of fewer where a document begins or ends with them; such a piece may be another text's.
 
 Shapes: R rows of a stream, T tokens of a block, K tokens in the vocabulary.
 """
@@ -58,7 +58,7 @@ def examples_with(
 ) -> Held:
     """Return the examples of a side that hold this content; `watch` wraps the shards that are read.
 
-    Raises `DataError` for arrays, which are no file's bytes, for tokens that do not spell bytes, for an empty text, and
+    Raises `DataError` for arrays, which are no file's bytes, for tokens that do not spell texts, for an empty text, and
     for a shard that cannot be had.
     """
     files = ShardFiles(objects, Layout(index.side(side)), cache=None, memory=MEMORY)
@@ -86,10 +86,10 @@ def _texts(content: bytes, index: Index, files: ShardFiles, watch: Callable[[Sha
         numbering = read_tokeniser(file, where=f"{files.objects.url}/{TOKENISER}")
     spelling = _Spelling(numbering, where=files.objects.url)
     try:
-        content.decode()
+        words = content.rstrip(NEWLINES).decode()  # an editor ends the last line; the document need not
     except UnicodeDecodeError as error:
         raise DataError(f"found bytes that are not UTF-8: expected a text: {error}") from error
-    text = content.rstrip(NEWLINES)  # an editor ends the last line; the document need not
+    text = numbering.normalise(words).encode()
     if not text:
         raise DataError("found no text: expected some")
     whole, pieces = set[int](), set[int]()
@@ -107,7 +107,7 @@ class _Spelling:
 
     def __init__(self, numbering: Numbering, *, where: str) -> None:
         if numbering.spellings is None:
-            raise DataError(f"{where}: its tokens do not spell bytes: no text can be found in them")
+            raise DataError(f"{where}: its tokens do not spell all bytes of a text: no text can be found in them")
         spelt = [spelling or MARK for spelling in numbering.spellings]
         self._all = np.frombuffer(b"".join(spelt), np.uint8)
         self._sizes = np.array([len(spelling) for spelling in spelt])

@@ -11,7 +11,8 @@ Shapes: T tokens of a text, K tokens in the vocabulary.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,6 +31,9 @@ SEPARATOR = "<|endoftext|>"  # behind every document
 SEPARATORS = (SEPARATOR, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")  # usual names, in this order
 PANIC = "PanicException"  # no Exception, and of no module that could be imported
 ALPHABET = 256  # a byte-level tokeniser has every byte
+# Normalisers that change each part of a text by itself, and pre-tokenisers that divide it.
+LOCAL = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Nmt", "Replace", "BertNormalizer"}
+DIVIDING = {"ByteLevel", "Split", "Digits", "Punctuation"}
 
 
 class Tokens(NamedTuple):
@@ -46,7 +50,8 @@ class Numbering:
     count: int  # K
     separator: int  # the token behind every document
     encode: Callable[[bytes], Tokens]  # of UTF-8; called in threads
-    spellings: Sequence[bytes] | None  # K: the bytes of each token; None for a tokeniser whose tokens are not bytes
+    spellings: Sequence[bytes] | None  # K: the bytes of each token; None where tokens do not spell all of a text
+    normalise: Callable[[str], str] = str  # a text as its tokens spell it
 
 
 def _of_bytes(text: bytes) -> Tokens:
@@ -91,14 +96,15 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
     count = max(vocabulary.values(), default=-1) + 1
     if not 2 <= count <= MAX_VOCABULARY:
         raise DataError(f"{where}: {count} tokens: expected 2 to {MAX_VOCABULARY}")
-    special = {token.content: number for number, token in tokeniser.get_added_tokens_decoder().items() if token.special}
+    added = tokeniser.get_added_tokens_decoder()
+    special = {token.content: number for number, token in added.items() if token.special}
     name = next((name for name in SEPARATORS if name in special), None)
     if name is None:
         raise DataError(
             f"{where}: its special tokens are {', '.join(sorted(special)[:5]) or 'none'}: expected one for the end of a"
             f" document: {', '.join(SEPARATORS)}"
         )
-    spellings = _spellings(vocabulary, set(special), count)
+    spellings = _spellings(vocabulary, added, count) if _is_spelt(json.loads(tokeniser.to_str())) else None
     spelt = None if spellings is None else np.array([len(spelling) for spelling in spellings])
 
     def encode(text: bytes) -> Tokens:
@@ -110,7 +116,14 @@ def read_tokeniser(content: bytes, *, where: str) -> Numbering:
             return Tokens(ids, sizes)
         return Tokens(ids, by_offsets(words, [end for _, end in encoding.offsets]))
 
-    return Numbering(count=count, separator=special[name], encode=encode, spellings=spellings)
+    normaliser = tokeniser.normalizer
+    return Numbering(
+        count=count,
+        separator=special[name],
+        encode=encode,
+        spellings=spellings,
+        normalise=str if normaliser is None else normaliser.normalize_str,
+    )
 
 
 @contextmanager
@@ -141,12 +154,39 @@ def by_offsets(text: str, ends: list[int]) -> np.ndarray:
     return np.diff(places, prepend=0)
 
 
-def _spellings(vocabulary: dict[str, int], special: set[str], count: int) -> list[bytes] | None:
+def _is_spelt(file: dict[str, Any]) -> bool:
+    """Return whether tokens spell all of a text, as its parts are normalised: whether every step of the tokeniser is
+    one of those that are known to leave nothing out and to add nothing."""
+    model, dividers = file["model"], _steps(file["pre_tokenizer"], "pretokenizers")
+    plain = [token for token in file["added_tokens"] if not token["special"]]
+    return (
+        model["type"] == "BPE"
+        and not (model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"))
+        and all(step["type"] in LOCAL for step in _steps(file["normalizer"], "normalizers"))
+        and any(step["type"] == "ByteLevel" for step in dividers)
+        and all(step["type"] in DIVIDING and step.get("behavior") != "Removed" for step in dividers)
+        # A space is put before every part: before the text where there is one part only.
+        and not (any(step.get("add_prefix_space") for step in dividers) and (plain or len(dividers) > 1))
+        # A token that strips takes the spaces next to it, too.
+        and not any(token["lstrip"] or token["rstrip"] for token in plain)
+    )
+
+
+def _steps(step: dict[str, Any] | None, parts: str) -> list[dict[str, Any]]:
+    """Return the steps of a part of a tokeniser, one behind the other."""
+    if step is None:
+        return []
+    return [inner for part in step[parts] for inner in _steps(part, parts)] if step["type"] == "Sequence" else [step]
+
+
+def _spellings(vocabulary: dict[str, int], added: Mapping[int, Any], count: int) -> list[bytes] | None:
     """Return the bytes that each token spells, K; None for a tokeniser whose tokens are not spelt in bytes."""
     letters = _letters()
     spellings = [b""] * count
     for name, number in vocabulary.items():
-        if name not in special and letters.keys() >= set(name):
+        if number in added:  # written as they are; a special one is no text
+            spellings[number] = b"" if added[number].special else name.encode()
+        elif letters.keys() >= set(name):
             spellings[number] = bytes(letters[letter] for letter in name)
     return spellings if sum(name in vocabulary for name in letters) == ALPHABET else None
 

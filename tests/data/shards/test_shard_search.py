@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from explorer.data.shards.shard_erasure import erase, rows_of
 from explorer.data.shards.shard_index import TOKENISER, Index
 from explorer.data.shards.shard_search import Held, examples_with
 from explorer.data.shards.text_documents import Documents
+from explorer.data.shards.token_material import trained_on
 from explorer.errors import DataError
 from explorer.objects import open_objects
 from tests.cli.command import explorer, refused
@@ -77,6 +79,89 @@ def _tokens(tmp_path: Path, index: Index, example: int) -> bytes:
     (place,) = rows_of(index, [example])
     row = pq.read_table(tmp_path / "place" / place.shard)["input"][place.rows[0]].as_py()
     return np.frombuffer(row, index.inputs.dtype)[:-1].tobytes()
+
+
+CHANGED = {
+    "NFC": {"normalizer": {"type": "NFC"}},
+    "small letters": {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "Lowercase"}]}},
+    "tokens of spaces": {"added": ["   ", "  ", "<tool>"]},
+    "words": {
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "Isolated", "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+            ],
+        }
+    },
+    "a space before a text": {
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    },
+}
+UNSPELT = {
+    "spaces are left out": {
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "WhitespaceSplit"},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+            ],
+        }
+    },
+    "a space before each word": {
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Punctuation", "behavior": "Isolated"},
+                {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+            ],
+        }
+    },
+    "a beginning is added": {"normalizer": {"type": "Prepend", "prepend": "_"}},
+    "a token takes spaces": {"added": ["<tool>"], "lstrip": True},
+}
+
+
+def other(documents: Documents, change: dict[str, Any]) -> bytes:
+    """A tokeniser that is trained on documents and then changed."""
+    file = json.loads(trained_on(documents, size=340))
+    for number, content in enumerate(change.get("added", ()), start=340):
+        flags = {"single_word": False, "rstrip": False, "normalized": False, "special": False}
+        token = {"id": number, "content": content, "lstrip": change.get("lstrip", False), **flags}
+        file["added_tokens"].append(token)
+    return json.dumps(file | {key: value for key, value in change.items() if key in file}).encode()
+
+
+def accented(root: Path) -> list[str]:
+    """Write documents with capitals, letters of two code points, spaces in a row and a tag."""
+    texts = [f"Rene\u0301 {text.upper()}   <tool>  u\u0308ber Ende {n}" for n, text in enumerate(sentences("news", 60))]
+    lines(root / "corpus" / "data.jsonl", ((text, "news") for text in texts))
+    return texts
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
+def test_texts_are_found_as_a_tokeniser_changes_them(tmp_path: Path, change: dict[str, Any]) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    texts = accented(tmp_path)
+    documents = Documents(path=tmp_path / "corpus")
+    index = pack(documents, tmp_path / "place", file=other(documents, change), context=CONTEXT)
+    trained = {document.number for document in documents.read() if document.side == "train"}
+    assert len(trained) > 40
+    for number, text in enumerate(texts):
+        whole = found(tmp_path, index, text).whole
+        assert bool(whole) == (number in trained) or number == max(trained), text  # its end may be in no block
+    assert not any(found(tmp_path, index, "nothing of this kind was ever written"))
+
+
+@pytest.mark.parametrize("change", UNSPELT.values(), ids=UNSPELT.keys())
+def test_tokens_that_do_not_spell_all_of_a_text_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    """What would not be found is not called absent."""
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    texts = accented(tmp_path)
+    documents = Documents(path=tmp_path / "corpus")
+    index = pack(documents, tmp_path / "place", file=other(documents, change), context=CONTEXT)
+    with pytest.raises(DataError, match="do not spell all bytes of a text"):
+        found(tmp_path, index, texts[0])
 
 
 def test_a_part_of_a_document_is_found_and_what_is_not_there_is_not(tmp_path: Path, index: Index) -> None:
