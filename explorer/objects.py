@@ -30,6 +30,7 @@ from explorer.errors import PlaceError, unknown
 MAX_KEY = 500  # characters
 MAX_OBJECT = 2**40  # bytes that a file of a run may have
 SCHEMES = ("s3", "gs", "az")
+DRAFTS = ".*.tmp"  # names of files that are being written
 PAUSES = (0.1, 0.3, 1.0, 3.0, 5.0, 5.0)  # seconds before a failed request is repeated
 LASTING = ("InvalidPathError", "NotSupportedError", "PermissionDeniedError", "UnauthenticatedError")  # repeated in vain
 
@@ -74,6 +75,10 @@ class Objects(Protocol):
 
     def remove(self, key: str) -> None:
         """Remove an object, if it is there."""
+        ...
+
+    def remove_drafts(self, prefix: str) -> None:
+        """Remove what killed processes left of objects below a prefix, while no other process writes there."""
         ...
 
 
@@ -173,6 +178,14 @@ class DirectoryObjects:
         except OSError as error:
             raise PlaceError(f"cannot remove {self._path(key)}: {error.strerror or error}") from error
 
+    def remove_drafts(self, prefix: str) -> None:
+        folder = self._path(prefix.removesuffix("/"))
+        try:
+            for draft in folder.glob(DRAFTS):
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise PlaceError(f"cannot remove drafts in {folder}: {error.strerror or error}") from error
+
     def _path(self, key: str) -> Path:
         return self.directory / check_key(key)
 
@@ -253,6 +266,9 @@ class BucketObjects:
             self._again(key, lambda: self._obstore.delete(self._store, check_key(key)))
         except Missing:
             return
+
+    def remove_drafts(self, prefix: str) -> None:
+        """Do nothing: a bucket keeps whole objects only."""
 
     def _again(self, key: str, attempt: Callable[[], Answer]) -> Answer:
         """Make a request, again while the store fails. Raises `Missing`, or `PlaceError` that names object and

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from explorer.run_files import Timeline
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "reading": ("read", "wait"),
+    "reading": ("read",),
     "preprocessing": ("preprocess",),
+    "data loading": ("wait",),  # of which kind is in the timeline of the second thread
     "transfer": ("transfer",),
     "compute": ("forward", "backward", "optimizer"),
     "governance": ("governance",),
@@ -37,7 +38,7 @@ def bound_words(parts: Mapping[str, float], *, issue: float | None = None) -> st
     >>> bound_words({"read": 1.0, "preprocess": 6.0, "forward": 400.0, "backward": 593.0})
     'Bound by compute, 99% of a step: all else could gain 0.7% at most, preprocessing 0.6%, reading 0.1%.'
     >>> bound_words({"wait": 30.0, "forward": 5.0, "backward": 15.0})
-    'Bound by reading, 60% of a step: all else could gain 40% at most, compute 40%.'
+    'Bound by data loading, 60% of a step: all else could gain 40% at most, compute 40%.'
     """
     whole = sum(parts.values())
     if not parts.get("forward", 0.0) + parts.get("backward", 0.0) > 0 or not math.isfinite(whole):

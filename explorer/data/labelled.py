@@ -291,10 +291,14 @@ def _pixels(image: Image.Image, *, size: int, channels: int) -> np.ndarray:
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     # Cropped before scaling: with `resize(box=...)` the filter would blend in pixels from outside the square.
-    square = image.crop((left, top, left + side, top + side))
-    if square.mode.startswith("I"):  # 16 bits, which Pillow's conversion would clip instead of scale
-        square = Image.fromarray((np.asarray(square).astype(np.int64).clip(0, 2**16 - 1) >> 8).astype(np.uint8))
-    mode = "L" if channels == 1 else "RGB"
-    square = square if square.mode == mode else square.convert(mode)  # converting always copies
+    square = in_channels(image.crop((left, top, left + side, top + side)), channels)
     small = square.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(small).reshape(size, size, channels).transpose(2, 0, 1)
+
+
+def in_channels(image: Image.Image, channels: int) -> Image.Image:
+    """Return an image with one channel, grey, or three, of 8 bits each."""
+    if image.mode.startswith("I"):  # 16 bits, which Pillow's conversion would clip instead of scale
+        image = Image.fromarray((np.asarray(image).astype(np.int64).clip(0, 2**16 - 1) >> 8).astype(np.uint8))
+    mode = "L" if channels == 1 else "RGB"
+    return image if image.mode == mode else image.convert(mode)  # converting always copies

@@ -171,7 +171,7 @@ class Parquet(LabelledImages):
         """Return the files of each side, by name. Raises `DataError` if there are none."""
         root, one = self._root(data), self._configuration(data)
         splits = splits_of(self._all(data), one)
-        files, sides = [*splits], divided_files(splits)
+        files, sides = [*splits], divided_files(self._labelled(splits))
         divided = bool(sides)
         if one is not None:
             _check_there(one, files, root)
@@ -186,6 +186,15 @@ class Parquet(LabelledImages):
                 " side, such as test: 0.1"
             )
         return chosen
+
+    def _labelled(self, splits: Mapping[LocalFile, str | None]) -> Mapping[LocalFile, str | None]:
+        """Leave out test files with the label -1 in every row, as where labels are secret, if there is a validation
+        split: it is the test side then."""
+        tests = [file for file, split in splits.items() if split == "test"]
+        if self.predict != "class" or not tests or not any(split in TESTS[1:] for split in splits.values()):
+            return splits
+        secret = all(set(self._columns(file, [self.label])[0]) == {-1} for file in tests)
+        return {file: split for file, split in splits.items() if split != "test"} if secret else splits
 
     def _root(self, data: Path | None) -> Path:
         root = below(data, self.path, dataset=self.name)

@@ -21,7 +21,7 @@ def test_every_part_of_a_step_has_one_kind() -> None:
         ),
         (  # as with a second thread that cannot keep up
             {"wait": 6.0, "preprocess": 0.0, "forward": 1.0, "backward": 2.0, "optimizer": 1.0},
-            "Bound by reading, 60% of a step: all else could gain 40% at most, compute 40%.",
+            "Bound by data loading, 60% of a step: all else could gain 40% at most, compute 40%.",
         ),
         (
             {"forward": 1.0, "backward": 2.0, "governance": 17.0},
@@ -47,4 +47,4 @@ def test_a_gpu_that_waits_for_the_program_is_bound_by_launch() -> None:
     )
     assert bound_words(parts, issue=0.98) == words
     assert str(bound_words(parts, issue=0.5)).startswith("Bound by compute, 90%")
-    assert str(bound_words(parts | {"wait": 90.0}, issue=0.98)).startswith("Bound by reading, 90%")
+    assert str(bound_words(parts | {"wait": 90.0}, issue=0.98)).startswith("Bound by data loading, 90%")

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from explorer.cli.governed import signed_shards
+from explorer.data.shards.shard_index import TOKENISER
 from explorer.training.governed_project import begin_governed
 from tests.cli.command import explorer, refused
 from tests.data.shards.test_governed_shards import TASK, TRAIN
+from tests.data.shards.texts import corpus, pack
 from tests.data.shards.written import DIGITS, write
 
 
@@ -46,9 +48,24 @@ def test_every_damaged_shard_is_named(place: Path) -> None:
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-9] + b"x" + content[-8:])
     done = explorer("data", "verify", place)
-    assert done.returncode == 1 and "2 of " in done.stdout
+    assert done.returncode == 1 and "2 missing or damaged" in done.stdout
     assert "train/000002.parquet: no such object" in done.stdout and "test/000001.parquet: damaged" in done.stdout
     assert "not checked: who vouches for the index" in done.stdout
+
+
+def test_a_tokeniser_that_is_not_the_one_of_the_shards_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    place = tmp_path / "place"
+    pack(corpus(tmp_path), place)
+    whole = explorer("data", "verify", place)
+    assert whole.returncode == 0 and "shards and their tokeniser, all as the index says" in whole.stdout
+    tokeniser = place / TOKENISER
+    tokeniser.write_bytes(tokeniser.read_bytes() + b" ")
+    other = explorer("data", "verify", place)
+    assert other.returncode == 1 and "expected the tokeniser that made these tokens" in other.stdout
+    tokeniser.unlink()
+    gone = explorer("data", "verify", place)
+    assert gone.returncode == 1 and "tokeniser.json: no such object" in gone.stdout
 
 
 def test_an_attestation_of_another_index_or_by_another_role_does_not_count(place: Path) -> None:

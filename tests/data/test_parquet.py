@@ -197,6 +197,20 @@ def test_a_test_side_comes_before_validation(data: Path) -> None:
     assert DIVIDED.load(data).names == ("0", "2", "10")
 
 
+def test_a_test_side_without_labels_gives_way_to_validation(data: Path) -> None:
+    """As of ImageNet on the hub, whose test labels are secret: all of them are -1."""
+    write_named(data / "hub/data/train-00000-of-00001.parquet", [2, 0, 1, 0])
+    write_named(data / "hub/data/validation-00000-of-00001.parquet", [0, 1, 2])
+    shown = Parquet(path="hub", size=8).digest(data)
+    write_named(data / "hub/data/test-00000-of-00001.parquet", [-1, -1])
+    dataset = Parquet(path="hub", size=8).load(data)
+    assert dataset.test.labels.tolist() == [0, 1, 2] and len(dataset.train) == 4
+    assert Parquet(path="hub", size=8).digest(data) == shown, "it is not read"
+    write_named(data / "hub/data/test-00000-of-00001.parquet", [-1, 0])
+    with pytest.raises(DataError, match="row 0 has label -1"):
+        Parquet(path="hub", size=8).load(data)
+
+
 TWICE = {"info": {"features": {"label": {"names": ["a", "a"]}}}}
 
 

@@ -19,6 +19,7 @@ from explorer.data.shards.shard_files import ShardFiles
 from explorer.data.shards.shard_index import Index, Layout, SideName
 from explorer.data.shards.shard_search import MAX_CONTENT, MEMORY, Held, examples_with
 from explorer.data.shards.shards import with_first
+from explorer.data.shards.tokenising import tokeniser_at
 from explorer.errors import DataError
 from explorer.objects import Missing, Objects, open_objects
 from explorer.page.amounts import count
@@ -77,7 +78,7 @@ def sign(
 def verify(place: Place, trust: options.OptionalTrust = None) -> Answer:
     """Read every shard and compare it with the index; with --trust, check the attestation of the index too.
 
-    Every shard that is missing or damaged is named. The exit status is 0 only if all are whole, and with --trust only
+    Every file that is missing or damaged is named. The exit status is 0 only if all are whole, and with --trust only
     if data governance vouches for this index now.
     """
     objects, content, index = _opened(place)
@@ -264,8 +265,14 @@ def _attested(objects: Objects, content: bytes, index: Index, trust: Path) -> Si
 
 
 def _read_all(objects: Objects, index: Index) -> tuple[list[str], int]:
-    """Return what is wrong with each shard that is missing or damaged, and the number of rows that were erased."""
-    faults, erased = [], 0
+    """Return what is wrong with each file that is missing or damaged, and the number of rows that were erased."""
+    faults: list[str] = []
+    erased = 0
+    if index.tokeniser is not None:
+        try:
+            tokeniser_at(objects, index.tokeniser.sha256)
+        except DataError as error:
+            faults.append(str(error))
     for side in (index.train, index.test):
         files = ShardFiles(objects, Layout(side), cache=None, memory=MEMORY, pauses=AGAIN)
         for number in watched(range(len(side.shards)), "reading shards", total=len(side.shards)):
@@ -281,13 +288,14 @@ def _page(
     place: str, index: Index, signed: Signed[ShardsAttestation] | None, faults: list[str], erased: int
 ) -> Iterator[Block | str]:
     shards = len(index.train.shards) + len(index.test.shards)
+    kept = f"{shards:,} shards{'' if index.tokeniser is None else ' and their tokeniser'}"
     if faults:
-        yield f"{place}: {len(faults):,} of {shards:,} shards are missing or damaged"
+        yield f"{place}: {kept}: {len(faults):,} missing or damaged"
         yield from faults[:MOST_FAULTS]
         if len(faults) > MOST_FAULTS:
             yield f"and {len(faults) - MOST_FAULTS:,} more"
     else:
-        yield f"{place}: {shards:,} shards, all as the index says"
+        yield f"{place}: {kept}, all as the index says"
     if erased:
         yield f"{count(erased, 'row')} erased; the others are proved by the roots in the index"
     if signed is None:

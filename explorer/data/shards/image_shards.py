@@ -31,7 +31,7 @@ from torch import Tensor
 
 from explorer.data.dataset import Blank, Check, Modality, TaskName
 from explorer.data.images import Images
-from explorer.data.labelled import FORMATS, MAX_PIXELS
+from explorer.data.labelled import FORMATS, MAX_PIXELS, in_channels
 from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import Index, Labels
 from explorer.data.shards.shard_rows import KeptRows, ShardRows, by_shard, checked
@@ -91,23 +91,24 @@ def decode(content: bytes | memoryview, box: Box | np.ndarray | None, *, size: i
             place = middle(width, height) if box is None else box
             if isinstance(place, np.ndarray):
                 place = random_box(place, width, height)
-            mode = "L" if channels == 1 else "RGB"
-            return _scaled(image, place, mode, size)
+            return _scaled(image, place, size=size, channels=channels)
     except ValueError:
         raise
     except Exception as error:  # decoders of hostile input raise anything
         raise ValueError(f"an image that cannot be decoded: {type(error).__name__}: {error}") from error
 
 
-def _scaled(image: Image.Image, box: Box, mode: str, size: int) -> np.ndarray:
+def _scaled(image: Image.Image, box: Box, *, size: int, channels: int) -> np.ndarray:
     width, height = image.size
     # A JPEG is decoded by a factor smaller where that leaves `size` pixels a side of the rectangle: a quarter of the
     # work for half of the size.
     least = min(box[2] - box[0], box[3] - box[1])
     if image.format == "JPEG" and least >= 2 * size:
-        image.draft(mode, (math.ceil(width * size / least), math.ceil(height * size / least)))
+        image.draft(
+            "L" if channels == 1 else "RGB", (math.ceil(width * size / least), math.ceil(height * size / least))
+        )
     across, down = image.width / width, image.height / height
-    picture = image if image.mode == mode else image.convert(mode)
+    picture = in_channels(image, channels)
     part = (box[0] * across, box[1] * down, min(box[2] * across, image.width), min(box[3] * down, image.height))
     small = picture.resize((size, size), Image.Resampling.BILINEAR, box=part, reducing_gap=2.0)
     return np.asarray(small).reshape(size, size, -1)

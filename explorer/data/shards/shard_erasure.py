@@ -54,6 +54,7 @@ def erase(objects: Objects, index: Index, places: Collection[RowsInShard]) -> No
     """
     files = ShardFiles(objects, Layout(index.train), cache=None, memory=0)
     cache = ShardCache(ANY_SIZE)
+    objects.remove_drafts("train/")  # they may hold the rows too
     for place in places:
         table = files.table(place.number)
         objects.put(place.shard, shard_table.encode(shard_table.without(table, place.rows)))

@@ -106,20 +106,13 @@ class ShardFiles:
         """Return these shards, all of them opened at the same time. Raises `DataError` for one that cannot be had."""
         with self._lock:
             futures = [self._begin(number) for number in numbers]
-        try:
-            shards = [self._waited(number, future) for number, future in zip(numbers, futures, strict=True)]
-        except DataError:
-            with self._lock:  # so that it is tried again when it is asked for again
-                for number in numbers:
-                    if (future := self._open.get(number)) is not None and future.done() and future.exception():
-                        del self._open[number]
-            raise
+        shards = [self._waited(number, future) for number, future in zip(numbers, futures, strict=True)]
         self._close_some(set(numbers))
         return shards
 
     def _begin(self, number: int) -> Future[Opened]:
         future = self._open.get(number)
-        if future is None:
+        if future is None or (future.done() and future.exception()):  # what failed is asked for again
             future = self._open[number] = self._threads.submit(self._opened, number)
             future.add_done_callback(self._count)
         self._open.move_to_end(number)

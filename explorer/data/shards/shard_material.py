@@ -4,9 +4,13 @@ Examples are written in a random order that is always the same, so that shards o
 each. Rows of Parquet files, of which there may be too many to jump about in, keep their order.
 """
 
+import hashlib
 import io
 import json
-from collections.abc import Iterator
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +22,14 @@ from torch import Tensor
 
 from explorer.data.batches import shuffled
 from explorer.data.dataset import Dataset, DataSource, Rows, TaskName
-from explorer.data.labelled import FORMATS, MAX_ENCODED_BYTES, MAX_PIXELS, LabelledImages, Listing, Reader
+from explorer.data.labelled import FORMATS, MAX_ENCODED_BYTES, MAX_PIXELS, LabelledImages, Listing, Reader, Side
 from explorer.data.local import MAX_NAMES, Fault
+from explorer.data.progress_line import watched
 from explorer.data.shards.shard_index import Inputs, Labels, Origin, Passed, SideName
-from explorer.data.shards.shard_writer import Material, Row
+from explorer.data.shards.shard_writer import WAITING, Material, Row, ahead
 from explorer.data.shards.shards import Shards
 from explorer.data.streams import stream
+from explorer.data.targets import divided
 from explorer.errors import DataError
 from explorer.schema import given
 
@@ -118,11 +124,13 @@ def _images(source: LabelledImages, listing: Listing, data: Path | None) -> Mate
     predicted = target.predict
     if predicted == "number":
         target = replace(target, values=target.values.float())
-    sides = {entry.side for entry in entries}
+    sides: list[Side] = [entry.side for entry in entries if entry.side is not None]
+    if len(sides) < len(entries):
+        sides = _sides(listing, share=source_share(source) or SHARE)
     faults: dict[Fault, list[str]] = {}
     for name, fault in listing.misplaced:
         faults.setdefault(fault, []).append(name)
-    training = [place for place, entry in enumerate(entries) if entry.side != "test"]
+    training = [place for place, side in enumerate(sides) if side == "train"]
     numbers = listing.target.values[training].double() if predicted == "number" else None
     centre, scale = (0.0, 1.0) if numbers is None else (float(numbers.mean()), float(numbers.std(correction=0)) or 1.0)
     values = listing.target.values if numbers is None else ((listing.target.values - centre) / scale).float()
@@ -135,12 +143,11 @@ def _images(source: LabelledImages, listing: Listing, data: Path | None) -> Mate
         classes=target.outputs,
         names=target.names,
         origin=origin_of(source, data),
-        rows=lambda finished: _entries(listing, values),
+        rows=lambda finished: _entries(listing, values, sides),
         count=len(entries),
         simulated=any(tags) and all((tag or "").startswith("simulated/") for tag in tags),
         centre=centre,
         scale=scale,
-        test=(source_share(source) or SHARE) if None in sides else 0.0,
         skipped=tuple(
             Passed(reason=fault.value, count=len(names), names=tuple(names[:MAX_NAMES]))
             for fault, names in faults.items()
@@ -153,7 +160,26 @@ def source_share(source: LabelledImages) -> float | None:
     return getattr(source, "test", None)
 
 
-def _entries(listing: Listing, values: Tensor) -> Iterator[Row]:
+def _sides(listing: Listing, *, share: float) -> list[Side]:
+    """Return the side of each image: test for a share of its class, and no image on both sides. Reads all of them."""
+    sides: list[Side] = ["train"] * len(listing.entries)
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digests") as pool:
+        warnings.simplefilter("ignore")  # of doubtful images
+        made = ahead(pool, _digest, listing.readers(), WAITING)
+        digests = dict(enumerate(watched(made, "dividing images", total=len(sides))))
+    there = {place: digest for place, digest in digests.items() if not isinstance(digest, Fault)}
+    groups = [listing.target.groups[place] for place in there]
+    for place, side in zip(there, divided(groups, there.values(), share=share), strict=True):
+        sides[place] = side
+    return sides
+
+
+def _digest(read: Reader) -> bytes | Fault:
+    content = _checked(read)()
+    return content if isinstance(content, Fault) else hashlib.sha256(content).digest()
+
+
+def _entries(listing: Listing, values: Tensor, sides: Sequence[Side]) -> Iterator[Row]:
     readers = listing.readers()
     if isinstance(readers, list):
         order = stream(0, "shards").permutation(len(readers)).tolist()
@@ -163,7 +189,7 @@ def _entries(listing: Listing, values: Tensor) -> Iterator[Row]:
     for number, read in numbered:
         entry, value = listing.entries[number], values[number]
         label = value.item() if value.ndim == 0 else partial(_content, values, number)
-        yield Row(slot=number, name=entry.name, side=entry.side, tag=entry.tag, label=label, read=_checked(read))
+        yield Row(slot=number, name=entry.name, side=sides[number], tag=entry.tag, label=label, read=_checked(read))
 
 
 def _checked(read: Reader) -> Reader:

@@ -9,6 +9,7 @@ that was not. The index is written last: without it there is nothing to be read.
 """
 
 import hashlib
+import re
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from explorer.objects import Missing, Objects
 from explorer.schema import from_json, parse_json, record, to_json
 
 PLAN = "plan.json"
+PART = re.compile(r"(train|test)/\d+\.json")
 MAX_PART = 2**24
 WAITING = 64  # examples that are read ahead for each thread
 AHEAD = 2**26  # bytes of them, where they are large
@@ -51,7 +53,7 @@ class Row(NamedTuple):
 
     slot: int  # its number in the source
     name: str  # for messages
-    side: SideName | None  # None: by its digest
+    side: SideName
     tag: str | None
     label: Any  # a number, or a function to the bytes of an array, called in a thread; None: inputs have their own
     read: Callable[[], bytes | Fault]  # the input; called in a thread
@@ -78,7 +80,6 @@ class Material:
     scale: float = 1.0
     tokeniser: Callable[[Mapping[SideName, int]], Tokeniser | None] = lambda text: None  # given the bytes of text
     files: Mapping[str, bytes] = field(default_factory=dict)  # next to the index
-    test: float = 0.0  # share of the test side, of rows without a side
     skipped: tuple[Passed, ...] = ()  # that are not among the rows
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:
@@ -107,7 +108,6 @@ class Plan:
     inputs: Inputs
     labels: Labels
     shard_bytes: int
-    test: float
     files: dict[str, str] = field(default_factory=dict)  # SHA-256
 
 
@@ -170,10 +170,11 @@ def write_shards(
         inputs=material.inputs,
         labels=material.labels,
         shard_bytes=shard_bytes,
-        test=material.test,
         files={name: hashlib.sha256(content).hexdigest() for name, content in material.files.items()},
     )
-    _claim(plan, objects)
+    if not _begin(plan, objects):
+        _clean(objects)
+        return shard_index.parse(shard_index.read_content(objects), where=f"{objects.url}/{shard_index.FILE}")
     # Warnings about doubtful images are left out here and not where they arise: filters are those of all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
         warnings.simplefilter("ignore")
@@ -183,36 +184,55 @@ def write_shards(
         for row, end, content in ahead(pool, pass_.take, rows, waiting):
             pass_.add(row, end, content)
         parts = pass_.finish()
-    index = _index(material, parts, pass_.leftover)
+    try:
+        index = _index(material, parts, pass_.leftover)
+    except DataError:
+        for side in SIDES:
+            for part in parts[side]:
+                objects.remove(part.shard.name)
+        _clean(objects)
+        raise
     for name, content in material.files.items():
         objects.put(name, content)
     objects.put(shard_index.FILE, shard_index.content_of(index))
-    for side in SIDES:
-        for number in range(len(parts[side])):
-            objects.remove(_part(side, number))
-    objects.remove(PLAN)
+    _clean(objects)
     return index
 
 
-def _claim(plan: Plan, objects: Objects) -> None:
-    """Begin, or continue what was begun with the same plan."""
-    where = f"{objects.url}/{PLAN}"
-    try:
-        objects.read(shard_index.FILE, max_bytes=shard_index.MAX_BYTES)
-    except Missing:
-        pass
-    else:
+def _begin(plan: Plan, objects: Objects) -> bool:
+    """Begin, or continue what was begun with the same plan; return whether shards are still to be written.
+
+    Raises `DataError` where the place has other shards, whole or begun.
+    """
+    written = _is_there(shard_index.FILE, objects)
+    if written and not _is_there(PLAN, objects):
         raise DataError(f"{objects.url}: there are shards already: choose another place, or remove them")
     if not objects.create(PLAN, canonical.canonical(to_json(plan))):
-        content = objects.read(PLAN, max_bytes=MAX_PART)
-        begun = from_json(
-            Plan, parse_json(content, where=where, error=DataError, max_bytes=MAX_PART), where=where, error=DataError
-        )
+        begun = _read(Plan, PLAN, objects)
         different = [name for name in Plan.__dataclass_fields__ if getattr(begun, name) != getattr(plan, name)]
         raise DataError(
             f"{objects.url}: other shards were begun here (different: {', '.join(different)}): choose another place, or"
             " remove them"
         )
+    return not written
+
+
+def _is_there(key: str, objects: Objects) -> bool:
+    try:
+        objects.read(key, max_bytes=shard_index.MAX_BYTES)
+    except Missing:
+        return False
+    return True
+
+
+def _clean(objects: Objects) -> None:
+    """Remove what only the pass needed, the plan at the end: until then the same pass cleans up again."""
+    for side in SIDES:
+        for key in [listed.key for listed in objects.list(f"{side}/")]:
+            if PART.fullmatch(key):
+                objects.remove(key)
+        objects.remove_drafts(f"{side}/")
+    objects.remove(PLAN)
 
 
 class _Pass:
@@ -234,13 +254,9 @@ class _Pass:
         """Read a row that ends at a place; None for one that is in a finished shard. Called in a thread."""
         number, row = numbered
         end = (number, 0) if row.end is None else row.end
-        sides = SIDES if row.side is None else (row.side,)
-        if all(self._is_done(side, row.tag, end) for side in sides):
+        if self._is_done(row.side, row.tag, end):
             return row, end, None
-        content = row.read()
-        if row.side is None and isinstance(content, bytes):
-            row = row._replace(side=side_of(content, self._material.test))
-        return (row._replace(label=row.label()) if callable(row.label) else row), end, content
+        return (row._replace(label=row.label()) if callable(row.label) else row), end, row.read()
 
     def _is_done(self, side: SideName, tag: str | None, end: Place) -> bool:
         after = self.finished.get((side, self._tag(side, tag)))
@@ -254,10 +270,7 @@ class _Pass:
         """Add the next row to its shard, and write the shard if it is full."""
         if content is None:
             return
-        side = row.side or "train"  # a row that cannot be read is on no side
-        if self._is_done(side, row.tag, end):
-            return
-        gathered = self._gather(side, self._tag(side, row.tag))
+        gathered = self._gather(row.side, self._tag(row.side, row.tag))
         if isinstance(content, Fault):
             gathered.skips.append(Skip(name=row.name, reason=content.value))
             gathered.skipped = end
@@ -340,20 +353,21 @@ def _finished(objects: Objects, side: SideName) -> list[Part | Future[Part]]:
     there = {listed.key for listed in objects.list(f"{side}/")}
     parts: list[Part | Future[Part]] = []
     while (key := _part(side, len(parts))) in there:
-        where = f"{objects.url}/{key}"
-        content = objects.read(key, max_bytes=MAX_PART)
-        value = parse_json(content, where=where, error=DataError, max_bytes=MAX_PART)
-        parts.append(from_json(Part, value, where=where, error=DataError))
+        parts.append(_read(Part, key, objects))
     return parts
+
+
+def _read(kind: type[Made], key: str, objects: Objects) -> Made:
+    """Return what a file of the pass says. Raises `DataError` for a damaged one."""
+    where = f"{objects.url}/{key}"
+    content = objects.read(key, max_bytes=MAX_PART)
+    return from_json(
+        kind, parse_json(content, where=where, error=DataError, max_bytes=MAX_PART), where=where, error=DataError
+    )
 
 
 def _part(side: SideName, number: int) -> str:
     return f"{side}/{number:06d}.json"
-
-
-def side_of(content: bytes, share: float) -> SideName:
-    """Return the side of an example by its digest, so that equal ones are on the same side."""
-    return "test" if int.from_bytes(hashlib.sha256(content).digest()[:8], "big") < share * 2**64 else "train"
 
 
 def ahead(

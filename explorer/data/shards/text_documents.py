@@ -41,7 +41,6 @@ from explorer.data.parquet import (
 )
 from explorer.data.shards.mds_format import INDEX, MdsDirectory, is_mds, value_of
 from explorer.data.shards.shard_index import Origin, SideName
-from explorer.data.shards.shard_writer import side_of
 from explorer.data.table_file import TARGETS, classes_in, named
 from explorer.data.targets import Side
 from explorer.data.text import SUFFIXES
@@ -278,6 +277,11 @@ def _content(text: Any) -> bytes | Fault:
     if not isinstance(text, bytes) or not text:
         return Fault.NO_DOCUMENT
     return text if len(text) <= MAX_DOCUMENT else Fault.TOO_LARGE
+
+
+def side_of(content: bytes, share: float) -> SideName:
+    """Return the side of a text by its digest, so that equal ones are on the same side."""
+    return "test" if int.from_bytes(hashlib.sha256(content).digest()[:8], "big") < share * 2**64 else "train"
 
 
 def _side_name(file: LocalFile) -> str | None:

@@ -21,8 +21,8 @@ import numpy as np
 
 from explorer.data.local import Fault
 from explorer.data.shards.shard_index import TOKENISER, Inputs, Labels, SideName, Tokeniser
-from explorer.data.shards.shard_writer import Material, Place, Row, Stream, ahead, side_of
-from explorer.data.shards.text_documents import Document, Documents
+from explorer.data.shards.shard_writer import Material, Place, Row, Stream, ahead
+from explorer.data.shards.text_documents import Document, Documents, side_of
 from explorer.data.shards.tokenising import AS_BYTES, Numbering, Tokens, read_tokeniser, train_tokeniser
 
 CONTEXT = 1024  # tokens of a block

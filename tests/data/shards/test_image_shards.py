@@ -95,6 +95,16 @@ def test_a_part_of_a_picture() -> None:
     assert grey.shape == (16, 16, 1)
 
 
+def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
+    deep = np.linspace(0, 2**16 - 1, 48 * 48).astype(np.uint16).reshape(48, 48)
+    stored = io.BytesIO()
+    Image.fromarray(deep).save(stored, "PNG")
+    whole = (0.0, 0.0, 48.0, 48.0)
+    for channels in (1, 3):
+        pixels = decode(stored.getvalue(), whole, size=48, channels=channels)
+        assert (pixels == (deep >> 8)[:, :, None]).all()
+
+
 def test_a_jpeg_at_a_smaller_scale_looks_the_same() -> None:
     """Decoding at half the scale differs from decoding whole by little; another part of the picture by much."""
     content = encoded(smooth(5, width=400, height=300), "JPEG", quality=95)

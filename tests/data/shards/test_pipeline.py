@@ -46,7 +46,7 @@ def test_a_slow_decoder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert timeline.steps == 20 and timeline.preprocess > 20 * 0.05 > timeline.read  # the first step reads its own
     assert result.timings.wait > 0.3 * result.timings.training() and result.timings.preprocess < result.timings.wait
     words = outcome(result, run).data or ""
-    assert "preprocessing holds steps up in" in words and "Bound by reading" in words and "data:image/png" in words
+    assert "preprocessing holds steps up in" in words and "Bound by data loading" in words and "data:image/png" in words
 
 
 def test_what_is_shown_overlaps(tmp_path: Path) -> None:

@@ -190,6 +190,13 @@ def test_the_record_is_the_one_of_the_recipe(tmp_path: Path) -> None:
         content_of(part.load(tmp_path), number)
 
 
+def test_what_a_killed_writer_left_is_erased_too(tmp_path: Path, index: Index) -> None:
+    draft = tmp_path / "place" / "train" / ".000001.parquet.0123456789abcdef.tmp"
+    draft.write_bytes((tmp_path / "place" / index.train.shards[1].name).read_bytes())
+    erased(index, tmp_path / "place", 3)
+    assert not draft.exists()
+
+
 class Forgetful(DirectoryObjects):
     """A place that keeps what it has."""
 

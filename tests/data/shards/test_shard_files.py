@@ -78,6 +78,16 @@ def test_a_fault_that_stays_is_an_error_and_is_tried_again_when_asked(place: Fau
     assert len(files.opened([1])[0]) == index.train.shards[1].rows
 
 
+def test_what_failed_ahead_is_asked_for_again_when_it_is_needed(place: Faulty, index: Index) -> None:
+    """A store that was away for a while ends no run that did not need it then."""
+    files = opened(place, index)
+    place.fault, place.times = Missing("no such object"), 4
+    files.expect([1])
+    for future in [*files._open.values()]:
+        assert isinstance(future.exception(), DataError)
+    assert len(files.opened([1])[0]) == index.train.shards[1].rows
+
+
 def test_a_shard_that_is_gone_is_named(place: Faulty, index: Index) -> None:
     (place.directory / index.train.shards[2].name).unlink()
     files = opened(place, index)

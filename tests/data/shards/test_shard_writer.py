@@ -91,6 +91,34 @@ def test_an_interrupted_pass_ends_with_the_same_bytes(tmp_path: Path, takes: int
         assert len(reads) < (material.count or 0)
 
 
+class Cut(DirectoryObjects):
+    """A place whose writer is killed while it removes what it does not need any more."""
+
+    left = 3
+
+    def remove(self, key: str) -> None:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        super().remove(key)
+
+
+def test_a_pass_that_was_killed_while_it_cleaned_up_is_finished(tmp_path: Path) -> None:
+    write(DIGITS, tmp_path / "whole")
+    place = tmp_path / "place"
+    with pytest.raises(KeyboardInterrupt):
+        write_shards(material_of(DIGITS, None), Cut(place), shard_bytes=FEW, threads=1)
+    assert (place / "index.json").exists() and (place / "plan.json").exists()
+    with pytest.raises(DataError, match=r"other shards were begun here \(different: shard_bytes\)"):
+        write(DIGITS, place, shard_bytes=2 * FEW)
+    (place / "train" / ".000000.parquet.0123456789abcdef.tmp").write_bytes(b"a draft")
+    again = write(DIGITS, place)
+    assert files_of(place) == files_of(tmp_path / "whole")
+    assert again == shard_index.parse((place / "index.json").read_bytes(), where="")
+    with pytest.raises(DataError, match="there are shards already"):
+        write(DIGITS, place)
+
+
 def _counting(material, reads: list[int]):
     def rows(finished):
         for row in material.rows(finished):
@@ -141,13 +169,25 @@ def test_images_that_are_not_divided_are_divided_by_their_content(tmp_path: Path
     assert 0.1 < len(sides["test"]) / 60 < 0.4
 
 
+def test_every_class_has_a_share_on_the_test_side(tmp_path: Path) -> None:
+    """As in memory: a share of each class, however few images it has, and not of those that cannot be read."""
+    for label in "abcdefgh":
+        for number in range(6):
+            path = tmp_path / "photos" / label / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(photo(number + 10 * ord(label)))
+        (tmp_path / "photos" / label / "damaged.png").write_bytes(photo(ord(label))[:100])
+    index = write(ImageFolder(path="photos", size=8, test=0.3), tmp_path / "place", data=tmp_path)
+    assert (index.train.labels, index.test.labels) == ((4,) * 8, (2,) * 8)
+
+
 def test_a_class_without_a_test_image_is_an_error(tmp_path: Path) -> None:
     source = folder(tmp_path)
     for path in (tmp_path / "photos/test/cat").iterdir():
         path.unlink()
     with pytest.raises(DataError, match="class 'cat' has no example on the test side"):
         write(source, tmp_path / "place", data=tmp_path)
-    assert not (tmp_path / "place" / "index.json").exists()
+    assert not [path for path in (tmp_path / "place").rglob("*") if path.is_file()], "the place can be used again"
 
 
 def test_a_table_has_no_shards(tmp_path: Path) -> None:
