@@ -62,7 +62,7 @@ from explorer.sweep.plan import Plan, make_plan
 from explorer.sweep.spec import load_spec
 from explorer.sweep.work import EngineName, lost_workers
 from explorer.sweep.workers import InProcess
-from explorer.training.run_plan import check_methods, length, pace_of, setting_of, total_steps
+from explorer.training.run_plan import check_methods, length, model_of, pace_of, setting_of, total_steps
 
 STEPS, BATCH = 7, 32
 LONG = 200  # steps in which a method of any length is asked for its phases
@@ -510,7 +510,7 @@ def loop_of(recipe: Recipe, dataset: Dataset, **more: Any) -> Loop:
         pace=pace_of(recipe, steps=nominal),
     )
     with torch_stream(CPU, 0, "build"):
-        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+        model = model_of(recipe, dataset)
     task = task_class(recipe.dataset)(classes=dataset.classes)
     setting = setting_of(recipe, model=model, task=task, batches=batches, seed=0, steps=count, **more)
     return Loop(setting, recipe.methods, Clock(CPU, warmup_steps=0, split=False))

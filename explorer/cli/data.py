@@ -20,6 +20,7 @@ from explorer.data.shards.shard_material import material_of
 from explorer.data.shards.shard_writer import Material, write_shards
 from explorer.data.shards.shards import Shards
 from explorer.data.shards.text_documents import Documents
+from explorer.data.shards.text_shards import separator_of
 from explorer.data.shards.token_material import CONTEXT, token_material, trained_on
 from explorer.data.shards.tokenising import MAX_TOKENISER
 from explorer.data.sources import DATASETS, of_path
@@ -111,10 +112,12 @@ def shard(
     Images stay encoded. Examples with provenance classes are kept apart by class. The same command continues after any
     interruption. Datasets in shards need no memory for their size, and may be in a bucket.
 
-    Documents are text files, lines of JSON, or rows of Parquet. They are packed into blocks of tokens; without a
-    tokeniser, of bytes. --param text=KEY and --param tag=KEY name the keys or columns of the text and of its provenance
-    class; tag=folders makes each folder one; config=NAME is one of several configurations of a card of the hub.
+    Documents are lines of JSON, or rows of Parquet. They are packed into blocks of tokens; without a tokeniser, of
+    bytes. --param text=KEY and --param tag=KEY name the keys or columns of the text and of its provenance class;
+    tag=folders makes each folder one; config=NAME is one of several configurations of a card of the hub. With any of
+    these options, text files and texts with labels are documents too.
     """
+    _refuse_inside(source, place)
     workers = threads or os.cpu_count() or 1
     wanted = tokeniser is not None or vocabulary is not None or context is not None
     documents = _documents_at(source, param or [], wanted=wanted)
@@ -251,19 +254,29 @@ def _card(card: Card) -> Iterator[Block | str]:
 # --- shards ---
 
 
+def _refuse_inside(source: str, place: str) -> None:
+    """Raise `DataError` for a place in the folder of the source, whose next reader would find the shards there."""
+    path = Path(source)
+    if source not in DATASETS and path.is_dir() and Path(place).resolve().is_relative_to(path.resolve()):
+        raise DataError(f"{place} is in {source}, which is read: expected a place outside of it")
+
+
 def _documents_at(written: str, param: list[str], *, wanted: bool) -> Documents | None:
     """Return the documents at a path; None where it has other data, or is a dataset. Raises `DataError` where they are
-    wanted."""
+    wanted, by their own options or by parameters."""
     path = Path(written)
-    if written not in DATASETS and path.exists() and path.suffix not in FILES:
+    is_path = written not in DATASETS and path.exists() and path.suffix not in FILES
+    if is_path:
         keys = _parameters(param)
-        if Documents(path=path.resolve(), text=str(keys.get("text", "text"))).there(wanted=wanted):
+        if Documents(path=path.resolve(), text=str(keys.get("text", "text"))).there(wanted=wanted or bool(param)):
             return check(Documents, {**keys, "path": str(path.resolve())}, where="--param")
     if wanted:
         raise DataError(
             f"--tokeniser, --vocabulary and --context are for documents: found {written}: expected a folder of text"
             " files, lines of JSON (.jsonl), or Parquet with a column of texts"
         )
+    if is_path and param:
+        raise DataError(f"--param is for documents and for a dataset by its name: found the path {written}")
     return None
 
 
@@ -286,8 +299,6 @@ def _at(written: str, param: list[str], data: Path | None) -> tuple[DataSource, 
     path = Path(written)
     if written in DATASETS or not path.exists() or path.suffix in FILES:
         return _chosen(written, param), data
-    if param:
-        raise DataError(f"--param is for a dataset by its name: found the path {written}")
     return of_path(path), path.resolve().parent
 
 
@@ -304,8 +315,7 @@ def _shard_page(index: Index, place: str) -> Iterator[Block | str]:
         yield f"skipped {passed.count:,}: {passed.reason}, such as {passed.names[0]}"
     yield "as a recipe has them, with --data at the directory above:" if "://" not in place else "as a recipe has them:"
     recipe: dict[str, object] = {"dataset": _written(index, place)}
-    if index.inputs.encoding == "tokens":
-        separator = 0 if index.tokeniser is None else index.tokeniser.separator
+    if (separator := separator_of(index)) is not None:
         recipe["model"] = {"gpt-tiny": {"document_mask": True, "separator": separator}}  # keeps documents apart
     yield yaml.safe_dump(recipe, default_flow_style=None, sort_keys=False).strip()
 

@@ -135,11 +135,13 @@ def specification(source: DataSource, name: str, data: Path | None) -> str:
     template = next((place for name in names if (place := notebook_directory() / "projects" / name).exists()), None)
     if template is None:
         raise DataError(f"dataset {source.name!r}: no example of a specification for {source.modality}, {source.aim}")
-    examples = len(load(source, data).train)
+    dataset = load(source, data)
     text = template.read_text()
     batch = parse_document(text, where=str(template)).value["train"]["batch_size"]
-    epochs = max(0.01, min(MAX_EPOCHS, STEPS * batch / examples))
-    filled = {"NAME": name, "DATASET": _flow(source), "EPOCHS": f"{epochs:.2g}"}
+    epochs = max(0.01, min(MAX_EPOCHS, STEPS * batch / len(dataset.train)))
+    ends = dataset.separator  # attention is kept within documents, where there are some
+    model = "gpt-tiny" if ends is None else f"{{gpt-tiny: {{document_mask: true, separator: {ends}}}}}"
+    filled = {"NAME": name, "DATASET": _flow(source), "MODEL": model, "EPOCHS": f"{epochs:.2g}"}
     return re.sub("|".join(filled), lambda word: filled[word[0]], text)
 
 

@@ -168,6 +168,7 @@ class Dataset(ABC):
     blocks: Blocks | None = None  # of the training examples; None: they are in memory
     counts: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of each class, on both sides, where they are known
     text_bytes: int | None = None  # that the labels of the test side stand for, of text; None: one each
+    separator: int | None = None  # the token that ends a document of text; None: not known
 
     @property
     def example_shape(self) -> tuple[int, ...]:

@@ -132,6 +132,10 @@ class GPTSpec(ModelSpec):
     document_mask: bool = False
     separator: Annotated[int, Field(ge=0, lt=2**24)] = 0
 
+    @property
+    def document_separator(self) -> int | None:
+        return self.separator if self.document_mask else None
+
     @abstractmethod
     def size(self) -> Size:
         """Return the size of the transformer."""
@@ -149,7 +153,7 @@ class GPTSpec(ModelSpec):
             tokens=classes,
             positions=self.positions,
             glu=self.glu,
-            separator=self.separator if self.document_mask else None,
+            separator=self.document_separator,
         )
 
 

@@ -20,6 +20,11 @@ class ModelSpec(ABC):
     takes: ClassVar[Modality]
     task: ClassVar[TaskName]
 
+    @property
+    def document_separator(self) -> int | None:
+        """The token that ends a document for this model; None: it keeps no documents apart."""
+        return None
+
     @abstractmethod
     def build(self, *, example_shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the module for inputs of that shape.

@@ -51,7 +51,7 @@ from explorer.training.branching import shared_of
 from explorer.training.energy import card, watch_energy
 from explorer.training.ledgered import credentials_of, given, is_recorded, keep_environment, recording, sealed_of
 from explorer.training.peak_memory import watch_memory
-from explorer.training.run_plan import middles, pace_of, plan_again, recipe_of, setting_of, total_steps
+from explorer.training.run_plan import middles, model_of, pace_of, plan_again, recipe_of, setting_of, total_steps
 from explorer.training.start import begin_with, initial_tensors
 from explorer.training.watch import watched
 
@@ -113,7 +113,7 @@ def build_loop(
     # torch initialises layers as it builds them. The loop draws the weights again, by name, so that a method that
     # changes one layer leaves the others' as they are; this stream only keeps the build out of all other draws.
     with torch_stream(torch.device("cpu"), record.seed, "build"):
-        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+        model = model_of(recipe, dataset)
     setting = setting_of(
         recipe,
         model=model,

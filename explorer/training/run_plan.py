@@ -342,6 +342,18 @@ def phase_of(methods: tuple[Method, ...], moment: Moment) -> str:
     return ", ".join(filter(None, (method.phase(moment) for method in methods))) or ALL_STEPS
 
 
+def model_of(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    """Return a recipe's model for its dataset. Raises `RecipeError` for one that takes another token for the end of a
+    document."""
+    own, theirs = recipe.model.document_separator, dataset.separator
+    if own is not None and theirs is not None and own != theirs:
+        raise RecipeError(
+            f"{recipe.model.name}: separator: found {own}; expected {theirs}, the token that ends a document in dataset"
+            f" {recipe.dataset.name!r}"
+        )
+    return recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+
+
 # --- rehearsal ---
 
 FEW = 3  # phases of a method that are all tried
@@ -384,7 +396,7 @@ def _try_steps(
     pace = pace_of(recipe, steps=nominal)
     total = max(1, pace.steps(nominal * recipe.numbers.batch_size))
     with torch_stream(CPU, 0, "rehearse"):  # a stream of its own, so that no other draw changes
-        model = recipe.model.build(example_shape=dataset.example_shape, classes=dataset.classes)
+        model = model_of(recipe, dataset)
     device = machine.device()
     setting = Setting(
         model=model,

@@ -74,9 +74,32 @@ def test_what_has_no_documents(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize("options", [["--param", "tag=folders"], ["--context", "64"]])
+def test_text_files_are_documents_with_an_option_for_documents(tmp_path: Path, options: list[str]) -> None:
+    for name in ("letters", "news"):
+        (tmp_path / "words" / name).mkdir(parents=True)
+        for number in range(30):
+            text = f"Number {number} of the {name} that are fit to print. " * 40
+            (tmp_path / "words" / name / f"{number}.txt").write_text(text)
+    made = json.loads(explorer("data", "shard", tmp_path / "words", tmp_path / "out", *options, "--json").stdout)
+    assert made["index"]["inputs"]["encoding"] == "tokens"
+    assert (made["index"]["train"]["shards"][0]["tag"] is not None) == ("tag=folders" in options)
+    plain = explorer("data", "shard", tmp_path / "words", tmp_path / "plain", "--json")
+    assert json.loads(plain.stdout)["index"]["inputs"]["encoding"] == "array"
+
+
+@pytest.mark.parametrize("place", [".", "train", "new/shards"])
+def test_shards_are_not_written_into_what_is_read(tmp_path: Path, place: str) -> None:
+    folder(tmp_path)
+    before = sorted(path for path in tmp_path.rglob("*"))
+    said = refused("data", "shard", tmp_path / "photos", tmp_path / "photos" / place)
+    assert "expected a place outside of it" in said
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
 def test_what_cannot_be_sharded(tmp_path: Path) -> None:
     folder(tmp_path)
-    assert "--param is for a dataset by its name" in refused(
+    assert "--param is for documents and for a dataset by its name" in refused(
         "data", "shard", tmp_path / "photos", tmp_path / "out", "--param", "size=8"
     )
     assert "unknown dataset 'digit'; did you mean 'digits'" in refused("data", "shard", "digit", tmp_path / "out")

@@ -11,6 +11,7 @@ import pytest
 from explorer.sweep.spec import load_spec
 from tests.cli.command import Done, explorer, refused
 from tests.data.photos import photo
+from tests.data.shards.texts import corpus, pack
 from tests.data.test_parquet import write
 
 MOST_COMMANDS = 8  # from own folder to an audited run
@@ -51,6 +52,15 @@ def test_a_look_at_the_data_writes_a_valid_specification_and_touches_nothing_els
     assert "*.pem" in (desk / ".gitignore").read_text() and (desk / "runs" / "README.md").exists()
     assert "exists already" in refused("init", "photos", cwd=desk)
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_of_shards_of_documents_the_model_keeps_them_apart(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
+    index = pack(corpus(tmp_path), tmp_path / "shards")
+    assert index.tokeniser is not None
+    assert explorer("init", "shards", cwd=tmp_path).returncode == 0
+    model = load_spec(tmp_path / "shards.yaml").recipes[0].model
+    assert model.document_separator == index.tokeniser.separator
 
 
 def test_without_data_it_is_the_embedded_one(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from explorer.data.shards.shard_files import Opened, ShardFiles
 from explorer.data.shards.shard_index import TOKENISER, Index
 from explorer.data.shards.shard_rows import KeptRows, ShardRows, checked
 from explorer.data.shards.shards import Opening, Shards
-from explorer.data.shards.tokenising import tokeniser_at
+from explorer.data.shards.tokenising import AS_BYTES, tokeniser_at
 from explorer.provenance.spellings import UNKNOWN_TEXTS
 
 
@@ -73,6 +73,7 @@ class TextShards(Shards):
             test=test,
             files=opening.train,
             text_bytes=None if index.tokeniser is None else index.tokeniser.test_bytes,
+            separator=separator_of(index),
             **opening.facts(self.window),
         )
 
@@ -92,6 +93,13 @@ class TextShards(Shards):
             return listed
         kept = DataFile(path=f"{self.path}/{TOKENISER}", sha256=index.tokeniser.sha256, media="application/json")
         return (listed[0], kept, *listed[1:])
+
+
+def separator_of(index: Index) -> int | None:
+    """Return the token that ends a document; None for text that was not packed from documents."""
+    if index.inputs.encoding != "tokens":
+        return None
+    return AS_BYTES.separator if index.tokeniser is None else index.tokeniser.separator
 
 
 def _array(opened: Opened, rows: np.ndarray, *, shape: tuple[int, ...]) -> Tensor:

@@ -19,10 +19,11 @@ from explorer.data.sources import of_path
 from explorer.data.text import LocalText
 from explorer.engine.loop import Loop
 from explorer.engine.task import LanguageModelling
-from explorer.errors import DataError
+from explorer.errors import DataError, RecipeError
 from explorer.recipes.choice import written
 from explorer.recipes.recipe import build_recipe
 from explorer.testing import DatasetContract, assert_resumes, loop_of
+from explorer.training.run_plan import rehearse
 from tests.data.shards.texts import corpus, pack
 from tests.data.shards.written import write
 
@@ -154,6 +155,18 @@ def refused(data: Path) -> str:
     with pytest.raises(DataError) as error:
         TOKENS.load(data).train.inputs[:]
     return str(error.value)
+
+
+def test_a_model_that_looks_for_another_end_of_documents_is_refused(data: Path) -> None:
+    def rehearsed(**options: Any) -> None:
+        task = {"dataset": {"text_shards": {"path": "tokens"}}, "model": {"gpt-tiny": options}}
+        train = {"epochs": 1, "batch_size": 8, "optimizer": {"adamw": {"lr": 0.001}}}
+        rehearse(build_recipe("r", task=task, train=train, methods=[], where="r"), data=data)
+
+    rehearsed(document_mask=True, separator=0)
+    rehearsed(separator=7)  # it keeps no documents apart
+    with pytest.raises(RecipeError, match="gpt-tiny: separator: found 7; expected 0, the token that ends a document"):
+        rehearsed(document_mask=True, separator=7)
 
 
 def test_another_tokeniser_is_named(data: Path) -> None:
