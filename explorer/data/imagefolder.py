@@ -7,8 +7,8 @@
 Without a directory `test`, the first of `validation`, `valid`, `val` and `dev` is the test side.
 
 PNG, JPEG and WebP, at any depth below the directory of their class. Unreadable files are skipped and listed in the
-dataset's card; a class without a readable image is an error. `provenance` names a table of provenance classes, or is
-`folders` (local.py).
+dataset's card; a class without a readable image is an error. Hidden files and directories are left out. `provenance`
+names a table of provenance classes, or is `folders` (local.py).
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,14 @@ from explorer.data.dataset import DataFile
 from explorer.data.labelled import MAX_ENCODED_BYTES, TESTS, Entry, LabelledImages, Listing, Side
 from explorer.data.local import (
     FOLDERS,
+    HIDDEN,
     Fault,
     LocalFile,
     below,
     classes_of,
     data_files,
     listed,
+    matching,
     named_classes,
     read_class_table,
     shown,
@@ -83,9 +85,10 @@ class ImageFolder(LabelledImages):
             Entry(name=file.name, side=placed[file.name][0], label=placed[file.name][1], tag=tag)
             for file, tag in zip(images, tags, strict=True)
         ]
+        labels = [entry.label for entry in entries]
         return Listing(
             entries=entries,
-            target=Target.of_classes([entry.label for entry in entries], self._labels(root, sides)),
+            target=Target.of_classes(labels, self._labels(root, sides, used={*labels})),
             key=canonical.digest(_contents(images)),
             readers=lambda: [partial(file.read, max_bytes=MAX_ENCODED_BYTES) for file in images],
             misplaced=[(file.name, file.fault or Fault.MISPLACED) for file in files if file.name not in placed],
@@ -95,7 +98,7 @@ class ImageFolder(LabelledImages):
     def of_path(cls, place: Path) -> Self | None:
         divided = bool(_sides(place))
         levels = "*/*/*" if divided else "*/*"
-        if not place.is_dir() or not any(path.suffix.lower() in SUFFIXES for path in place.glob(levels)):
+        if not place.is_dir() or not any(path.suffix.lower() in SUFFIXES for path in matching(place, levels)):
             return None
         return cls(path=place.name, test=None if divided else SHARE)
 
@@ -138,16 +141,22 @@ class ImageFolder(LabelledImages):
             return (None, parts[0]) if len(parts) > 1 else None
         return (sides[parts[0]], parts[1]) if len(parts) > 2 and parts[0] in sides else None
 
-    def _labels(self, root: Path, sides: Mapping[str, Side]) -> list[str]:
-        """Return the names of the classes' directories, of either side, empty ones too."""
-        # Empty ones too: a class without an image has to be reported, not to vanish from the model's outputs.
+    def _labels(self, root: Path, sides: Mapping[str, Side], *, used: set[str]) -> list[str]:
+        """Return the names of the classes' directories, of either side. Raises `DataError` for a class without a file;
+        `used` are those of the files."""
+        # A class without an image has to be reported, not to vanish from the model's outputs.
         above = [root] if self.test is not None else [root / side for side in sides]
         try:
-            entries = [path for parent in above for path in parent.iterdir()]
-            directories = [path for path in entries if path.is_dir() and not path.is_symlink()]
+            entries = [path for parent in above for path in parent.iterdir() if not path.name.startswith(HIDDEN)]
+            directories = {shown(path.name): path for path in entries if path.is_dir() and not path.is_symlink()}
         except OSError as error:
             raise DataError(f"cannot read {error.filename}: {error.strerror or error}") from error
-        return sorted({shown(path.name) for path in directories})
+        if empty := sorted(directories.keys() - used):
+            raise DataError(
+                f"dataset {self.name!r}: class {empty[0]!r}: found no file in its folder"
+                f" {shown(str(directories[empty[0]]))}: expected images there, or no such folder"
+            )
+        return sorted(directories)
 
 
 def _sides(root: Path) -> dict[str, Side]:

@@ -151,11 +151,16 @@ def labelled(
             raise DataError(_missing(name, "it", side, passed, first="", split=test is not None))
         counts = torch.bincount(readable.values[there], minlength=len(target.names)).tolist() if by_class else ()
         if empty := [label for label, count in zip(target.names, counts, strict=False) if not count]:
-            first = next((e.name for e, group in zip(entries, target.groups, strict=True) if group == empty[0]), "")
-            what = f"class {empty[0]!r}"
+            groups = zip(entries, faults, target.groups, strict=True)
+            own = [(entry.name, fault) for entry, fault, group in groups if group == empty[0]]
             raise DataError(
                 _missing(
-                    name, what, side, passed, first=first and f"{first} has label {empty[0]!r}", split=test is not None
+                    name,
+                    f"class {empty[0]!r}",
+                    side,
+                    [(entry, fault) for entry, fault in own if fault],
+                    first=f"{own[0][0]} has label {empty[0]!r}" if own else "",
+                    split=test is not None,
                 )
             )
     if by_class:
@@ -183,9 +188,10 @@ def labelled(
 
 
 def _missing(name: str, what: str, side: str, passed: Sequence[tuple[str, Fault]], *, first: str, split: bool) -> str:
-    """Return the message for a class that is missing on a side; `first` names the first entry of the class."""
+    """Return the message for a class that is missing on a side; `passed` are its entries that were skipped, and `first`
+    names the first of all."""
     there = f"dataset {name!r}: {what} has no readable image on the {side} side"
-    example = f" ({len(passed)} skipped in all, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
+    example = f" ({len(passed)} skipped, such as {passed[0][0]}: {passed[0][1]})" if passed else ""
     least = "at least two different ones, to be divided" if split else "at least one of every class on both sides"
     where = f"; {first}" if first else ""
     return f"{there}{example}: expected {least}{where}"

@@ -24,7 +24,7 @@ import mimetypes
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -41,6 +41,7 @@ from explorer.provenance.spellings import CLASS_PATTERN, MAX_PATH
 
 MAX_FILES = 10**7
 MAX_NAMES = 5  # of each fault, in a card
+HIDDEN = "."  # begins the names of files and folders that are left out
 
 
 class Fault(StrEnum):
@@ -120,7 +121,8 @@ def below(data: Path | None, path: str, *, dataset: str) -> Path:
 
 
 def listed(root: Path) -> list[LocalFile]:
-    """Return everything below the directory except directories, by name. Links to files within it are followed.
+    """Return everything below the directory except directories, by name. Links to files within it are followed. What is
+    hidden, by a dot before its name, is left out: editors, notebooks and file managers put it there.
 
     Raises `DataError` if there are more than ten million.
     """
@@ -137,13 +139,22 @@ def listed(root: Path) -> list[LocalFile]:
         add(Path(str(error.filename)), Fault.UNREADABLE)
 
     for directory, folders, files in os.walk(root, onerror=refused):
+        folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
         for name in folders:
             if (path := Path(directory, name)).is_symlink():
                 add(path, Fault.LINKED)
         for name in files:
-            path = Path(directory, name)
-            add(path, _fault(path, inside))
+            if not name.startswith(HIDDEN):
+                path = Path(directory, name)
+                add(path, _fault(path, inside))
     return sorted(local, key=lambda file: file.name)
+
+
+def matching(root: Path, pattern: str) -> Iterator[Path]:
+    """Yield the paths below the directory that fit a pattern, without what is hidden."""
+    for path in root.glob(pattern):
+        if not any(part.startswith(HIDDEN) for part in path.relative_to(root).parts):
+            yield path
 
 
 def first_of_each(codes: np.ndarray, count: int | None, *, dataset: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """`text`: the user's own file, or all text files of a directory, byte by byte.
 
 A single file is read as it is. Of a directory, all UTF-8 files are read in the order of their names, separated by zero
-bytes; others are skipped and listed in the dataset's card. The last tenth is the test side.
+bytes; others are skipped and listed in the dataset's card, and hidden ones left out. The last tenth is the test side.
 
 The digest of a directory covers the names of its files below `path`, and their contents: the order of the names is that
 of the stream, so another name may make other examples. Where `path` itself is makes no difference.
@@ -32,6 +32,7 @@ from explorer.data.local import (
     data_files,
     first_of_each,
     listed,
+    matching,
     named_classes,
     read_class_table,
     shown,
@@ -98,8 +99,7 @@ class LocalText(DataSource):
 
     @classmethod
     def of_path(cls, place: Path) -> Self | None:
-        texts = [place] if place.is_file() else [path for path in place.glob("*/*") if path.suffix in SUFFIXES]
-        texts += [path for path in place.glob("*") if path.suffix in SUFFIXES] if place.is_dir() else []
+        texts = [place] if place.is_file() else [*matching(place, "*"), *matching(place, "*/*")]
         return cls(path=place.name) if any(path.suffix in SUFFIXES for path in texts) else None
 
     def with_classes(self, data: Path | None) -> Self:

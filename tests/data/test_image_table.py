@@ -108,7 +108,7 @@ def test_rows_without_an_image_are_listed(data: Path) -> None:
     assert len(found.train) + len(found.test) == COUNT - 2
     assert [skip.names for skip in found.skipped] == [("in/none.png",), ("photos/metadata.csv, row 5",)]
     shutil.rmtree(data / "photos/in")
-    with pytest.raises(DataError, match=r"no readable image .*\(12 skipped in all, such as in/0\.png: cannot be read"):
+    with pytest.raises(DataError, match=r"no readable image .*\(12 skipped, such as in/0\.png: cannot be read"):
         PRICED.load(data)
 
 

@@ -137,10 +137,10 @@ def test_provenance_from_a_table(data: Path) -> None:
 
 def test_a_class_without_an_image_is_named(data: Path) -> None:
     (data / "photos/train/fox").mkdir()
-    with pytest.raises(DataError, match="class 'fox' has no readable image on the train side: expected at least one"):
+    with pytest.raises(DataError, match=r"class 'fox': found no file in its folder .*/train/fox: expected images"):
         DIVIDED.load(data)
-    put(data, {"photos/train/fox/a.png": b"no"})
-    with pytest.raises(DataError, match=r"'fox' .* train side \(1 skipped in all, such as train/fox/a\.png: not a PNG"):
+    put(data, {"photos/train/fox/a.png": b"no", "photos/stray.txt": b"", "photos/train/cat/bad.png": b"no"})
+    with pytest.raises(DataError, match=r"'fox' .* train side \(1 skipped, such as train/fox/a\.png: not a PNG"):
         DIVIDED.load(data)
     put(data, {"photos/train/fox/a.png": photo(1)})
     with pytest.raises(DataError, match="class 'fox' has no readable image on the test side"):
@@ -150,6 +150,15 @@ def test_a_class_without_an_image_is_named(data: Path) -> None:
     (data / "photos/test/a.png").rename(data / "photos/test/fox/a.png")
     with pytest.raises(DataError, match="class 'fox' has no readable image on the train side"):
         DIVIDED.load(data)
+
+
+def test_hidden_files_and_folders_are_no_classes_and_no_content(data: Path) -> None:
+    before = DIVIDED.digest(data)
+    (data / "photos/train/.ipynb_checkpoints").mkdir()
+    put(data, {"photos/train/cat/.DS_Store": b"", "photos/train/.thumbnails/cat/a.png": photo(9)})
+    assert DIVIDED.digest(data) == before
+    found = DIVIDED.load(data)
+    assert found.names == ("cat", "dog") and found.skipped == ()
 
 
 def test_a_class_too_small_to_divide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from explorer.data.local import (
     classes_of,
     first_of_each,
     listed,
+    matching,
     named_classes,
     parse_class_table,
     read_class_table,
@@ -33,6 +34,17 @@ def test_names_are_those_below_the_directory_in_order(tmp_path: Path) -> None:
     files = listed(tmp_path)
     assert [file.name for file in files] == ["a/b", "a/c", "b"]
     assert [file.read(max_bytes=10) for file in files] == [b"a/b", b"a/c", b"b"]
+
+
+def test_what_is_hidden_is_left_out(tmp_path: Path) -> None:
+    for name in ("a/b", "a/.DS_Store", ".ipynb_checkpoints/a", "a/.cache/b/c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / ".link").symlink_to(tmp_path / "a")
+    assert [file.name for file in listed(tmp_path)] == ["a/b"]
+    assert sorted(matching(tmp_path, "*/*")) == [tmp_path / "a/b"] and [*matching(tmp_path, "*")] == [tmp_path / "a"]
+    hidden = tmp_path / "a" / ".cache"  # itself what is asked for
+    assert [file.name for file in listed(hidden)] == ["b/c"] and [*matching(hidden, "*")] == [hidden / "b"]
 
 
 def test_a_directory_that_cannot_be_listed_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
