@@ -7,6 +7,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,10 @@ def _check_names(content: bytes, where: str) -> str:
         raise DataError(f"{where}: found an empty file, expected a table (CSV) with names in its first line") from None
     separator = max(SEPARATORS, key=first.count)
     names = [name.strip() for name in next(csv.reader(io.StringIO(first), delimiter=separator))]
+    if all(map(_is_number, names)) and not _is_count(names):
+        raise DataError(
+            f"{where}: the first line looks like data, {first!r:.80}: expected the names of the columns there"
+        )
     _check_width(names, where, " in line 1")
     for name in names:
         if "." in name and _is_number(name):
@@ -157,6 +162,11 @@ def _check_width(names: Sequence[str], where: str, line: str = "") -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{where}: two columns are called {twice[0]!r:.80}: expected different names{line}")
+
+
+def _is_count(names: Sequence[str]) -> bool:
+    """Return whether the names of columns are consecutive numbers, such as 0, 1, 2, or years."""
+    return all(name.isdecimal() for name in names) and {int(b) - int(a) for a, b in pairwise(names)} <= {1}
 
 
 def _is_number(text: str) -> bool:

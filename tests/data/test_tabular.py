@@ -80,6 +80,18 @@ def test_separators_and_a_byte_order_mark(data: Path, separator: str) -> None:
     assert loaded(data, b"\xef\xbb\xbf" + rows.encode()).example_shape == (1,)
 
 
+@pytest.mark.parametrize("first", ["4,1,0", "2,0,0", "-1,3,1e3", "7,6"])
+def test_a_first_line_of_numbers_only_is_data(data: Path, first: str) -> None:
+    with pytest.raises(DataError, match=f"the first line looks like data, '{first}': expected the names"):
+        loaded(data, f"{first}\n" + "".join(f"{number % 7},{number % 5},{number % 2}\n" for number in range(20)))
+
+
+@pytest.mark.parametrize("names", ["0,1,2", "1,2,3", "1999,2000,2001"])
+def test_columns_can_be_called_by_consecutive_numbers(data: Path, names: str) -> None:
+    rows = "".join(f"{number % 7},{number % 5},{number % 2}\n" for number in range(20))
+    assert loaded(data, f"{names}\n{rows}", target=names.split(",")[2]).example_shape == (2,)
+
+
 def test_labels_are_ordered_as_numbers_or_as_letters(data: Path) -> None:
     rows = "".join(f"{number},{label}\n" for number in range(0, 30, 3) for label in ("10", "-1", "2"))
     assert loaded(data, "x,y\n" + rows).names == ("-1", "2", "10")
