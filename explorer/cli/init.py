@@ -14,8 +14,12 @@ from explorer import rundir
 from explorer.bundled import notebook_directory
 from explorer.cli import options
 from explorer.data.dataset import Dataset, DataSource
+from explorer.data.image_table import ImageTable
+from explorer.data.labelled_text import LabelledText
 from explorer.data.shards.shards import Shards
-from explorer.data.sources import EMBEDDED, load, of_path
+from explorer.data.sources import EMBEDDED, TABLES, load, of_path
+from explorer.data.table_file import TARGETS, read_table
+from explorer.data.tabular import Tabular
 from explorer.data.targets import Predict
 from explorer.errors import DataError, RecipeError
 from explorer.page.terminal import Answer, from_here
@@ -29,6 +33,7 @@ PREDICTED = {
 }
 STEPS = 300  # of a run at full budget, so that a sweep takes minutes on two cores
 MAX_EPOCHS = 20
+MOST_COLUMNS = 20  # in a message
 IGNORED = """\
 # runs are large, and keys are private
 /runs/*
@@ -56,6 +61,12 @@ def init(
             " embedded digits.",
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="COLUMN", help="Column of a table to predict. Default: by its name, or the last."
+        ),
+    ] = None,
     governed: Annotated[
         bool,
         typer.Option("--governed", help="Also write a recipe under a policy, with keys and documents to demonstrate."),
@@ -66,16 +77,26 @@ def init(
     The project is the working directory. It gets the specification of a sweep, `runs/README.md` and `.gitignore`, and
     with --governed also a recipe, its policy to edit, its signed documents and the keys that signed them, all of one
     party. Nothing is overwritten, and the data stay as they are.
+
+    Documents in lines of JSON (.jsonl) become shards first: `explorer data shard FILE shards --context 128`, then
+    `explorer init shards`.
     """
     data = None if path is None else path.resolve().parent
-    source = EMBEDDED if path is None else of_path(path.resolve())
-    name = _name(source.name if path is None else path.resolve().stem if path.is_file() else path.resolve().name)
-    spec = Path(f"{name}.yaml")
+    if path is None and target is not None:
+        raise RecipeError(f"--target: found {target!r:.80} without PATH: expected the table of which it is a column")
+    source = EMBEDDED if path is None else of_path(path.resolve(), target=target)
+    spec = Path(f"{source.name}.yaml") if path is None else specification_at(path)
+    name = spec.stem
     if spec.exists():
         raise RecipeError(
             f"{spec}: exists already, and nothing is overwritten; remove it, or work in another directory"
         )
-    text = specification(source, name, data)
+    try:
+        text = specification(source, name, data)
+    except DataError as error:
+        if isinstance(source, TABLES) and data is not None:
+            raise DataError(f"{error}; {_others(source, data)}") from error
+        raise
     dataset = load(source, data)
     content = parse_document(text, where=str(spec)).value
     made: GovernedProject | None = None
@@ -93,7 +114,7 @@ def init(
         commands.insert(0, f"explorer run {made.recipe}{given}")
     return Answer(
         page=lambda: [
-            *_seen(source, dataset, f"explorer data {spec}{given}"),
+            *_seen(source, dataset, f"explorer data {spec}{given}", spec=spec, asked=target is not None),
             *(f"{place}: written" for place in written),
             *(made.lines if made else ()),
             "\nnext",
@@ -109,13 +130,25 @@ def init(
     )
 
 
-def _name(place: str) -> str:
-    """Return the name of the sweep for data at a place."""
-    return re.sub(r"[^a-z0-9_-]+", "-", place.lower()).strip("-")[:40] or "mine"
+def specification_at(path: Path) -> Path:
+    """Return the specification that is written for data at a path; it is called like the sweep."""
+    place = path.resolve()
+    name = place.stem if place.is_file() else place.name
+    return Path(f"{re.sub(r'[^a-z0-9_-]+', '-', name.lower()).strip('-')[:40] or 'mine'}.yaml")
 
 
-def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
-    """Yield what was found at the path; `card` is the command that shows all of it."""
+def _others(source: ImageTable | LabelledText | Tabular, data: Path) -> str:
+    """Return how another column of a table is chosen."""
+    names = read_table(data / source.path, dataset=source.name).column_names
+    more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
+    return (
+        f"choose the column to predict by --target, now {source.target!r}, of: {', '.join(names[:MOST_COLUMNS])}{more}"
+    )
+
+
+def _seen(source: DataSource, dataset: Dataset, card: str, *, spec: Path, asked: bool) -> Iterator[str]:
+    """Yield what was found at the path; `card` is the command that shows all of it, and a target was `asked` for or
+    guessed."""
     labels = PREDICTED.get(dataset.task, "").format(classes=dataset.classes)
     column = getattr(source, "target", getattr(source, "label", None))
     labels += f" in column {column!r}" if column is not None else ""
@@ -123,6 +156,8 @@ def _seen(source: DataSource, dataset: Dataset, card: str) -> Iterator[str]:
     if (predict := getattr(source, "predict", None)) is not None and not isinstance(source, Shards):
         others = ", ".join(other for other in get_args(Predict) if other != predict)
         yield f"predict: {predict} is a guess by the values of that column ({others}: other tasks)"
+    if isinstance(source, TABLES) and not asked and source.target.lower() not in TARGETS:
+        yield f"target: {source.target} is a guess, the last column (change target: in {spec}, or give --target COLUMN)"
     if dataset.skipped:
         what = "; ".join(f"{skipped.count:,}: {skipped.reason}" for skipped in dataset.skipped)
         yield f"left out {what} ({card})"

@@ -85,16 +85,16 @@ class ImageTable(LabelledImages):
         )
 
     @classmethod
-    def of_path(cls, place: Path) -> Self | None:
+    def of_path(cls, place: Path, target: str | None = None) -> Self | None:
         listing = place / USUAL if place.is_dir() else place
         if not listing.is_file() or listing.suffix.lower() not in SUFFIXES:
             return None
-        table = read_table(listing, dataset=cls.name)
+        table = read_table(listing, dataset=cls.name, columns=(target,))
         image = next((name for name in table.column_names if _are_paths(texts(table.column(name)))), None)
         others = [name for name in table.column_names if name not in (image, *TAGS)]
         if image is None or not others:
             return None
-        target = named(others, TARGETS) or others[-1]
+        target = target or named(others, TARGETS) or others[-1]
         path = listing.relative_to(place.parent).as_posix()
         return cls(path=path, image=image, target=target, predict=guess(texts(table.column(target))))
 

@@ -116,12 +116,12 @@ class LabelledText(DataSource):
         )
 
     @classmethod
-    def of_path(cls, place: Path) -> Self | None:
+    def of_path(cls, place: Path, target: str | None = None) -> Self | None:
         if not place.is_file() or place.suffix.lower() not in SUFFIXES:
             return None
-        table = read_table(place, dataset=cls.name)
-        column = named(table.column_names, COLUMNS)
-        target = named([name for name in table.column_names if name != column], TARGETS)
+        table = read_table(place, dataset=cls.name, columns=(target,))
+        column = named([name for name in table.column_names if name != target], COLUMNS)
+        target = target or named([name for name in table.column_names if name != column], TARGETS)
         # Both by their usual names: of any other table the columns are features.
         if column is None or target is None:
             return None

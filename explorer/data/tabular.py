@@ -149,12 +149,12 @@ class Tabular(DataSource):
         )
 
     @classmethod
-    def of_path(cls, place: Path) -> Self | None:
+    def of_path(cls, place: Path, target: str | None = None) -> Self | None:
         if not place.is_file() or place.suffix.lower() not in SUFFIXES:
             return None
-        table = read_table(place, dataset=cls.name)
+        table = read_table(place, dataset=cls.name, columns=(target,))
         # The usual names first; else the last column, where most published tables have it.
-        target = named(table.column_names, TARGETS) or table.column_names[-1]
+        target = target or named(table.column_names, TARGETS) or table.column_names[-1]
         return cls(path=place.name, target=target, predict=guess(texts(table.column(target))))
 
     def with_classes(self, data: Path | None) -> Self:

@@ -1,5 +1,6 @@
 """`explorer init`: from own data to a specification that runs, and from there to a governed report, as a user types."""
 
+import gzip
 import json
 import re
 import shlex
@@ -93,6 +94,44 @@ def test_what_cannot_be_read_leaves_nothing(desk: Path) -> None:
         said = refused("init", name, "--governed", cwd=desk)
         assert words in said and len(said.splitlines()) == 1
     assert sorted(desk.rglob("*")) == before
+
+
+def test_the_target_is_a_guess_that_can_be_changed(desk: Path) -> None:
+    rows = "".join(f"{'yes' if n % 2 else 'no'},{20 + n % 9},C{n:03d}\n" for n in range(40))
+    (desk / "last.csv").write_text("paid,age,customer\n" + rows)
+    (desk / "good.csv").write_text("age,paid\n" + "".join(f"{20 + n % 9},{n % 2}\n" for n in range(40)))
+    before = sorted(desk.rglob("*"))
+    said = refused("init", "last.csv", cwd=desk)
+    assert "label 'C000' of column 'customer' has one row" in said
+    assert "choose the column to predict by --target, now 'customer', of: paid, age, customer" in said
+    assert "unknown column 'paidd'; did you mean 'paid'?" in refused("init", "last.csv", "--target", "paidd", cwd=desk)
+    assert "found no table, so no column 'x'" in refused("init", "photos", "--target", "x", cwd=desk)
+    assert "--target: found 'x' without PATH" in refused("init", "--target", "x", cwd=desk)
+    assert sorted(desk.rglob("*")) == before
+    words = "target: paid is a guess, the last column (change target: in good.yaml, or give --target COLUMN)"
+    assert words in explorer("init", "good.csv", cwd=desk).stdout
+    asked = explorer("init", "last.csv", "--target", "paid", cwd=desk).stdout
+    assert "2 labels in column 'paid'" in asked and "is a guess, the last" not in asked
+    assert "target: paid}" in (desk / "last.yaml").read_text()
+    assert "is a guess, the last" not in explorer("init", "iris.csv", cwd=desk).stdout  # a usual name
+
+
+def test_documents_in_lines_of_json_become_shards_first(desk: Path) -> None:
+    lines = "".join(json.dumps({"id": n, "text": f"Letter {n} about nothing. " * 5}) + "\n" for n in range(60))
+    for name in ("docs.jsonl", "notes.txt", "mixed/docs.jsonl"):
+        (desk / name).parent.mkdir(exist_ok=True)
+        (desk / name).write_text(lines)
+    (desk / "mixed" / "README.md").write_text("# Letters\n")
+    (desk / "docs.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (desk / "map.json").write_text('{"a": 1}\n' + " " * 2000)  # one object is a text like any other
+    for name in ("docs.jsonl", "docs.jsonl.gz", "mixed"):
+        assert f"`explorer data shard {name} shards --context 128`" in refused("init", name, cwd=desk)
+    said = refused("init", "notes.txt", cwd=desk)
+    assert "notes.txt: found documents" in said and "ends in .jsonl" in said and "shard notes.jsonl shards" in said
+    assert not (desk / "runs").exists()
+    assert explorer("init", "map.json", cwd=desk).returncode == 0
+    assert explorer("data", "shard", "docs.jsonl", "shards", "--context", "128", cwd=desk).returncode == 0
+    assert explorer("init", "shards", cwd=desk).returncode == 0 and (desk / "shards.yaml").exists()
 
 
 def test_a_policy_is_signed_again_with_the_line_at_its_top(desk: Path) -> None:

@@ -123,6 +123,8 @@ def test_a_table_of_images_is_recognised(data: Path, place: str) -> None:
     found = of_path(data / place)
     assert isinstance(found, ImageTable) and (found.image, found.target) == ("file_name", "kind")
     replace(found, size=8).load((data / place).parent)
+    asked = of_path(data / place, target="price")
+    assert isinstance(asked, ImageTable) and (asked.target, asked.predict) == ("price", "number")
 
 
 @pytest.mark.parametrize(("columns", "predict"), [(["price"], "number"), (["seen"], "labels")])

@@ -100,6 +100,10 @@ def test_a_table_of_texts_is_recognised_and_another_is_not(data: Path) -> None:
     assert found.context == 64, "no more places than the longest text needs, which has 52 bytes"
     (data / "short.csv").write_text("text,label,x\n" + "ab,1,2\ncd,0,3\n" * 9)
     assert isinstance(of_path(data / "short.csv"), Tabular)
+    (data / "named.csv").write_text((data / "reviews.csv").read_text().replace("label", "verdict"))
+    assert isinstance(of_path(data / "named.csv"), Tabular)
+    asked = of_path(data / "named.csv", target="verdict")
+    assert isinstance(asked, LabelledText) and (asked.text, asked.target) == ("review", "verdict")
 
 
 def test_a_row_without_text_is_named(data: Path) -> None:
