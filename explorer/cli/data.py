@@ -1,6 +1,7 @@
 """`explorer data show` and `explorer tags dataset`: the datasets, their cards, and tags from their own provenance."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 
 from explorer.cli import options
 from explorer.cli.governed.tags import write_table
+from explorer.cli.init import specification_at
 from explorer.cli.models import listed, warn_broken
 from explorer.data.cards import Card, as_croissant, card, describe
 from explorer.data.dataset import DataSource
@@ -27,7 +29,7 @@ from explorer.data.sources import DATASETS, of_path
 from explorer.errors import DataError, RecipeError
 from explorer.objects import open_objects
 from explorer.page.document import Block
-from explorer.page.terminal import Answer, table
+from explorer.page.terminal import Answer, from_here, table
 from explorer.parameters import check
 from explorer.recipes.choice import choose, class_of, offered_classes, origin_of
 from explorer.rundir import read_bytes, write_bytes
@@ -64,9 +66,9 @@ def show(
                 raise RecipeError(f"{option} is for one dataset: found no name, expected the dataset's")
         return _all()
 
-    if not name.endswith(FILES) and not param and croissant is None:
-        asked = _described(class_of(DATASETS, name, kind="dataset"))
-        if any(parameter["required"] for parameter in asked["parameters"]):
+    if not name.endswith(FILES):
+        asked = _described(_kind(name))
+        if not param and croissant is None and any(parameter["required"] for parameter in asked["parameters"]):
             return Answer(page=lambda: _needed(asked), record=lambda: asked)
     source = _chosen(name, param or [])
     dataset_card = card(source, data)
@@ -154,6 +156,22 @@ def tags_dataset(
     The table is valid once it is signed: its signer vouches for what the dataset declares.
     """
     return write_table(out, salts, records_of(dataset_of(dataset), data=data, authority=authority))
+
+
+def _kind(name: str) -> type[DataSource]:
+    """Return the dataset of a name. Raises `RecipeError` for another one; for that of data, with the way to a card."""
+    try:
+        return class_of(DATASETS, name, kind="dataset")
+    except RecipeError as error:
+        if not (path := Path(name)).exists():
+            raise
+        spec = specification_at(path)
+        begin = "" if spec.exists() else f"`explorer init {shlex.quote(name)}`, then "
+        above = shlex.quote(str(from_here(path.resolve().parent)))
+        raise RecipeError(
+            f"{name}: found data, expected the name of a dataset, or a recipe or sweep file (YAML): run {begin}"
+            f"`explorer data {spec} --data {above}`"
+        ) from error
 
 
 def _chosen(name: str, written: list[str]) -> DataSource:

@@ -64,6 +64,19 @@ def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("data", *arguments)
 
 
+def test_data_that_are_no_dataset_are_begun_with_first(tmp_path: Path) -> None:
+    (tmp_path / "my loans.csv").write_text("a,b\n1,2\n")
+    card = "`explorer data my-loans.yaml --data .`"
+    for more in ((), ("--param", "target=b")):
+        said = refused("data", "my loans.csv", *more, cwd=tmp_path)
+        assert "found data, expected the name of a dataset, or a recipe or sweep file (YAML)" in said
+        assert said.rstrip().endswith(f"run `explorer init 'my loans.csv'`, then {card}")
+    (tmp_path / "my-loans.yaml").write_text("")
+    assert refused("data", "my loans.csv", cwd=tmp_path).rstrip().endswith(f"(YAML): run {card}")
+    (tmp_path / "digits").mkdir()
+    assert explorer("data", "digits", cwd=tmp_path).stdout.startswith("digits: 1,797")
+
+
 def test_the_card_is_exported_as_croissant(tmp_path: Path) -> None:
     out = tmp_path / "digits.json"
     done = explorer("data", "digits", "--param", "size=8", "--croissant", out)
