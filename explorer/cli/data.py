@@ -15,7 +15,7 @@ from explorer.cli.governed.tags import write_table
 from explorer.cli.init import specification_at
 from explorer.cli.models import listed, warn_broken
 from explorer.data.cards import Card, as_croissant, card, describe
-from explorer.data.dataset import DataSource
+from explorer.data.dataset import DataSource, TableColumn
 from explorer.data.progress_line import watched
 from explorer.data.shards.shard_index import Index, Shard
 from explorer.data.shards.shard_material import material_of
@@ -38,7 +38,8 @@ from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
 
 SHARD = 4_000_000  # bytes
-MOST_CLASSES = 20  # in a table; --json lists all
+MOST_CLASSES = 20  # in a table, and columns; --json lists all
+MOST_FEATURES = 8  # of a column
 
 
 def show(
@@ -260,6 +261,11 @@ def _card(card: Card) -> Iterator[Block | str]:
         )
         if len(card.classes) > len(shown):
             yield f"and {len(card.classes) - len(shown)} more classes: --json lists all\n"
+    if card.columns:
+        rows_ = [(column.name, _features(column), f"{column.missing:,}") for column in card.columns[:MOST_CLASSES]]
+        yield table(("column", "features", "missing values"), rows_, right=("missing values",))
+        if len(card.columns) > MOST_CLASSES:
+            yield f"and {len(card.columns) - MOST_CLASSES} more columns: --json lists all\n"
     if card.provenance:
         kind = "simulated provenance" if card.simulated else "provenance class"
         rows_ = [(class_.path, f"{class_.examples:,}") for class_ in card.provenance]
@@ -267,6 +273,12 @@ def _card(card: Card) -> Iterator[Block | str]:
     if card.skipped:
         rows_ = [(skipped.reason, f"{skipped.count:,}", ", ".join(skipped.names)) for skipped in card.skipped]
         yield table(("skipped because", "examples", "such as"), rows_, right=("examples",))
+
+
+def _features(column: TableColumn) -> str:
+    """Return the names of a column's features, the first few."""
+    rest = len(column.features) - MOST_FEATURES
+    return ", ".join(column.features[:MOST_FEATURES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # --- shards ---

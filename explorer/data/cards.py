@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from pydantic.fields import FieldInfo
 
-from explorer.data.dataset import DataFile, Dataset, DataSource, Provenance, Skipped, Split
+from explorer.data.dataset import DataFile, Dataset, DataSource, Provenance, Skipped, Split, TableColumn
 from explorer.data.sources import load
 from explorer.provenance.description import Column, File, Records, croissant
 from explorer.schema import given
@@ -60,6 +60,7 @@ class Card:
     simulated: bool  # the provenance is simulated
     skipped: tuple[Skipped, ...]
     target: tuple[float, float] | None = None  # mean and standard deviation of a number on the training side
+    columns: tuple[TableColumn, ...] = ()  # of a table: those that became features
 
 
 def card(source: DataSource, data: Path | None) -> Card:
@@ -89,6 +90,7 @@ def card(source: DataSource, data: Path | None) -> Card:
         simulated=dataset.provenance is not None and dataset.provenance.simulated,
         skipped=dataset.skipped,
         target=(dataset.centre, dataset.scale) if dataset.task == "regression" else None,
+        columns=dataset.columns,
     )
 
 

@@ -150,6 +150,15 @@ class Skipped:
     names: tuple[str, ...]  # of the first few
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableColumn:
+    """A column of a table that became features."""
+
+    name: str
+    features: tuple[str, ...]
+    missing: int  # rows without a value
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Dataset(ABC):
     """A loaded dataset."""
@@ -163,6 +172,7 @@ class Dataset(ABC):
     provenance: Provenance | None = None
     names: tuple[str, ...] = ()  # of the classes, where labels have names
     skipped: tuple[Skipped, ...] = ()
+    columns: tuple[TableColumn, ...] = ()  # of a table: those that became features
     centre: float = 0.0  # of a number that is predicted: labels are (number - centre) / scale
     scale: float = 1.0
     blocks: Blocks | None = None  # of the training examples; None: they are in memory

@@ -15,6 +15,7 @@ Shapes: N rows, F features.
 
 import hashlib
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from explorer.data.dataset import DataFile, Dataset, DataSource, Fitted, Modality, Skipped, Split, TaskName
+from explorer.data.dataset import DataFile, Dataset, DataSource, Fitted, Modality, Skipped, Split, TableColumn, TaskName
 from explorer.data.labelled import Entry, provenance_of
 from explorer.data.local import MAX_NAMES, below, shown
 from explorer.data.table_file import SUFFIXES, TAGS, TARGETS, content_of, media_of, named, read_table, tags_of, texts
@@ -118,7 +119,7 @@ class Tabular(DataSource):
             dataset=self.name,
         )
         training, test = (np.isin(np.arange(table.num_rows), side) for side in places)
-        features, left = _features(columns, training)
+        features, used, left = _features(columns, training)
         if not features:
             raise DataError(
                 f"dataset {self.name!r}: found no column of {self.path!r} to learn from: expected numbers, or at most"
@@ -144,6 +145,7 @@ class Tabular(DataSource):
             std=np.nanstd(inputs[training], axis=0),
             provenance=provenance_of(entries),
             skipped=_skipped(left),
+            columns=tuple(used),
             centre=centre,
             scale=scale,
         )
@@ -182,9 +184,10 @@ class Tabular(DataSource):
 
 def _features(
     columns: Mapping[str, pa.ChunkedArray], training: np.ndarray
-) -> tuple[list[Feature], list[tuple[str, str]]]:
-    """Return the features, in the order of the columns, and the columns that are left out, with the reasons."""
+) -> tuple[list[Feature], list[TableColumn], list[tuple[str, str]]]:
+    """Return the features, in the order of the columns, these columns, and those that are left out with reasons."""
     features: list[Feature] = []
+    used: list[TableColumn] = []
     left: list[tuple[str, str]] = []
     for name, column in columns.items():
         outcome = "a column without a name" if not name else _of_column(name, column, training)
@@ -192,7 +195,9 @@ def _features(
             left.append((shown(name), outcome))
         else:
             features += outcome
-    return features, left
+            made = tuple(shown(feature.name) for feature in outcome)
+            used.append(TableColumn(name=shown(name), features=made, missing=_missing(column)))
+    return features, used, left
 
 
 def _of_column(name: str, column: pa.ChunkedArray, training: np.ndarray) -> list[Feature] | str:
@@ -218,6 +223,13 @@ def _of_column(name: str, column: pa.ChunkedArray, training: np.ndarray) -> list
     else:
         return "an empty column" if pa.types.is_null(kind) else f"a column of {kind} values"
     return [feature for feature in made if _varies(feature.values[training])] or "a column of one value"
+
+
+def _missing(column: pa.ChunkedArray) -> int:
+    """Return in how many rows a column has no value."""
+    return sum(
+        value in (None, "") or (isinstance(value, float) and not math.isfinite(value)) for value in texts(column)
+    )
 
 
 def _varies(values: np.ndarray) -> bool:

@@ -64,6 +64,17 @@ def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("data", *arguments)
 
 
+def test_the_card_of_a_table_names_its_features_and_counts_missing_values(tmp_path: Path) -> None:
+    rows = "".join(f"{'' if n < 3 else n % 7},{'ab'[n % 2]},{n % 2}\n" for n in range(60))
+    (tmp_path / "t.csv").write_text("age,town,y\n" + rows)
+    arguments = ("data", "tabular", "--param", "path=t.csv", "--param", "target=y", "--data", ".")
+    shown = explorer(*arguments, cwd=tmp_path).stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "age age, age is missing 3" in lines and "town town = a, town = b 0" in lines
+    columns = json.loads(explorer(*arguments, "--json", cwd=tmp_path).stdout)["columns"]
+    assert columns[0] == {"name": "age", "features": ["age", "age is missing"], "missing": 3}
+
+
 def test_data_that_are_no_dataset_are_begun_with_first(tmp_path: Path) -> None:
     (tmp_path / "my loans.csv").write_text("a,b\n1,2\n")
     card = "`explorer data my-loans.yaml --data .`"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from explorer.data.dataset import TableColumn
 from explorer.data.tabular import Table, Tabular
 from explorer.errors import DataError
 
@@ -42,6 +43,10 @@ def test_numbers_and_texts_become_features_and_the_rest_is_left_out_with_reasons
         "seen": "a column of date32[day] values",
         "one": "a column of one value",
     }
+    assert table.columns == (
+        TableColumn(name="age", features=("age", "age is missing"), missing=10),
+        TableColumn(name="town", features=("town = Oslo", "town = Rome"), missing=0),
+    )
     assert len(table.train) == 80 and len(table.test) == 20
     assert [torch.bincount(split.labels).tolist() for split in (table.train, table.test)] == [[40, 40], [10, 10]]
 
