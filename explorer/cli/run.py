@@ -97,6 +97,7 @@ def run(
     directory = (out or runs / record.sweep) / record.run_id
     if directory.resolve() == recipe.parent.resolve() and (directory / rundir.RESULT).exists():
         raise RecipeError(f"{recipe}: the run would be trained into its own directory; name another one with --out")
+    trained = (directory / rundir.RESULT).exists()
     begin(planned, directory)
     if not json:
         for words in (*planned.notes, *(f"warning: {warning}" for warning in planned.warnings)):
@@ -104,10 +105,10 @@ def run(
     with step_bar(record.model) as show:
         result = execute(directory, data=data, ranks=ranks, on_progress=show)
     same = _same_bits(recipe, result.state_digest)
-    rest = {"directory": directory, "same_bits": same, "warnings": planned.warnings}
+    rest = {"directory": directory, "trained_already": trained, "same_bits": same, "warnings": planned.warnings}
     rest |= {"notes": planned.notes} if planned.notes else {}
     return Answer(
-        page=lambda: _run_lines(record, result, directory, same),
+        page=lambda: _run_lines(record, result, directory, same, trained=trained),
         record=lambda: run_files.to_json(result) | rest,
         holds=same is not False,
         then=lambda: part("governed runs, next")(directory, "run"),
@@ -146,8 +147,10 @@ def _recorded_lines(record: RunRecord, recorded: Mapping[str, float]) -> Iterato
         yield f"  {name} in the record  {kind.show(value) if kind else value}; a command's bits are not promised"
 
 
-def _run_lines(record: RunRecord, result: ResultRecord, directory: Path, same: bool | None) -> Iterator[str]:
-    yield f"{record.run_id}: {result.steps} steps in {directory}"
+def _run_lines(
+    record: RunRecord, result: ResultRecord, directory: Path, same: bool | None, *, trained: bool = False
+) -> Iterator[str]:
+    yield f"{record.run_id}: {'trained already, ' if trained else ''}{result.steps} steps in {directory}"
     for metric, value in result.metrics.items():
         kind = record.metric(metric)
         yield f"  {metric}  {kind.show(value) if kind else value}"

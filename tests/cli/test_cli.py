@@ -52,10 +52,12 @@ def test_run_trains_a_recipe_and_repeats_it_bit_for_bit(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(RECIPE)
     first = json.loads(explorer("run", recipe, "--runs", tmp_path / "runs", "--json").stdout)
-    assert 0 <= first["metrics"]["accuracy"] <= 1
+    assert 0 <= first["metrics"]["accuracy"] <= 1 and not first["trained_already"]
+    twice = explorer("run", recipe, "--runs", tmp_path / "runs")
+    assert twice.returncode == 0 and "trained already, " in twice.stdout
     directory = Path(first["directory"])
     again = explorer("run", directory / "run.json", "--out", tmp_path / "again")
-    assert again.returncode == 0
+    assert again.returncode == 0 and "trained already" not in again.stdout
     assert "bit-identical to the record" in again.stdout
 
 
