@@ -22,6 +22,7 @@ from explorer.provenance.routing_weights import Routing, admits, bind, policy_fo
 from explorer.provenance.signing import open_document
 from explorer.provenance.tag_attestation import Absent, VerifiedTags, verify_tags, weigh_tags
 from explorer.provenance.tags import leaf
+from explorer.provenance.tags_file import TagFile
 from explorer.provenance.taxonomy import QUARANTINE, TAXONOMY, Taxonomy
 from explorer.provenance.trust import Trust, parse_trust
 from explorer.runlog.documents import (
@@ -49,6 +50,8 @@ _WORDS = {
     WITHHELD: "its salt did not travel with the run, and the policy admits its class: the run was delegated otherwise",
     OTHER_CONTENT: "its content is not the one that was tagged, or the salt is another example's",
 }
+TAG_AGAIN = "tag the data again with `explorer tags dataset` and sign the table with `explorer tags sign`"
+REMEDIES = {NO_TAG: f"; {TAG_AGAIN}", OTHER_CONTENT: f"; put the content back that was tagged, or {TAG_AGAIN}"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -231,8 +234,9 @@ def _proof(documents: Documents, tags: VerifiedTags, salts: Salts, gone: np.ndar
     def check(slot: int, content: bytes) -> None:
         if slot < len(unread) and not unread[slot] and not _is_tagged(tags, salts, slot, content):
             raise ProvenanceError(
-                f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}; what is in shards is compared"
-                " with its tags when it is opened"
+                f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}"
+                f"{_source(documents, slot)}{REMEDIES[OTHER_CONTENT]}; what is in shards is compared with its tags when"
+                " it is opened"
             )
 
     return check
@@ -262,6 +266,16 @@ def _refusal(documents: Documents, slot: int, reason: str, number: int, codes: n
     tagged = f" ({path})" if slot < len(tags.tags) else f" (the table ends at slot {len(tags.tags) - 1})"
     others = f"; so it is of {number - 1} more" if number > 1 else ""
     return (
-        f"{documents.where}: the example of slot {slot}{tagged}: {_WORDS[reason]}{others}; "
-        "a policy with quarantine: weight-zero would keep such examples out instead"
+        f"{documents.where}: the example of slot {slot}{tagged}: {_WORDS[reason]}{_source(documents, slot)}{others}"
+        f"{REMEDIES.get(reason, '')}; a policy with quarantine: weight-zero would keep such examples out instead"
     )
+
+
+def _source(documents: Documents, slot: int) -> str:
+    """Return in brackets where the example of a slot is from, if its tag says so."""
+    with TagFile(documents.table) as file:
+        for rows in file.batches():
+            if 0 <= (place := slot - rows.first) < len(rows.sources.index):
+                source = rows.sources.values[rows.sources.index[place]]
+                return f" (its tag names {source!r:.200})" if source else ""
+    return ""

@@ -291,7 +291,11 @@ def test_the_content_of_absent_classes_is_not_looked_at(documents: Path) -> None
     gone = replace(SPLIT, inputs=SPLIT.inputs.index_fill(0, torch.tensor([2, 5, 8, 11]), 0))
     found = check(desk.read(documents), gone, absent=Absent(classes=("licensed/news",)))
     assert found.codes.tolist() == checked(documents).codes.tolist()
-    with pytest.raises(ProvenanceError, match=r"slot 2 \(licensed/news\): its content is not the one that was tagged"):
+    with pytest.raises(
+        ProvenanceError, match=r"slot 2 \(licensed/news\): its content is not the one that was tagged"
+    ) as said:
         check(desk.read(documents), gone)
+    assert "(its tag names 'example 1.0')" in str(said.value)
+    assert "put the content back that was tagged, or tag the data again with `explorer tags dataset`" in str(said.value)
     with pytest.raises(ProvenanceError, match=r"slot 2 \(licensed/news\)"):
         check(desk.read(documents), gone, absent=Absent(classes=("open",)))
