@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from explorer.analysis.comparison import LEAST_REACH_RATE
 from explorer.analysis.confirmed import Confirmed
 from explorer.analysis.equal_quality import Call
 from explorer.analysis.power import TOO_NOISY, Effort, effort_of, power_of
@@ -164,7 +165,8 @@ def _remedy(verdicts: Sequence[Verdict]) -> Advice | None:
         return _only(first, first.power.reason)
     if below := [verdict for verdict in verdicts if verdict.call is Call.BELOW]:
         return _only(below[0], "add a budget below its lowest: it is past the target there already")
-    if often := [verdict for verdict in verdicts if verdict.call is Call.NO_INTERVAL and verdict.comparison.reach_rate]:
+    without = [verdict for verdict in verdicts if verdict.call is Call.NO_INTERVAL]
+    if often := [verdict for verdict in without if 0 < (verdict.comparison.reach_rate or 0) < LEAST_REACH_RATE]:
         return _only(min(often, key=_ratio), "add a budget above the largest: not every seed reaches the target")
     if all(verdict.call is Call.NOT_REACHED for verdict in verdicts):
         return _only(first, "add budgets above the largest: no recipe reaches the target within its budgets")

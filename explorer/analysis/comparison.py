@@ -58,7 +58,7 @@ class Pair:
     first: "Pair | None"  # the same by the first seeds, whose spread decided on the others; None: none were added
     left_out: tuple[float, ...]  # budgets of either that lack one of the seeds
     moderation: Moderation | None  # by the other recipes; its probes are the last rows, behind no resample
-    same: bool  # the recipe has the baseline's quality in every run, seed by seed
+    same: bool  # the recipe has the baseline's quality in every run, seed by seed, and runs differ in quality
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +180,9 @@ def _cells(ladder: Ladder, seeds: np.ndarray) -> _Cells:
 
 
 def _same(first: _Cells, second: _Cells) -> bool:
-    return np.array_equal(first.ssr_B, second.ssr_B) and np.array_equal(first.y_BS, second.y_BS)
+    # Where all runs have one quality, such as 100%, it is the task that makes them the same, not the training.
+    differing = first.y_BS.size > 0 and np.ptp(first.y_BS) > 0
+    return bool(differing and np.array_equal(first.ssr_B, second.ssr_B) and np.array_equal(first.y_BS, second.y_BS))
 
 
 @lru_cache(maxsize=32)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from explorer.analysis.axis_words import gain_name, gain_number, gain_span, gain_words
 from explorer.analysis.comparison import RESAMPLES
-from explorer.analysis.equal_quality import Call, EqualQuality, Outcome, equal_quality
+from explorer.analysis.equal_quality import AT_LOWEST, Call, EqualQuality, Outcome, equal_quality
 from explorer.analysis.ladders import Ladder, Setting, ladders
 from explorer.errors import AnalysisError
 
@@ -226,6 +226,8 @@ def _verdict(fresh: pd.DataFrame, result: EqualQuality | None) -> tuple[Confirme
     """Return the verdict on fresh seeds and its reason. The comparison is a family of one: nothing was chosen."""
     if missing := _missing(fresh):
         return Confirmed.IN_PROGRESS, missing
+    if result is not None and result.reason == AT_LOWEST:
+        return Confirmed.NOT_CONFIRMED, AT_LOWEST
     if result is None or result.call is Call.UNKNOWN:
         return Confirmed.IN_PROGRESS, (result.reason if result else None) or "one of the two has not finished"
     if result.call is Call.LESS:

@@ -1,6 +1,7 @@
 """Equal quality: how much of the baseline's time, cost or steps a recipe needs to be as good as the baseline.
 
-Both curves are monotone and linear in log x, and neither is extrapolated: "not reached" is a result. Unless a fixed
+Both curves are monotone and linear in log x, and neither is extrapolated: "not reached" is a result. Where the baseline
+has the target at its lowest budget already, its x is an upper limit, and nothing is compared with that. Unless a fixed
 target is given it is the baseline's quality at its full budget, read off again in every resample of the seeds, so that
 its own noise is in the interval. Ratios are recipe over baseline: 0.6 means "in 0.6 of its time".
 """
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from explorer.analysis.comparison import (
+    LEAST_REACH_RATE,
     RESAMPLES,
     Compared,
     Judged,
@@ -32,6 +34,10 @@ from explorer.analysis.monotone import Crossing, crossing
 from explorer.analysis.step_times import EXACT, error_of_ratio
 from explorer.errors import AnalysisError
 
+AT_LOWEST = (
+    "the baseline reaches the target at its lowest budget already, so what it really needs is not known: try smaller"
+    " budgets"
+)
 SLOWER_INFERENCE = 1.02  # recipes whose interval lies above are marked: they pay at inference for what training saves
 
 
@@ -41,7 +47,7 @@ class Outcome(StrEnum):
     REACHED = "reached"
     NOT_REACHED = "not reached"
     BELOW = "below lowest budget"  # already better at its lowest budget: `ratio` is an upper limit
-    UNKNOWN = "unknown"  # there is no target, see `reason`
+    UNKNOWN = "unknown"  # there is no target, or only an upper limit of what the baseline needs: see `reason`
 
 
 class Call(StrEnum):
@@ -306,12 +312,13 @@ def _measured(
         baseline_x=known(base.x_R[0]),
         recipe_x=known(recipe_x),
         ratio=known(recipe_x / base.x_R[0]),
+        reach_rate=_reach_rate(mine, both),
     )
     # --- without the baseline's x there is no ratio; the share of resamples that get there is still a result ---
+    if base.below_R[0]:
+        return result if outcome == Outcome.NOT_REACHED else replace(result, outcome=Outcome.UNKNOWN, reason=AT_LOWEST)
     if not base.found_R[0]:
-        reached = judge(np.log(mine.x_R), n=both.n, df=both.df, weight_R=both.weight_R)
-        why = f"{blank.baseline} itself does not have this quality within its budgets"
-        return replace(result, reach_rate=reached.reach_rate, reason=why)
+        return replace(result, reason=f"{blank.baseline} itself does not have this quality within its budgets")
     # --- the error of the log ratio: ratios are skewed, and their logarithms are close to normal ---
     noise = _noise(match, result.recipe_x, result.baseline_x)
     judgement = judge(
@@ -328,10 +335,9 @@ def _measured(
         judgement = staged(judgement, _by_first(both.first, target=target), share=share, noise=noise)
     # A recipe that is past the target at its lowest budget has an upper limit in place of an estimate.
     if outcome != Outcome.REACHED:
-        return replace(result, reach_rate=judgement.reach_rate)
-    result = replace(result, reach_rate=judgement.reach_rate, reason=judgement.reason)
-    if judgement.effect is None:
         return result
+    if judgement.effect is None:
+        return replace(result, reason=_without_interval(judgement, result.reach_rate))
     result = replace(
         result,
         errors=judgement.effect.errors,
@@ -341,6 +347,25 @@ def _measured(
     assert result.effect is not None
     unadjusted = result.effect.interval(blank.confidence, scale=exponential)
     return replace(result, ratio_low=unadjusted.low, ratio_high=unadjusted.high, p_value=unadjusted.p_value)
+
+
+def _reach_rate(mine: Crossing, both: Pair) -> float | None:
+    """Return the share of resamples in which the recipe has the target, be it at its lowest budget; None for one seed.
+
+    Others have only an upper limit in place of a ratio, so the share of those with a ratio may be smaller.
+    """
+    if both.n < 2:
+        return None
+    return float(both.weight_R[mine.found_R | mine.below_R].sum() / both.weight_R.sum())
+
+
+def _without_interval(judged: Judged, reach_rate: float | None) -> str | None:
+    """Return why there is no interval."""
+    if reach_rate is None or judged.reach_rate is None or judged.reach_rate >= LEAST_REACH_RATE:
+        return judged.reason
+    if reach_rate < LEAST_REACH_RATE:
+        return f"only {reach_rate:.0%} of the resamples reach the target"
+    return f"only {judged.reach_rate:.0%} of the resamples have the target between the tested budgets of both"
 
 
 def _by_first(both: Pair, *, target: float | None) -> Judged:

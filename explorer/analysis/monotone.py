@@ -15,7 +15,7 @@ class Crossing:
     """The x at which each curve first reaches a value; NaN in `x_R` where it does not within its range."""
 
     x_R: np.ndarray
-    below_R: np.ndarray  # it starts above the value, which is reached somewhere below the first point
+    below_R: np.ndarray  # it is there at its first point and was before: it starts above the value, or level at it
 
     @property
     def found_R(self) -> np.ndarray:
@@ -68,7 +68,9 @@ def crossing(x_RB: np.ndarray, y_RB: np.ndarray, value_R: np.ndarray) -> Crossin
     slack_R = TOLERANCE * np.maximum(1.0, np.abs(value_R))
     reached_RB = y_RB >= (value_R - slack_R)[:, None]
     first_R = reached_RB.argmax(axis=1)
-    below_R = y_RB[:, 0] > value_R + slack_R
+    # A curve that starts level at the value was as good before, by all it shows; one that only meets it there was not.
+    level_R = reached_RB[:, 0] & (y_RB[:, min(1, y_RB.shape[1] - 1)] <= value_R + slack_R) & (y_RB.shape[1] > 1)
+    below_R = (y_RB[:, 0] > value_R + slack_R) | level_R
     x0, y0 = _at(x_RB, first_R - 1), _at(y_RB, first_R - 1)
     x1, y1 = _at(x_RB, first_R), _at(y_RB, first_R)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from explorer.analysis.confirmed import Confirmation, Confirmed, confirmations
-from explorer.analysis.equal_quality import Call, equal_quality
+from explorer.analysis.equal_quality import AT_LOWEST, Call, equal_quality
 from explorer.analysis.sentences import summary
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.errors import AnalysisError
@@ -50,6 +50,22 @@ def test_fresh_seeds_of_the_same_recipes_confirm() -> None:
         f"confirmed on 3 fresh seeds: {1 / alone.ratio:.2f}x faster"
         f" ({1 / alone.ratio_high:.2f}x-{1 / alone.ratio_low:.2f}x)"
     )
+
+
+def test_fresh_seeds_that_all_have_the_target_at_the_smallest_budget_confirm_nothing() -> None:
+    """Nor is the confirmation called unfinished: every run is there."""
+
+    def saturated(ssr: float, seed: int) -> float:
+        return 1.0
+
+    fresh = rows("baseline", saturated, seeds=(10, 11, 12), sweep="again")
+    fresh += rows("fast", saturated, seeds=(10, 11, 12), sweep="again", step=0.5)
+    frame = table(fresh)
+    frame = frame.assign(
+        train_seconds_low=frame["train_seconds"] * 0.999, train_seconds_high=frame["train_seconds"] * 1.001
+    )
+    (known,) = confirmations(pd.concat([table(FIRST), frame]), sweep="first")
+    assert (known.verdict, known.reason) == (Confirmed.NOT_CONFIRMED, AT_LOWEST)
 
 
 def test_a_winner_by_noise_is_not_confirmed() -> None:

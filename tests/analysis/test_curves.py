@@ -61,6 +61,17 @@ def test_crossing_and_value_undo_each_other(seed):
     assert value_at(x_RB, y_RB, found.x_R)[inside] == pytest.approx(value_R[inside])
 
 
+def test_a_curve_that_starts_level_at_a_value_had_it_before():
+    """The controls: a curve that only meets the value at its first point, and one of a single point."""
+    x_RB = np.array([[1.0, 2.0, 4.0]] * 3)
+    y_RB = np.array([[0.9, 0.9, 1.0], [0.9, 0.95, 1.0], [0.8, 0.9, 0.9]])
+    met = crossing(x_RB, y_RB, np.full(3, 0.9))
+    assert met.below_R.tolist() == [True, False, False]
+    assert met.found_R.tolist() == [False, True, True] and met.x_R[1:].tolist() == [1.0, 2.0]
+    single = crossing(np.array([[3.0]]), np.array([[0.9]]), np.array([0.9]))
+    assert not single.below_R[0] and single.x_R[0] == 3.0
+
+
 def test_nothing_is_extrapolated():
     x, y = np.array([[1.0, 10.0]]), np.array([[0.2, 0.8]])
     for at, expected in ((0.99, math.nan), (1.0, 0.2), (10.0, 0.8), (10.01, math.nan)):

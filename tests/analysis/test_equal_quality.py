@@ -1,5 +1,6 @@
 """Ratios at equal quality: closed forms, every outcome, and what the interval may and may not say."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -105,6 +106,73 @@ def test_below_the_lowest_budget_gives_a_limit_only():
     assert result.outcome == Outcome.BELOW
     assert result.ratio == pytest.approx(0.125)
     assert (result.ratio_low, result.p_value, result.call) == (None, None, Call.BELOW)
+
+
+def test_nothing_is_faster_than_a_baseline_whose_time_is_only_an_upper_limit():
+    """Every run is at 100% from the smallest budget on, so both times are those of that budget and say nothing. The
+    controls: with a budget below it the same recipe is faster, and a recipe that misses the target still misses it."""
+
+    def saturated(ssr, seed):
+        return 1.0
+
+    def missing(ssr, seed):
+        return 0.9
+
+    def exact(*recipes):
+        frame = table(*recipes)
+        return frame.assign(
+            train_seconds_low=frame["train_seconds"] * 0.999, train_seconds_high=frame["train_seconds"] * 1.001
+        )
+
+    budgets = (0.5, 1.0)
+    both = exact(rows("baseline", saturated, budgets=budgets), rows("fast", saturated, step=0.8, budgets=budgets))
+    for target in (None, 1.0, 0.95):
+        result = one(both, target=target)
+        assert (result.outcome, result.call, result.reason) == (Outcome.UNKNOWN, Call.UNKNOWN, module.AT_LOWEST)
+        assert (result.baseline_x, result.ratio, result.adjusted_low, result.p_value) == (None, None, None, None)
+        assert result.reach_rate == 1.0
+    missed = one(exact(rows("baseline", saturated, budgets=budgets), rows("bad", missing, budgets=budgets)))
+    assert (missed.call, missed.reach_rate) == (Call.NOT_REACHED, 0.0)
+
+    def rising(ssr, seed):
+        return 1.0 if ssr > 0.25 else 0.8 + 0.01 * seed
+
+    wider = (0.25, *budgets)
+    found = one(exact(rows("baseline", rising, budgets=wider), rows("fast", rising, step=0.8, budgets=wider)))
+    assert (found.call, found.ratio) == (Call.LESS, pytest.approx(0.8))
+    assert (found.baseline_x, found.recipe_x) == (pytest.approx(50), pytest.approx(40))
+
+
+def test_a_recipe_that_starts_level_at_the_target_has_a_limit_only():
+    budgets = {0.25: (0.9, 0.91, 0.92), 0.5: (0.95, 0.96, 0.97), 1.0: (1.0, 1.0, 1.0)}
+    always = rows("great", lambda ssr, seed: 1.0, step=0.8, budgets=budgets)
+    result = one(table(rows("baseline", fixed(budgets), budgets=budgets), always))
+    assert (result.call, result.ratio, result.adjusted_low) == (Call.BELOW, pytest.approx(0.2), None)
+
+
+def test_runs_that_all_have_one_quality_are_not_the_same_training():
+    """At a single budget nothing lies below it; 100% everywhere still gives no interval. The control: where runs
+    differ, a recipe that repeats each of them has the noise of its times only."""
+
+    def judged(quality):
+        frame = table(rows("baseline", quality, budgets=(1.0,)), rows("fast", quality, step=0.8, budgets=(1.0,)))
+        seconds = frame["train_seconds"]
+        return one(frame.assign(train_seconds_low=seconds * 0.999, train_seconds_high=seconds * 1.001))
+
+    assert judged(lambda ssr, seed: 1.0).call is Call.NO_INTERVAL
+    assert judged(lambda ssr, seed: 0.9 + 0.01 * seed).call is Call.LESS
+
+
+def test_the_reach_rate_counts_resamples_that_are_past_the_target_at_the_lowest_budget():
+    """In one of three seeds the recipe is past the target at once: it reaches it in every resample, and has a ratio in
+    some only."""
+    base = {0.5: (0.70, 0.70, 0.70), 1.0: (0.80, 0.80, 0.80)}
+    mine = {0.5: (0.70, 0.71, 0.95), 1.0: (0.82, 0.83, 0.96)}
+    result = one(table(rows("baseline", fixed(base), budgets=base), rows("early", fixed(mine), budgets=mine)))
+    assert (result.outcome, result.reach_rate, result.call) == (Outcome.REACHED, 1.0, Call.NO_INTERVAL)
+    inside = sum(np.mean([mine[0.5][seed] for seed in seeds]) <= 0.8 for seeds in itertools.product(range(3), repeat=3))
+    share = f"{inside / 27:.0%}"
+    assert result.reason == f"only {share} of the resamples have the target between the tested budgets of both"
 
 
 def test_a_given_target():

@@ -103,6 +103,8 @@ def test_what_seeds_cannot_settle_is_said() -> None:
     )
     often = step_of(sweep(rows("weak", curve(0.68, 1, 3.0))))
     assert often is not None and "not every seed reaches the target" in often.words
+    agreeing = sweep(rows("fast", curve(1.0, 0), step=0.5)).assign(quality=lambda frame: frame["ssr"] / 2)
+    assert sweep_verdicts(agreeing)[0].call is Call.NO_INTERVAL and step_of(agreeing) is None
     never = step_of(sweep(rows("weak", curve(0.2, 1))))
     assert never is not None and "add budgets above the largest" in never.words and not never.command()
     early = step_of(sweep(rows("early", curve(40.0, 1))))
