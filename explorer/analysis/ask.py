@@ -76,10 +76,10 @@ class Candidate:
 class Difference:
     """Time or cost of the runner-up over that of the best: 1.3 is 30% more."""
 
-    ratio: float
+    ratio: float | None  # None where the runner-up's is only an upper limit
     low: float | None
     high: float | None
-    reason: str  # why there is no interval
+    reason: str  # why there is no interval, or no ratio
 
     @property
     def beyond_noise(self) -> bool:
@@ -107,14 +107,22 @@ class Asked:
     @property
     def winner(self) -> Candidate | None:
         """Return the recipe to confirm: the best feasible one, certain or not, that takes less than the baseline."""
-        bases = [_taken(candidate, self.least) for candidate in self.candidates if candidate.is_baseline]
-        least = min(bases, default=math.inf)
+        bases = [candidate for candidate in self.candidates if candidate.is_baseline]
+        if any(base.reached.at_lowest for base in bases):
+            return None  # what the baseline needs is not known, only an upper limit of it
+        least = min((_taken(base, self.least) for base in bases), default=math.inf)
         others = (candidate for candidate in self.candidates if not candidate.is_baseline and _feasible(candidate))
         return next((candidate for candidate in others if _taken(candidate, self.least) < least), None)
 
     @property
     def runner_up(self) -> Candidate | None:
         return self.candidates[1] if len(self.candidates) > 1 and _feasible(self.candidates[1]) else None
+
+    @property
+    def overtaken(self) -> bool:
+        """Return whether another recipe takes less than the best, but is not sure to hold the limits."""
+        others = (candidate for candidate in self.candidates if _feasible(candidate))
+        return any(_taken(other, self.least) < _taken(self.candidates[0], self.least) for other in others)
 
     @property
     def holds(self) -> bool:
@@ -234,6 +242,8 @@ def _difference(ordered: list[Candidate], least: str, confidence: float) -> Diff
     if len(ordered) < 2 or not all(_feasible(candidate) for candidate in ordered[:2]):
         return None
     best, other = ordered[0].reached, ordered[1].reached
+    if other.at_lowest:
+        return Difference(ratio=None, low=None, high=None, reason="the runner-up was not tried at a smaller budget")
     ratio = _taken(ordered[1], least) / _taken(ordered[0], least)
     if best.seeds != other.seeds or len({best.n, other.n, len(best.seeds)}) > 1:
         return Difference(ratio=ratio, low=None, high=None, reason="they were not run with the same seeds")

@@ -96,8 +96,8 @@ def _winner(runs: Path, sweep: str) -> str:
     if asked.winner is None:
         names = ", ".join(dict.fromkeys(verdict.comparison.recipe for verdict in verdicts)) or "none"
         raise SweepError(
-            f"{sweep}: no recipe is as good as the baseline for less, so there is no winner; name the recipe to"
-            f" confirm; known: {names}"
+            f"{sweep}: no recipe is known to be as good as the baseline for less, so there is no winner; name the"
+            f" recipe to confirm; known: {names}"
         )
     recipe, reached = asked.winner.recipe, asked.winner.reached
     words = f"{amounts.quality(reached.target, asked.kind)} in {amounts.seconds(reached.seconds)}"

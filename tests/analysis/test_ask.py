@@ -135,6 +135,22 @@ def test_a_recipe_that_is_better_at_its_lowest_budget_is_taken_there() -> None:
     assert best.standing is Standing.HOLDS and best.reached.below is None
 
 
+def test_times_that_are_upper_limits_are_not_compared() -> None:
+    """Both have 100% at the smallest budget: which takes less is not known, and no recipe is offered for confirmation.
+    The control: with a budget below it there is a ratio and a winner."""
+    top = {0.5: (1.0, 1.0, 1.0), 1.0: (1.0, 1.0, 1.0)}
+    both = [recipe(name, fixed(top), step=step, budgets=top) for name, step in (("baseline", 1.0), ("fast", 0.8))]
+    answer = asked(*both)
+    assert [one.reached.at_lowest for one in answer.candidates] == [True, True] and answer.holds
+    assert answer.difference is not None and answer.difference.ratio is None and answer.winner is None
+    low = {0.25: (0.8, 0.81, 0.82), **top}
+    answer = asked(
+        *(recipe(name, fixed(low), step=step, budgets=low) for name, step in (("baseline", 1), ("fast", 0.8)))
+    )
+    assert answer.winner is not None and answer.winner.recipe == "fast"
+    assert answer.difference is not None and answer.difference.ratio is not None
+
+
 def test_controls_are_no_candidates() -> None:
     control = recipe("fast-random", step=0.01, control="random-subset", control_of="fast")
     found = asked(recipe("baseline"), recipe("fast", step=0.6), control, quality=0.78)

@@ -3,6 +3,7 @@
 import datetime
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
@@ -14,6 +15,7 @@ from explorer.analysis.sentences import call_words, fresh_words, inference_words
 from explorer.page import amounts
 from explorer.page.amounts import age_words
 from explorer.page.document import clipped
+from explorer.run_files import Metric
 
 
 def headline(asked: Asked) -> str:
@@ -28,8 +30,16 @@ def headline(asked: Asked) -> str:
     what = f"{_named(asked, best)} reaches {quality_asked(asked, best)} {_taking(best)}"
     if not asked.holds:
         return f"No recipe is sure to hold these limits. The best guess: {what}; but {shortfall(asked, best)}."
-    among = f", the least {asked.least} of {amounts.count(len(asked.candidates), 'candidate')} under these limits"
-    return f"{what}{among}{verdict_words(best)}."
+    return f"{what}, {_among(asked, best)}{verdict_words(best)}."
+
+
+def _among(asked: Asked, best: Candidate) -> str:
+    """Return how the best compares with the other candidates."""
+    if asked.overtaken:
+        return f"the least {asked.least} of the recipes that are sure to hold these limits"
+    bounds = any(candidate.reached.at_lowest for candidate in asked.candidates if candidate is not best)
+    tried = " that was tried" if bounds else ""
+    return f"the least {asked.least}{tried} of {amounts.count(len(asked.candidates), 'candidate')} under these limits"
 
 
 def runner_up(asked: Asked) -> str:
@@ -38,7 +48,11 @@ def runner_up(asked: Asked) -> str:
     if second is None or difference is None:
         return "Runner-up: none; no other recipe is feasible." if asked.best is not None else ""
     sure = "" if second.standing is Standing.HOLDS else f"; {shortfall(asked, second)}"
-    words = f"Runner-up: {_named(asked, second)} {_taking(second)}, {difference.ratio:.2f}x the winner's {asked.least}"
+    words = f"Runner-up: {_named(asked, second)} {_taking(second)}"
+    if difference.ratio is None:
+        return f"{words}; which of the two takes less is not known: {difference.reason}{sure}."
+    bound = "at least " if asked.candidates[0].reached.at_lowest else ""
+    words += f", {bound}{difference.ratio:.2f}x the winner's {asked.least}"
     if difference.low is None or difference.high is None:
         return f"{words} (no interval: {difference.reason}){sure}."
     noise = "beyond noise" if difference.beyond_noise else "within noise"
@@ -77,7 +91,7 @@ def _amounts(limits: Limits) -> Iterable[tuple[str, str]]:
 def quality_asked(asked: Asked, candidate: Candidate) -> str:
     """Return the quality that candidates must reach, in words."""
     target = candidate.reached.target
-    whose = "" if asked.limits.quality is not None else " (the baseline's)"
+    whose = "" if asked.limits.quality is not None else " (the baseline's, monotone fit)"
     return f"{asked.kind.name} {amounts.quality(target, asked.kind)}{whose}"
 
 
@@ -101,9 +115,9 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     # --- a limit that failed, with the figure that broke it ---
     value, allowed = finding.found, finding.allowed
     if finding.limit is Limit.QUALITY:
-        kind = asked.kind
-        best, least = amounts.quality(value, kind), amounts.quality(allowed, kind)
-        return f"{kind.name} not reached: best {best}, asked {least}"
+        assert value is not None and allowed is not None  # a quality that fails is known
+        best, least = _apart(value, allowed, asked.kind)
+        return f"{asked.kind.name} not reached: best {best}, asked {least}"
     if finding.limit is Limit.TIME:
         return f"takes {amounts.seconds(value)}, at most {amounts.seconds(allowed)} allowed"
     if finding.limit is Limit.COST:
@@ -123,6 +137,16 @@ def finding_words(asked: Asked, finding: Finding) -> str:
     return f"deleting {of} takes {amounts.seconds(value)}, at most {amounts.seconds(allowed)} allowed"
 
 
+def _apart(first: float, second: float, kind: Metric) -> tuple[str, str]:
+    """Return two values of a metric with as many digits as tell them apart: "4.48372 bits" and "4.48367 bits"."""
+    style = kind.format or (".2%" if kind.percent else ".4g")
+    for digits in range(int(style[-2]), 10):
+        finer = replace(kind, format=f"{style[:-2]}{digits}{style[-1]}")
+        if finer.show(first) != finer.show(second):
+            return finer.show(first), finer.show(second)
+    return kind.show(first), kind.show(second)
+
+
 def confirming_command(candidate: Candidate, runs: Path | None) -> str:
     """Return the command that runs the recipe on fresh seeds."""
     where = [] if runs is None else ["--runs", str(runs)]
@@ -137,11 +161,11 @@ def _taking(candidate: Candidate) -> str:
     interval = span_words(reached.low, reached.high)
     seeds = amounts.count(reached.n, "seed")
     least = "at most " if reached.at_lowest else ""
-    lowest = " at its lowest budget," if reached.at_lowest else ""
+    lowest = "at its lowest budget, " if reached.at_lowest else ""
     cost = f", {least}{amounts.dollars(candidate.usd)}" if candidate.usd is not None else ""
     within = f"95% interval {interval}, {seeds}" if interval else seeds
     how = "predicted, " if candidate.is_predicted else ""
-    return f"in{lowest} {least}{amounts.seconds(reached.seconds)}{cost} ({how}{within})"
+    return f"{lowest}in {least}{amounts.seconds(reached.seconds)}{cost} ({how}{within})"
 
 
 def span_words(low: float | None, high: float | None) -> str:
