@@ -223,8 +223,20 @@ def _least(verdicts: Sequence[Verdict]) -> Verdict:
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
     """Return the number of verdicts of each kind: "3 inconclusive, 1 not reached"."""
-    counts = Counter(_call_words(verdict) for verdict in verdicts)
+    counts = Counter(_kind_words(verdict) for verdict in verdicts)
     return ", ".join(f"{number} {call}" for call, number in counts.items())
+
+
+def _kind_words(verdict: Verdict) -> str:
+    """Return the kind of a verdict, with the reason where nothing is known; without numbers, so that kinds are few."""
+    result = verdict.comparison
+    if verdict.call is Call.UNKNOWN:
+        return f"{verdict.call}: {result.reason}"
+    if verdict.call is not Call.NO_INTERVAL:
+        return _call_words(verdict)
+    if result.reach_rate is not None and result.reach_rate < LEAST_REACH_RATE:
+        return "without an interval: too few resamples of the seeds reach the target"
+    return f"without an interval: {result.reason}"
 
 
 def _sentence(verdict: Verdict) -> str:

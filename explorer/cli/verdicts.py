@@ -105,7 +105,9 @@ def _blocks(verdicts: list[Verdict], rows: pd.DataFrame, setting: Setting) -> It
         shown.append((verdict.comparison.label, quality, *_needed(verdict)))
     yield f"\n{summary(verdicts)}"
     yield table(columns, shown, right=columns[1:4])
-    yield _note(first, setting, intervals=any(verdict.comparison.adjusted_low is not None for verdict in verdicts))
+    yield _note(
+        first, setting, known=known, intervals=any(verdict.comparison.adjusted_low is not None for verdict in verdicts)
+    )
     yield from busy_notes(rows)
     if IMPORTED in first.time_source:
         yield from time_notes([IMPORTED])
@@ -124,11 +126,14 @@ def _needed(verdict: Verdict) -> tuple[str, str, str, str, str]:
     return amounts.seconds(result.recipe_x), amounts.ratio(result.speedup), interval, reach, words
 
 
-def _note(first: EqualQuality, setting: Setting, *, intervals: bool) -> str:
-    """Return the note below the table, which explains its columns."""
+def _note(first: EqualQuality, setting: Setting, *, known: str, intervals: bool) -> str:
+    """Return the note below the table, which explains its columns. `known` is the baseline's quality in it."""
+    # The target lies on a curve that never falls, so it is not the mean where a smaller budget was better.
+    target = amounts.quality(first.target, setting.kind)
+    fit = "" if target in (known, amounts.MISSING) else f" ({target}, monotone fit)"
     head = (
         f"{setting.machine}; {setting.metric}: mean over seeds at full budget; time to target: training time to reach"
-        f" {first.baseline}'s"
+        f" {first.baseline}'s{fit}"
     )
     if not intervals:
         return head

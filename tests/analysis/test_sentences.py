@@ -143,7 +143,13 @@ def test_a_winner_is_to_be_confirmed():
 
 
 @pytest.mark.parametrize(
-    ("result", "kind"), [(UNSURE, "inconclusive"), (NOT_REACHED, "not reached"), (NO_INTERVAL, "no interval")]
+    ("result", "kind"),
+    [
+        (UNSURE, "inconclusive"),
+        (NOT_REACHED, "not reached"),
+        (NO_INTERVAL, "without an interval: too few resamples of the seeds reach the target"),
+        (replace(NO_INTERVAL, reach_rate=1.0, reason="the seeds agree"), "without an interval: the seeds agree"),
+    ],
 )
 def test_a_recipe_that_is_no_winner_is_not_announced(result, kind):
     assert not verdicts([result])[0].claims
@@ -153,6 +159,10 @@ def test_a_recipe_that_is_no_winner_is_not_announced(result, kind):
 def test_several_that_are_no_winner_are_counted_and_the_most_hopeful_is_told():
     words = told(NOT_REACHED, UNSURE, NOT_REACHED)
     assert words == f"no recipe beats the baseline yet (2 not reached, 1 inconclusive): {said(UNSURE)}"
+    unknown = replace(NO_INTERVAL, outcome=Outcome.UNKNOWN, ratio=None, reason="no time")
+    assert (
+        told(NOT_REACHED, unknown) == "no recipe beats the baseline yet (1 not reached, 1 cannot be compared: no time)"
+    )
     slower = replace(UNSURE, ratio=1.1)
     assert told(NOT_REACHED, slower) == "no recipe beats the baseline yet (1 not reached, 1 inconclusive)"
 

@@ -53,6 +53,31 @@ def as_json(runs: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(ask(runs, *arguments, "--json").stdout)
 
 
+def test_the_results_name_the_target_where_it_is_not_the_mean_beside_it(tmp_path: Path) -> None:
+    """A smaller budget was better, so the curve that never falls lies above the mean at full budget; `ask` shows the
+    same number. The control: curves that rise have the mean as their target."""
+    for name, middle in (("pooled", 0.9), ("rising", 0.85)):
+        for recipe, gain in (("baseline", 0.0), ("fast", 0.01)):
+            for ssr, quality in ((0.25, 0.8), (0.5, middle), (1.0, 0.89)):
+                for seed in (0, 1):
+                    record = run_record(
+                        recipe=recipe, sweep=name, ssr=ssr, seed=seed, methods=(recipe,) if gain else ()
+                    )
+                    accuracy = quality + gain + 0.001 * seed
+                    write_run(
+                        tmp_path / "runs",
+                        replace(record, run_id=f"{name}-{record.run_id[-8:]}"),
+                        metrics={"accuracy": accuracy},
+                    )
+            write_profile(tmp_path / "runs", record, seconds=0.02 if gain else 0.04)
+    ingest(tmp_path / "runs")
+    pooled = explorer("results", "pooled", "--runs", tmp_path / "runs").stdout
+    assert "training time to reach baseline's (89.55%, monotone fit)" in pooled
+    assert "accuracy 89.55% (the baseline's, monotone fit)" in ask(tmp_path / "runs", "pooled").stdout
+    rising = explorer("results", "rising", "--runs", tmp_path / "runs").stdout
+    assert "training time to reach baseline's" in rising and "monotone fit" not in rising
+
+
 @pytest.mark.slow
 def test_memory_is_a_limit_once_it_was_measured(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")

@@ -16,4 +16,4 @@ def test_a_target_that_pools_two_budgets_is_called_the_curves_own(results: pd.Da
         InMemory(frame=results.assign(quality=quality.mask(base & (results["ssr"] == 1.5), 0.93))), Question()
     )
     assert found.target == pytest.approx((0.98 + 0.97 + 0.93) / 3) != 0.97
-    assert "96.00%, which baseline reaches at 100% budget (monotone fit)." in facts(found)[0]
+    assert "96.00%, that of baseline at 100% budget (monotone fit)." in facts(found)[0]

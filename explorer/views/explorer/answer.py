@@ -323,7 +323,7 @@ def facts(answer: Answer) -> list[str]:
         return [survey_note(answer.rows, answer.scene)] if answer.scene else []
     words = []
     if answer.target is not None and answer.scene is not None:
-        whose = f", which {answer.question.baseline} reaches at 100% budget (monotone fit)"
+        whose = f", that of {answer.question.baseline} at 100% budget (monotone fit)"
         whose = "" if answer.question.target is not None else whose
         words.append(
             f"At equal quality: {answer.scene.metric} {amounts.quality(answer.target, answer.scene.kind)}{whose}."
