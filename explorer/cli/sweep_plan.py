@@ -183,10 +183,9 @@ def _question(planned: Plan) -> str:
     if others < 1:
         return f"{planned.spec.name}: how good is {planned.spec.baseline} at each budget? ({task})"
     which = "the other recipe" if others == 1 else f"any of {others} recipes"
-    untuned = "" if planned.spec.tuning or planned.spec.tunes else ", which is not tuned"
-    words = (
-        f"does {which} reach the {first.quality.replace('_', ' ')} of {planned.spec.baseline}{untuned} in less time?"
-    )
+    quality, baseline = first.quality.replace("_", " "), planned.spec.baseline
+    untuned = "" if planned.spec.tuning or planned.spec.tunes else f" than {baseline}, which is not tuned"
+    words = f"does {which} reach the {quality} of {baseline} in less time{untuned}?"
     return f"{planned.spec.name}: {words} ({task})"
 
 
@@ -305,7 +304,8 @@ def _shared(planned: Plan) -> Iterator[str]:
     for reason, names in reasons.items():
         everything = len(names) == len(planned.spec.recipes) and len(names) > 1
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-        yield f"not shared: {'all recipes' if everything else ', '.join(names[:FEW]) + more}: {reason}"
+        which = "all recipes" if everything else f"{', '.join(names[:FEW])}{more}"
+        yield f"not shared: longer runs of {which} train their first steps themselves: {reason}"
 
 
 def _forecast(estimate: Estimate, workers: int, *, hardware: str, of_command: bool) -> Iterator[str]:

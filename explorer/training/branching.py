@@ -45,7 +45,7 @@ def why_not(recipe: Recipe, policy: RoutingPolicy | None) -> str | None:
     if schedule.stable() and schedule.warmup and schedule.scale_warmup:
         return "scale_warmup makes the first steps depend on the length"
     if not schedule.stable():
-        return f"every step of the schedule {schedule.name!r} depends on the length; those of 'wsd' do not"
+        return f"every step of the schedule {schedule.name!r} depends on the length; the first ones of 'wsd' do not"
     if looking := [method.name for method in recipe.methods if not method.any_length()]:
         return f"the steps of {', '.join(looking)} depend on the length"
     return None if policy is None else _changing(policy)

@@ -241,13 +241,18 @@ def test_a_plan_says_what_longer_runs_share_and_why_others_do_not(tmp_path: Path
     path.write_text(json.dumps(spec))
     words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
     assert "shared: longer runs begin with the steps of shorter ones: 40 steps to train in place of 50" in words
-    assert "not shared: averaged: the steps of ema depend on the length" in words
+    alone = "train their first steps themselves"
+    assert f"not shared: longer runs of averaged {alone}: the steps of ema depend on the length" in words
+    assert words.startswith(
+        "shared: does the other recipe reach the accuracy of plain in less time than plain, which is not tuned? ("
+    )
     found = json.loads(explorer("sweep", "plan", path, "--runs", tmp_path / "runs", "--json").stdout)
     assert found["unshared"] == {"averaged": "the steps of ema depend on the length"}
     assert list(found["shared"].values()) == [0, 4, 6]
     path.write_text(json.dumps({**spec, "train": {**train, "schedule": "cosine"}}))
     words = explorer("sweep", "plan", path, "--runs", tmp_path / "runs").stdout
-    assert "not shared: all recipes: every step of the schedule 'cosine' depends on the length" in words
+    reason = "every step of the schedule 'cosine' depends on the length; the first ones of 'wsd' do not"
+    assert f"not shared: longer runs of all recipes {alone}: {reason}" in words
     assert "\nshared:" not in words
     # The baseline is marked, unless its name says it.
     assert "\nplain (baseline)  none" in words
