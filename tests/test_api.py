@@ -210,6 +210,19 @@ def test_several_sweeps_need_a_choice(runs: Path, loaded: Runs) -> None:
         loaded.curves("train_loss", x="wall")
 
 
+def test_the_lines_of_the_readme_run_where_there_are_several_sweeps(
+    loaded: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (block,) = [code for code in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "explorer.load(" in code]
+    parts = [loaded.table.assign(sweep=name) for name in ("source", "other")]
+    both = Runs(directory=None, table=pd.concat(parts, ignore_index=True))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(explorer, "load", lambda place: both)
+    exec(compile(block, "README.md", "exec"), {})
+    assert (tmp_path / "tradeoff.html").stat().st_size > 10_000
+
+
 @pytest.mark.notebook
 @pytest.mark.slow
 def test_the_lines_of_the_docstring_run_in_a_notebook(runs: Path) -> None:
