@@ -106,6 +106,8 @@ def test_shares_of_a_band_add_up_and_denied_is_not_zero_percent(run: Path) -> No
     assert sum(line["share"] or 0 for line in lines) == pytest.approx(1)
     for part in range(4):
         assert sum(line["over_time"][part] or 0 for line in lines) == pytest.approx(1)
+    negative = "A negative share: the class's gradients pointed against the sum of all, so the other classes' shares"
+    assert negative in written(run, format="md")
     bsd = next(line for line in lines if line["path"] == "open/bsd")
     assert bsd["denied"] == ["input quarter", "second quarter", "sealed regions"]
     assert bsd["over_time"][0] is None and bsd["over_time"][3] > bsd["share"]  # admitted late

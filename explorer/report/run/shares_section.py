@@ -88,7 +88,8 @@ class SharesSection(Section[ReportedRun, SharesRecord]):
         said = (
             "The share of each class in the summed gradient over the whole run: of all layers, and of each quarter of "
             "the depth. A column adds up to 100%; fractional weights of the policy are included. Denied: the weight "
-            "was 0 in all layers of the column in all steps. "
+            "was 0 in all layers of the column in all steps. A negative share: the class's gradients pointed against "
+            "the sum of all, so the other classes' shares are more than 100% together. "
         )
         return [
             Heading(2, "What trained what", "what"),
