@@ -38,7 +38,8 @@ from explorer.training.tagging import FILES, dataset_of, records_of
 from explorer.yaml_document import parse_document
 
 SHARD = 4_000_000  # bytes
-MOST_CLASSES = 20  # in a table, and columns; --json lists all
+MOST_CLASSES = 20  # in a table; --json lists all
+MOST_COLUMNS = 10  # of a table of data
 MOST_FEATURES = 8  # of a column
 
 
@@ -262,10 +263,10 @@ def _card(card: Card) -> Iterator[Block | str]:
         if len(card.classes) > len(shown):
             yield f"and {len(card.classes) - len(shown)} more classes: --json lists all\n"
     if card.columns:
-        rows_ = [(column.name, _features(column), f"{column.missing:,}") for column in card.columns[:MOST_CLASSES]]
+        rows_ = [(column.name, _features(column), f"{column.missing:,}") for column in card.columns[:MOST_COLUMNS]]
         yield table(("column", "features", "missing values"), rows_, right=("missing values",))
-        if len(card.columns) > MOST_CLASSES:
-            yield f"and {len(card.columns) - MOST_CLASSES} more columns: --json lists all\n"
+        if len(card.columns) > MOST_COLUMNS:
+            yield f"and {len(card.columns) - MOST_COLUMNS} more columns: --json lists all\n"
     if card.provenance:
         kind = "simulated provenance" if card.simulated else "provenance class"
         rows_ = [(class_.path, f"{class_.examples:,}") for class_ in card.provenance]
