@@ -109,7 +109,7 @@ class Presence:
         for name in target.authorities:
             if name not in tags.authorities:
                 raise LedgerError(unknown("authority", name, tags.authorities))
-        beyond = [row for row in target.records if row >= len(tags.classes)]
+        beyond = [row for row in target.records if not 0 <= row < len(tags.classes)]
         if beyond:
             raise LedgerError(f"record {beyond[0]}: the tag table has {len(tags.classes)} rows, counted from 0")
         # A target has members of one kind, the absent rows of a plan of several: the union covers both.

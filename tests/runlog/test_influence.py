@@ -42,6 +42,12 @@ def of_class(run: Path, path: str) -> Reach:
     return reach(ledger, resolve(ledger, class_=path))
 
 
+@pytest.mark.parametrize("row", [-7, 10_000])
+def test_rows_that_the_table_lacks_are_refused(tmp_path: Path, row: int) -> None:
+    with pytest.raises(LedgerError, match=f"record {row}: the tag table has .* rows, counted from 0"):
+        reach(RunLedger(write_governed_run(tmp_path)), Target(records=(row,)))
+
+
 def with_recipe(run: Path, methods: Sequence[Mapping[str, object]]) -> None:
     """Say how the run was trained, and let the genesis name it."""
     traits = {name: METHODS[name].traits for method in methods for name in method}
