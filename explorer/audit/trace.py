@@ -510,11 +510,5 @@ def _summed(path: str, rows: list[NDArray[np.int64]], sources: dict[int, str]) -
 
 def _sources(table: Path, rows: set[int]) -> dict[int, str]:
     """Return the sources of these rows, by row."""
-    sources: dict[int, str] = {}
-    wanted = np.array(sorted(rows), np.int64)
     with TagFile(table) as file:
-        for batch in file.batches():
-            here = wanted[(wanted >= batch.first) & (wanted < batch.first + len(batch.sources.index))]
-            index = batch.sources.index[here - batch.first]
-            sources |= {row: batch.sources.values[at] for row, at in zip(here.tolist(), index.tolist(), strict=True)}
-    return sources
+        return {number: row.source for number, row in file.rows_at(rows)}

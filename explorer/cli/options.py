@@ -120,8 +120,12 @@ Class = Annotated[
     str | None, typer.Argument(metavar="[CLASS]", help="A class, or a branch of the taxonomy with all its classes.")
 ]
 Records = Annotated[
-    list[int] | None,
-    typer.Option("--record", metavar="N", help="A record, by its row number in the tag table; repeatable."),
+    list[str] | None,
+    typer.Option(
+        "--record",
+        metavar="N|SOURCE",
+        help="A record, by its row number in the tag table, or by its source there, such as a file; repeatable.",
+    ),
 ]
 AuthorityName = Annotated[
     str | None, typer.Option("--authority", metavar="NAME", help="All examples that this authority vouches for.")

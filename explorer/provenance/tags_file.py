@@ -167,6 +167,17 @@ class TagFile:
         if first != said:
             raise ProvenanceError(f"{self.path}: not a tag table: its footer says {said} rows, and it has others")
 
+    def rows_at(self, numbers: Iterable[int]) -> Iterator[tuple[int, Row]]:
+        """Yield these rows with their numbers, ascending, in one pass; none for a number that the table lacks."""
+        wanted = np.array(sorted(set(numbers)), np.int64)
+        for batch in self.batches():
+            places = wanted - batch.first
+            for at in places[(places >= 0) & (places < len(batch.classes.index))].tolist():
+                texts = (
+                    column.values[column.index[at]] for column in (batch.classes, batch.sources, batch.authorities)
+                )
+                yield batch.first + at, Row(batch.commitments[32 * at : 32 * (at + 1)], *texts)
+
     def _parquet(self) -> pq.ParquetFile:
         self._refuse_compressed()
         limits: dict[str, Any] = {"thrift_string_size_limit": MAX_FOOTER, "thrift_container_size_limit": MAX_FOOTER}

@@ -92,6 +92,8 @@ def test_what_people_read(runs: dict[str, Path]) -> None:
         "G1: localised and ablated: empirical only, measured and never proved; not a deletion",
     ):
         assert words in done.stdout, words
+    one = explorer("delete", "plan", runs["sealed"], "--record", "2").stdout
+    assert f": deleting record 2 (example 1.0, class {NEWS})\n" in one
     late = explorer("delete", "plan", runs["late"], NEWS).stdout
     assert "first possible influence: step 2; it trained in 2 steps" in late
     assert "to replay: 2 steps, from the checkpoint of step 2" in late
@@ -126,4 +128,6 @@ def test_faults(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "did you mean 'licensed/news'" in refused("delete", "plan", runs["open"], "licensed/new")
     assert "expected one of: a class, an authority, records" in refused("delete", "plan", runs["open"])
     assert "has 899 rows" in refused("delete", "plan", runs["open"], "--record", "99999")
+    assert "record -7: the tag table has 899 rows" in refused("delete", "plan", runs["open"], "--record", "-7")
+    assert "no row of the tag table has this source" in refused("delete", "run", runs["open"], "--record", "x.jpg")
     assert "no governed run" in refused("delete", "plan", tmp_path, NEWS)

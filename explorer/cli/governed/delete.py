@@ -34,6 +34,7 @@ from explorer.runlog.documents import SALTS_FILE, source_of, trainer_key
 from explorer.runlog.forecast import NO_CODE, Time
 from explorer.runlog.influence import Presence, reach_of
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tagged_records import numbers_of, words_of
 from explorer.runlog.target import read_origin, resolve
 from explorer.schema import to_json
 
@@ -60,7 +61,7 @@ def plan(
     The exit status is 0 only if the deletion can be done here and now. Nothing is changed.
     """
     ledger = RunLedger(run)
-    target = resolve(ledger, class_=class_, authority=authority, records=record or ())
+    target = resolve(ledger, class_=class_, authority=authority, records=numbers_of(ledger, record or ()))
     planned = make_plan(ledger, target, private=governance)
     if loop is not None and not (run / rundir.LOOP).exists():
         raise RunError(f"--loop: found with {run}, the run of a recipe, which needs no function")
@@ -77,7 +78,7 @@ def plan(
     mine = (words for words in planned.forecast.obstacles if loop is None or words != NO_CODE)
     obstacles = (*mine, *machine)
     return Answer(
-        page=lambda: _plan_lines(planned, obstacles),
+        page=lambda: _plan_lines(planned, obstacles, words_of(ledger, target)),
         record=lambda: _plan_record(planned, obstacles),
         holds=not obstacles,
     )
@@ -103,9 +104,9 @@ def _plan_record(planned: Plan, obstacles: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _plan_lines(planned: Plan, obstacles: tuple[str, ...]) -> list[str]:
+def _plan_lines(planned: Plan, obstacles: tuple[str, ...], target: str) -> list[str]:
     route = planned.forecast.route
-    lines = [f"{planned.run}: deleting {planned.target.words}"]
+    lines = [f"{planned.run}: deleting {target}"]
     lines += [f"  continues {words}" for words in planned.continues]
     if obstacles:
         lines += [f"  NOT POSSIBLE here and now; its level would be {route.level}:"]
@@ -274,7 +275,7 @@ def erase(
     anything is destroyed, an entry in the project's ledger says so, signed with the trainer's key.
     """
     ledger = RunLedger(run)
-    target = resolve(ledger, class_=class_, records=record or ())
+    target = resolve(ledger, class_=class_, records=numbers_of(ledger, record or ()))
     if target.classes and salts is not None:
         raise LedgerError("--salts: found with a class; salts belong to records, which --record names")
     if target.classes:
@@ -290,17 +291,16 @@ def erase(
         with Project.open(runs_of(run), key=key, name=name) as project:
             entry = erase_for_good(ledger, erasure, project=project)
     return Answer(
-        page=lambda: _erasure_lines(erasure, entry),
+        page=lambda: _erasure_lines(erasure, entry, words_of(ledger, target)),
         record=lambda: {"erased": yes, **asdict(erasure), "entry": entry},
         holds=yes,
         faults_to_stderr=True,
     )
 
 
-def _erasure_lines(erasure: Erasure, entry: int | None) -> list[str]:
+def _erasure_lines(erasure: Erasure, entry: int | None, subject: str) -> list[str]:
     """Return the lines of an erasure. `entry` is the one in the project's ledger; None: nothing was erased."""
     done = entry is not None
-    subject = ", ".join(erasure.classes) or f"{len(erasure.records)} records"
     lines = [f"{erasure.run}: {'erased' if done else 'would erase'} {subject}"]
     if erasure.classes:
         named = ", ".join("numbers over several classes" if name == "*" else name for name in erasure.secrets)

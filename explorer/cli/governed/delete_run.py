@@ -34,6 +34,7 @@ from explorer.runlog.documents import trainer_key
 from explorer.runlog.forecast import NO_CODE, Route, obstacles, replay_route, time_of
 from explorer.runlog.influence import Presence
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.tagged_records import numbers_of, words_of
 from explorer.runlog.target import SWEEP, Target, read_origin, resolve
 from explorer.training.deletion import IMMATERIAL, Compared, delete, train_counterfactual
 from explorer.training.forgetting_evidence import STEPS, Bench
@@ -86,11 +87,11 @@ def run(
     The same command continues after an interruption. The old run stays as it is; its files to destroy are listed.
     """
     ledger = RunLedger(run)
-    target = resolve(ledger, class_=class_, authority=authority, records=record or ())
+    target = resolve(ledger, class_=class_, authority=authority, records=numbers_of(ledger, record or ()))
     planned = plan(ledger, target, private=governance)
     route = _route(planned, ledger, level, loop=loop, private=governance)
     if not json:
-        print(visible("\n".join(_planned(planned, route, run))), flush=True)
+        print(visible("\n".join(_planned(planned, route, ledger))), flush=True)
     text = _text(request) if request is not None else f"delete {target.words}"
     provide_trainer(run, private=governance)
     trust = trust or run / rundir.GOVERNANCE / "trust.json"
@@ -181,13 +182,13 @@ def _text(request: str) -> str:
         raise ProvenanceError(f"{path}: found bytes that are not UTF-8; expected the text of a request") from error
 
 
-def _planned(planned: Plan, route: Route, run: Path) -> list[str]:
-    lines = [f"{planned.run}: {planned.target.words}"]
+def _planned(planned: Plan, route: Route, ledger: RunLedger) -> list[str]:
+    lines = [f"{planned.run}: deleting {words_of(ledger, planned.target)}"]
     lines += [f"  continues {words}" for words in planned.continues]
     if route.level == "G2":
         lines.append(f"  G2, exact by structure: drops {', '.join(route.dropped) or 'nothing'}; nothing is trained")
         return lines
-    time = time_of(run, route)
+    time = time_of(ledger.run, route)
     lines.append(f"  G3, exact by replay: {route.steps} steps, from step {route.start} on")
     return [*lines, f"  time: {time_words(time)}"]
 

@@ -182,7 +182,10 @@ NOT_REACHED = (
 
 def erase(
     place: Place,
-    record: options.Records = None,
+    record: Annotated[
+        list[int] | None,
+        typer.Option("--record", metavar="N", help="A training example, by its number, counted from 0; repeatable."),
+    ] = None,
     holding: Annotated[
         Path | None,
         typer.Option(
