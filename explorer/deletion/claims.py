@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from explorer import rundir
 from explorer.canonical import digest
-from explorer.deletion.evidence import RECORDS_FILE, Case, name_of, state_of
+from explorer.deletion.evidence import Case, Unlisted, name_of, state_of
 from explorer.entries.kinds import Decision, Profile, State, Step, TrainingState
 from explorer.errors import ExplorerError, LedgerError, ProvenanceError, RunError
 from explorer.ledger.storage import blob_path
@@ -76,6 +76,8 @@ def looked(claim: Claim[Subject], case: Subject) -> Check:
     """Check a claim."""
     try:
         why = claim.look(case)
+    except Unlisted as error:
+        return unseen(claim, str(error))
     except ExplorerError as error:
         return Check(name=claim.name, says=claim.says, outcome=Outcome.FAILED, why=str(error))
     outcome = Outcome.HELD if why is None else Outcome.UNSEEN
@@ -134,8 +136,6 @@ def documents(case: Case) -> str | None:
 def target(case: Case) -> str | None:
     """Check that the old run had the target, and that no model which it began with had learned from it: a model that
     taught the run about the target would survive this deletion."""
-    if case.certificate.target.records is not None and case.listed is None:
-        return f"which records: the list that opens the commitment is missing; its owner has it in {RECORDS_FILE}"
     for path in case.target.classes:
         case.old.class_(path)
     if not case.reach.whole and not case.reach.partly:

@@ -92,6 +92,10 @@ def keep_list(run: Path, records: tuple[int, ...]) -> RecordsList:
 # --- the evidence ---
 
 
+class Unlisted(ProvenanceError):
+    """A certificate names records by a commitment, and the list that opens it was not given."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
     """A certificate with the evidence to check it against."""
@@ -106,13 +110,15 @@ class Case:
 
     @cached_property
     def target(self) -> Target:
-        """Return the target. Raises `ProvenanceError` where the list of records is needed and is missing, or does not
-        open the commitment."""
+        """Return the target. Raises `Unlisted` where the list of records is needed and is missing, `ProvenanceError`
+        for one that does not open the commitment."""
         deleted: Deleted = self.certificate.target
         if deleted.records is None:
             return Target(classes=deleted.classes, authorities=deleted.authorities)
         if self.listed is None:
-            raise ProvenanceError("the list of the deleted records is missing")
+            raise Unlisted(
+                f"which records: the list that opens the commitment is missing; its owner has it in {RECORDS_FILE}"
+            )
         if self.listed.listed != deleted.records:
             raise ProvenanceError(
                 f"the list of {len(self.listed.records)} records does not open the commitment "

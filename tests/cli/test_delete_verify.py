@@ -169,7 +169,9 @@ def test_records_take_their_list(tmp_path: Path) -> None:
     old = deleted_runs.write_old(tmp_path / "runs", USUAL)
     target = Target(records=(5, 8))
     made = certified(old, deleted_runs.replayed(old, target=target, begins=0, without=()), expires=FAR)
-    assert "the list that opens the commitment is missing" in refused(*written(tmp_path, made))
+    said = refused(*written(tmp_path, made)).splitlines()
+    assert "names records, and only their list says which: give it by --records" in said[1]
+    assert "FAILED" not in "\n".join(said) and "the list that opens the commitment is missing" in "\n".join(said)
     done = explorer(*written(tmp_path, made), "--records", made.new / RECORDS_FILE)
     assert done.returncode == 0 and "2 records: deleted" in done.stdout
 

@@ -3,6 +3,7 @@
 These verbs need no torch; `delete_run.py` has those that train.
 """
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from explorer.deletion.deletion_plan import LEVELS, Plan
 from explorer.deletion.deletion_plan import plan as make_plan
 from explorer.deletion.erase import Erasure, of_classes, of_records
 from explorer.deletion.erase import erase as erase_for_good
+from explorer.deletion.evidence import RECORDS_FILE
 from explorer.deletion.finish import CERTIFICATE, DESTROY, Concluded, conclude
 from explorer.deletion.unreachable import beyond
 from explorer.deletion.verify_deletion import SEES, Verified
@@ -189,7 +191,8 @@ def certify(
 ) -> Answer:
     """Certify a deletion made by `explorer delete run`, and record it in the project's ledger.
 
-    The certificate is verified as by `explorer delete verify` before it is written.
+    The certificate is verified as by `explorer delete verify` before it is written. Whoever cosigns the ledgers of runs
+    then cosigns the project's, RUNS/_audit, too: `explorer next NEW` prints the commands.
     """
     origin = read_origin(new)
     if origin is None:
@@ -227,20 +230,43 @@ def certified(
         expires=expires or format_time(now + options.YEAR),
         not_reached=not_reached,
     )
-    return Answer(page=lambda: _certified_lines(done, new), record=lambda: _certified_record(done, new))
+    return Answer(
+        page=lambda: _certified_lines(done, old, new, trust),
+        record=lambda: _certified_record(done, new),
+        then=lambda: part("governed runs, next")(new, "certify", trust=trust),
+    )
 
 
-def _certified_lines(done: Concluded, new: Path) -> list[str]:
+def _certified_lines(done: Concluded, old: Path, new: Path, trust: Path) -> list[str]:
     value, files, here = done.certificate.value, done.destroy.files, from_here(new)
     lines = [
         f"{new.name}: {value.level}, deleted, by both ledgers. {MEANS[value.level]}",
         f"  {here}",
         f"  certificate: {here / CERTIFICATE}, entry {done.entry} of the project's ledger",
+        f"  anyone checks it with: {_verify_command(old, new, trust, listed=value.target.records is not None)}",
         f"  for you to destroy, of {done.destroy.run}: {len(files)} files, listed in {here / DESTROY}",
         "  never ship both models: their difference is what was deleted",
         "  not reached:",
     ]
     return [*lines, *(f"    {place.what}: {UNREACHED[place.what]}" for place in value.not_reached)]
+
+
+def _verify_command(old: Path, new: Path, trust: Path, *, listed: bool) -> str:
+    """Return the command that checks a certificate; `listed`: it names records, whose list belongs to it."""
+    here = from_here(new)
+    words = [
+        "explorer",
+        "delete",
+        "verify",
+        here / CERTIFICATE,
+        "--old",
+        from_here(old),
+        "--new",
+        here,
+        "--trust",
+        trust,
+    ]
+    return shlex.join(map(str, [*words, *(["--records", here / RECORDS_FILE] if listed else [])]))
 
 
 def _certified_record(done: Concluded, new: Path) -> dict[str, Any]:
@@ -316,6 +342,9 @@ def _erasure_lines(erasure: Erasure, entry: int | None, subject: str) -> list[st
 MARKS = {"held": "held", "failed": "FAILED", "not looked at": "NOT LOOKED AT"}
 WITHOUT = "not trained. Only the trainer vouches that each step was done as recorded; --counterfactual trains them"
 LEDGERS, TRAINED = "by both ledgers", "identical to a run that never had it"
+UNLISTED = (
+    f"this certificate names records, and only their list says which: give it by --records, such as NEW/{RECORDS_FILE}"
+)
 TENSORS = 5  # most tensors that are listed as differing
 
 
@@ -355,7 +384,7 @@ def verify(
     )
     holds = verified.deleted and (compared is None or compared.equal)
     return Answer(
-        page=lambda: _verified_lines(verified, compared, certificate, holds=holds),
+        page=lambda: _verified_lines(verified, compared, certificate, listed=records is not None, holds=holds),
         record=lambda: _verified_record(verified, compared, holds=holds),
         holds=holds,
         faults_to_stderr=True,
@@ -382,12 +411,13 @@ def _means(verified: Verified, compared: Any) -> str:
     return MEANS[verified.certificate.level] if compared is None else NEVER_HAD
 
 
-def _verified_lines(verified: Verified, compared: Any, certificate: Path, *, holds: bool) -> list[str]:
+def _verified_lines(verified: Verified, compared: Any, certificate: Path, *, listed: bool, holds: bool) -> list[str]:
     value = verified.certificate
     evidence = LEDGERS if compared is None else TRAINED
     verdict = f"deleted, {evidence}" if holds else "NOT shown to be deleted"
     lines = [
         f"{certificate}: {value.target.words}: {verdict}",
+        *([f"  {UNLISTED}"] if value.target.records is not None and not listed else []),
         f"  {'level' if holds else 'claims':<12} {value.level}. {_means(verified, compared if holds else None)}",
         f"  old run      {value.old.run}",
         f"  new run      {value.new.run}, model {verified.model}",
