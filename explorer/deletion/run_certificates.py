@@ -75,13 +75,8 @@ def certificates(run: RunLedger, *, trust: Trust | None, now: int) -> Certificat
     Raises `LedgerError` for a project's ledger that is damaged.
     """
     # Both sources, by digest: an entry and a file with the same digest are the same certificate.
-    runs, origin = runs_of(run.run), run.ledger.checkpoint().origin
-    named = {
-        entry.entry.evidence.get("certificate", ""): (entry.index, entry.entry)
-        for entry in read_project(runs)
-        if isinstance(entry.entry, Deletion) and origin in _origins(entry.entry)
-    }
-    files, damaged = _files(runs)
+    origin, named = run.ledger.checkpoint().origin, deletions_of(run)
+    files, damaged = _files(runs_of(run.run))
     here = {
         digest: file
         for digest, file in files.items()
@@ -108,6 +103,19 @@ def certificates(run: RunLedger, *, trust: Trust | None, now: int) -> Certificat
             )
         )
     return Certificates(known=tuple(known), damaged=damaged)
+
+
+def deletions_of(run: RunLedger) -> dict[str, tuple[int, Deletion]]:
+    """Return the entries of the project's ledger about deletions from or to a run, by the digest of their certificate.
+
+    Raises `LedgerError` for a project's ledger that is damaged.
+    """
+    origin = run.ledger.checkpoint().origin
+    return {
+        entry.entry.evidence.get("certificate", ""): (entry.index, entry.entry)
+        for entry in read_project(runs_of(run.run))
+        if isinstance(entry.entry, Deletion) and origin in _origins(entry.entry)
+    }
 
 
 def _origins(entry: Deletion) -> set[str]:
@@ -160,10 +168,17 @@ def _old(claimed: Certificate, run: RunLedger) -> Path:
     name, origin = claimed.old.run, claimed.old.ledger.origin
     if run.ledger.checkpoint().origin == origin:
         return run.run
-    # The name is from a file whose signature is not checked yet: it must not lead out of the directory of runs.
     runs = runs_of(run.run)
+    if (old := find_by_origin(runs, name, origin)) is None:
+        raise RunError(f"the run that had it, {name}, is not below {runs}: name it with `explorer delete verify --old`")
+    return old
+
+
+def find_by_origin(runs: Path, name: str, origin: str) -> Path | None:
+    """Return the directory of the run of this name whose ledger has this origin; None where the project has none."""
+    # The name is from a file whose signature is not checked yet: it must not lead out of the directory of runs.
     sweeps = sorted(runs.glob("[!.]*")) if "/" not in name and name not in (".", "..") else []
     for ledger in (sweep / name / rundir.LEDGER for sweep in sweeps):
         if (ledger / CHECKPOINT).exists() and LedgerDirectory(ledger).checkpoint().origin == origin:
             return ledger.parent
-    raise RunError(f"the run that had it, {name}, is not below {runs}: name it with `explorer delete verify --old`")
+    return None

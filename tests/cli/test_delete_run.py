@@ -1,6 +1,7 @@
 """`explorer delete run` as a person meets it: what it says first, what comes out, and that it verifies."""
 
 import json
+import shlex
 import shutil
 import time
 from dataclasses import replace
@@ -55,11 +56,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained_in(tmp_path_factory.mktemp("project"))
 
 
+KEYS = [
+    ("--key", f"governed/{role}.pem", "--trust", "governed/trust.json") for role in ("data-governance", "model-risk")
+]
+
+
 def cosign(project: Path, run: Path) -> None:
     """The trust file asks for both."""
-    for key in ("data-governance.pem", "model-risk.pem"):
-        where = ["--key", f"governed/{key}", "--trust", "governed/trust.json"]
-        done = explorer("ledger", "cosign", run / rundir.LEDGER, *where, cwd=project)
+    for key in KEYS:
+        done = explorer("ledger", "cosign", run / rundir.LEDGER, *key, cwd=project)
         assert done.returncode == 0, done.stderr
 
 
@@ -140,6 +145,33 @@ def test_records(project: Path) -> None:
     found = verified(project, "--records", new / "private" / "deleted.json")
     assert found.returncode == 0, found.stderr + found.stdout
     assert verified(project).returncode == 1  # the control: without the list nobody knows which
+
+
+@pytest.mark.parametrize("row", ["5", "9"])
+def test_every_command_on_the_way_is_printed(project: Path, row: str) -> None:
+    """From the new run to a certificate that anyone checks, a project's ledger that is cosigned too, and a pack."""
+    source = run_of(project) / rundir.GOVERNANCE / "source.json"
+    source.write_text(json.dumps(json.loads(source.read_text()) | {"private": str(project / "governed")}))
+    made = explorer("delete", "run", run_of(project), "--record", row, cwd=project)
+    assert f": record {row} (digits, example {row}, class simulated/class-0" in made.stdout.splitlines()[0]
+    done, pasted = explorer("ledger", "cosign", new_run(project) / rundir.LEDGER, *KEYS[0], cwd=project), []
+    for _ in range(10):
+        line = done.stderr.splitlines()[-1].removeprefix("next: explorer ")
+        pasted.append(line.split(" runs/")[0])
+        if pasted[-1].startswith("next"):
+            break
+        done = explorer(*shlex.split(line), cwd=project)
+        assert done.returncode == 0, done.stderr
+        if pasted[-1] == "delete certify":
+            (check,) = (said.partition(": explorer ")[2] for said in done.stdout.splitlines() if "checks it" in said)
+            assert explorer(*shlex.split(check), cwd=project).returncode == 0
+        if "_audit" in line:  # cosigning a project's ledger names no run that would come next
+            done = explorer("delete", "certify", new_run(project), "--old", run_of(project), *KEYS[0][2:], cwd=project)
+    report = ["report"] if row == "9" else []  # the other one was in no batch: nothing was trained
+    cosigning = ["ledger cosign"] * 2
+    assert pasted == ["ledger cosign", "delete certify", *cosigning, "conform", "attest", *report, "pack", "next"]
+    done = explorer("next", new_run(project), *KEYS[0][2:], cwd=project)
+    assert done.returncode == 0 and "nothing is missing" in done.stdout, done.stdout
 
 
 def test_what_it_leaves(project: Path) -> None:

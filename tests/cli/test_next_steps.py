@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli.governed.next_steps import FIRST, LOOKS
+from explorer.cli.governed.next_steps import DOES, LOOKS
 from explorer.ledger.cosign import begin_memory, memory_of
 from explorer.provenance.keys import write_key
 from explorer.provenance.trust import Role, write_trust
@@ -147,5 +147,11 @@ def test_what_is_no_governed_run_is_refused(desk: Path, tmp_path: Path) -> None:
         assert "source.json" in said and len(said.splitlines()) == 1
 
 
-def test_every_verb_of_the_list_has_a_first_step() -> None:
-    assert set(FIRST.values()) < set(LOOKS) and "trained" not in FIRST.values()
+def test_every_verb_of_the_list_completes_a_step_of_it() -> None:
+    assert set(DOES.values()) < set(LOOKS)
+
+
+def test_a_verb_that_came_too_early_names_the_first_step_that_is_missing(desk: Path) -> None:
+    done = explorer("report", run_in(desk), "--trust", "runs/digits/trust.json", cwd=desk)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == f"next: {step(desk, 'cosigned')['commands'][0]}"

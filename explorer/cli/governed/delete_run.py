@@ -183,7 +183,7 @@ def _text(request: str) -> str:
 
 
 def _planned(planned: Plan, route: Route, ledger: RunLedger) -> list[str]:
-    lines = [f"{planned.run}: deleting {words_of(ledger, planned.target)}"]
+    lines = [f"{planned.run}: {words_of(ledger, planned.target)}"]
     lines += [f"  continues {words}" for words in planned.continues]
     if route.level == "G2":
         lines.append(f"  G2, exact by structure: drops {', '.join(route.dropped) or 'nothing'}; nothing is trained")

@@ -2,13 +2,15 @@
 
     trained     every planned step is on record
     cosigned    the ledger is sound, and as many authorities have cosigned it as the trust file requires
+    certified   of a run that a deletion made: its certificate holds, and is on record in the project's ledger
+    project     of a run that a deletion is about: the project's ledger is cosigned too
     conforms    the record is one that a governed run leaves (`explorer conform`)
     attested    the model is here with a valid attestation about this ledger
     reported    the governance report is about this ledger, and was made with a trust file
     packed      a pack for an auditor is here, it verifies, and it is about this ledger and this attestation
 
 Every step is verified again, and nothing is concluded from the presence of a file. Other verbs end with the next
-command of the same list (`after`); they look only at the steps behind their own.
+command of the same list (`after`).
 """
 
 import hashlib
@@ -27,13 +29,18 @@ from explorer.audit.conditions import Outcome
 from explorer.audit.conform import conform
 from explorer.audit.history import outcome
 from explorer.cli import options
+from explorer.deletion.finish import CERTIFICATE
+from explorer.deletion.run_certificates import KnownCertificate, certificates, deletions_of, find_by_origin
 from explorer.disclosure import verifier
 from explorer.disclosure.pack import MAX_PACK
 from explorer.disclosure.wrapped import ledger_state
 from explorer.errors import ExplorerError, ProvenanceError, RunError
+from explorer.ledger.storage import LedgerDirectory
 from explorer.ledger.trust_anchor import NONE
 from explorer.ledger.verify import verify
+from explorer.page.amounts import count
 from explorer.page.terminal import Answer, from_here
+from explorer.project import AUDIT, runs_of
 from explorer.provenance.keys import PASSPHRASE, is_encrypted, public_bytes, read_any
 from explorer.provenance.trust import Authority, Role, Trust, read_trust
 from explorer.release.shipped import open_shipped
@@ -42,6 +49,7 @@ from explorer.runlog.anchor import anchor_of_ledger
 from explorer.runlog.attested import ATTESTATION
 from explorer.runlog.documents import TRUST_FILE, source_of
 from explorer.runlog.run_ledger import RunLedger
+from explorer.runlog.target import read_origin
 from explorer.schema import to_json
 from explorer.views.ledger.open_run import NO_TRUST
 
@@ -97,20 +105,20 @@ def next_(run: options.RunDirectory, trust: options.OwnTrust = None) -> Answer:
 def after(run: Path, verb: str, *, trust: Path | None = None) -> Iterator[str]:
     """Yield the line with the next command after a verb has done its part; nothing for a run without a ledger.
 
-    `verb` is run, cosign, conform, attest, report or pack. A step that only takes judging is suggested unjudged.
+    `verb` is run, cosign, certify, conform, attest, report or pack. The record is not judged: a run whose model has an
+    attestation is taken to conform.
     """
     if not (run / rundir.LEDGER).is_dir() or not (run / rundir.GOVERNANCE).is_dir():
         return
     try:
         place = _place(run, trust)
-        names = [*LOOKS]
-        for name in names[names.index(FIRST[verb]) :] if verb in FIRST else ():
-            if name == "conforms":
-                step = _unjudged(place)
-            elif (step := LOOKS[name](place)).state == "done":
+        for name, look in _looks(place).items():
+            if name in ("trained", DOES.get(verb)):
                 continue
-            yield f"next: {step.commands[0] if step.commands else _line(place, 'next')}"
-            return
+            step = _unjudged(place) if name == "conforms" else look(place)
+            if step.state != "done":
+                yield f"next: {step.commands[0] if step.commands else _line(place, 'next')}"
+                return
         yield f"next: {_line(place, 'next')}"
     except ExplorerError:  # the verb itself has succeeded; what is wrong elsewhere is for `next` to say
         yield f"next: explorer next {_shown(run)}"
@@ -130,7 +138,7 @@ def _place(run: Path, trust: Path | None) -> Place:
 def _steps(place: Place) -> Iterator[Step]:
     """Yield the steps in order; those that build on a missing one are not judged, and one that fails is the last."""
     waits = ""
-    for name, look in LOOKS.items():
+    for name, look in _looks(place).items():
         step = look(place) if not waits else None
         if step is None or (step.state == "missing" and waits):
             step = Step(name=name, state="missing", words=f"waits until it is {waits}", commands=_commands(place, name))
@@ -158,37 +166,62 @@ def _trained(place: Place) -> Step:
 
 
 def _cosigned(place: Place) -> Step:
+    return _quorum(place, "cosigned", place.ledger.ledger.path)
+
+
+def _quorum(place: Place, name: str, directory: Path) -> Step:
+    """Judge whether a ledger is sound, and cosigned by as many as the trust file requires."""
     # First without the quorum: a ledger that lacks cosignatures is incomplete, one with another fault is broken.
-    anchor = anchor_of_ledger(place.ledger.ledger, place.trust)
-    sound = verify(place.ledger.ledger.path, anchor=replace(anchor, quorum=NONE), now=place.now)
+    anchor = anchor_of_ledger(LedgerDirectory(directory), place.trust)
+    check = _line(place, "ledger verify", where=directory)
+    sound = verify(directory, anchor=replace(anchor, quorum=NONE), now=place.now)
     if not sound.ok:
         first = sound.findings[0]
         words = f"the ledger does not verify: {first.path}: {first.message}"
-        return Step(name="cosigned", state="fails", words=words, commands=(_line(place, "ledger verify"),))
-    verification, fields = verify_ledger(place.ledger.ledger.path, trust=place.trust, now=place.now)
+        return Step(name=name, state="fails", words=words, commands=(check,))
+    verification, fields = verify_ledger(directory, trust=place.trust, now=place.now)
     if verification.ok:
         by = ", ".join(one.partition(" at ")[0] for one in fields["cosigned_by"])
         words = f"by {by}" if by else "the trust file requires no cosignature"
-        return Step(name="cosigned", state="done", words=f"{fields['size']:,} entries; {words}")
+        return Step(name=name, state="done", words=f"{count(fields['size'], 'entry', 'entries')}; {words}")
     cosignatures = sound.judgement.cosignatures if sound.judgement else ()
     missing = _missing(place, {one.verifier.name for one in cosignatures if one.fault is None})
     if not missing:  # enough have cosigned, and something else is wrong
-        return Step(
-            name="cosigned",
-            state="fails",
-            words="; ".join(fields["findings"][:3]),
-            commands=(_line(place, "ledger verify"),),
-        )
+        return Step(name=name, state="fails", words="; ".join(fields["findings"][:3]), commands=(check,))
     names = ", ".join(authority.name for authority, _ in missing)
     elsewhere = [authority.name for authority, key in missing if key is None]
     words = f"missing: {names}"
     words += f"; KEY is the key of {', '.join(elsewhere)}, which is not here" if elsewhere else ""
     return Step(
-        name="cosigned",
+        name=name,
         state="missing",
         words=words,
-        commands=tuple(_line(place, "ledger cosign", key=key) for _, key in missing),
+        commands=tuple(_line(place, "ledger cosign", key=key, where=directory) for _, key in missing),
     )
+
+
+def _certified(place: Place) -> Step:
+    known = certificates(place.ledger, trust=place.trust, now=place.now).known
+    mine = [one for one in known if one.side == "without"]
+    if any(one.deleted and one.entry is not None for one in mine):
+        return Step(name="certified", state="done", words=f"{CERTIFICATE} holds, by both ledgers")
+    words = next((f"{CERTIFICATE}: {one.fault or _refused(one)}" for one in mine), f"no {CERTIFICATE}")
+    return Step(name="certified", state="missing", words=words, commands=_commands(place, "certified"))
+
+
+def _refused(one: KnownCertificate) -> str:
+    """Return why a certificate that was verified does not count."""
+    checks = () if one.verified is None else one.verified.checks
+    faults = [f"{check.says}: {check.outcome}: {check.why}" for check in checks if check.why is not None]
+    return faults[0] if faults else "not on record in the project's ledger"
+
+
+def _project(place: Place) -> Step:
+    return _quorum(place, "project", _project_ledger(place))
+
+
+def _project_ledger(place: Place) -> Path:
+    return runs_of(place.run) / AUDIT
 
 
 def _conforms(place: Place) -> Step:
@@ -201,7 +234,8 @@ def _conforms(place: Place) -> Step:
 
 
 def _unjudged(place: Place) -> Step:
-    return Step(name="conforms", state="missing", words="not judged yet", commands=_commands(place, "conforms"))
+    state = "done" if (place.run / rundir.MODEL / ATTESTATION).exists() else "missing"
+    return Step(name="conforms", state=state, words="not judged yet", commands=_commands(place, "conforms"))
 
 
 def _attested(place: Place) -> Step:
@@ -271,13 +305,26 @@ def _fault(place: Place, path: Path) -> str | None:
 LOOKS: dict[str, Callable[[Place], Step]] = {
     "trained": _trained,
     "cosigned": _cosigned,
+    "certified": _certified,
+    "project": _project,
     "conforms": _conforms,
     "attested": _attested,
     "reported": _reported,
     "packed": _packed,
 }
-FIRST = {"run": "cosigned", "cosign": "cosigned", "conform": "attested", "attest": "reported", "report": "packed"}
-"""The step to look at first after a verb: one cosignature may need another."""
+DOES = {"certify": "certified", "conform": "conforms", "attest": "attested", "report": "reported", "pack": "packed"}
+"""The step that a verb completes; cosigning may need another cosignature."""
+
+
+def _looks(place: Place) -> dict[str, Callable[[Place], Step]]:
+    """Return the steps that a run has: only deletions are certified, and on record in the project's ledger; a run that
+    trained nothing has no report."""
+    has = {
+        "certified": read_origin(place.run) is not None,
+        "project": bool(deletions_of(place.ledger)),
+        "reported": place.ledger.begins < place.ledger.steps,
+    }
+    return {name: look for name, look in LOOKS.items() if has.get(name, True)}
 
 
 # --- whose key is missing ---
@@ -320,8 +367,11 @@ def _keys_here(place: Place) -> dict[str, Path]:
 
 
 def _commands(place: Place, name: str) -> tuple[str, ...]:
+    if name == "project":
+        return (_line(place, "ledger cosign", where=_project_ledger(place)),)
     verbs = {
         "cosigned": "ledger cosign",
+        "certified": "delete certify",
         "conforms": "conform",
         "attested": "attest",
         "reported": "report",
@@ -330,12 +380,23 @@ def _commands(place: Place, name: str) -> tuple[str, ...]:
     return (_line(place, verbs[name]),) if name in verbs else ()
 
 
-def _line(place: Place, verb: str, *, key: Path | None = None) -> str:
-    """Return a command on the run, to paste as it is."""
-    where = place.run / rundir.LEDGER if verb.startswith("ledger") else place.run
-    options_ = {"ledger cosign": f" --key {'KEY' if key is None else _shown(key)}"}
-    options_["pack"] = f" --out {_shown(place.run / PACK)}"
-    return f"explorer {verb} {_shown(where)}{options_.get(verb, '')} --trust {_shown(place.trust_file)}"
+def _line(place: Place, verb: str, *, key: Path | None = None, where: Path | None = None) -> str:
+    """Return a command on the run, or on a ledger of its project, to paste as it is."""
+    where = where or (place.run / rundir.LEDGER if verb.startswith("ledger") else place.run)
+    options_ = {
+        "ledger cosign": lambda: f" --key {'KEY' if key is None else _shown(key)}",
+        "delete certify": lambda: f" --old {_old(place)}",
+        "pack": lambda: f" --out {_shown(place.run / PACK)}",
+    }
+    more = options_[verb]() if verb in options_ else ""
+    return f"explorer {verb} {_shown(where)}{more} --trust {_shown(place.trust_file)}"
+
+
+def _old(place: Place) -> str:
+    """Return the run that a deletion began with; the word OLD where it is not here."""
+    origin = read_origin(place.run)
+    old = origin and find_by_origin(runs_of(place.run), origin.run, origin.ledger.origin)
+    return "OLD" if old is None else _shown(old)
 
 
 def _shown(path: Path) -> str:

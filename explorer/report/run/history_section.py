@@ -306,7 +306,9 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
         blocks.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
         entries = amounts.count(history.entries, "entry", "entries")
-        blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.", "note"))
+        missing = (history.judged or "").startswith(UNVERIFIED)
+        hint = " `explorer next` prints how it is cosigned." if missing and not history.fault else ""
+        blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.{hint}", "note"))
     if history.unbelieved:
         faults = [f"A certificate that is not trusted: {fault}" for fault in history.unbelieved]
         blocks.append(Bullets(faults, "warning"))
