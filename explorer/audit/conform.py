@@ -24,6 +24,7 @@ from explorer.audit.routable import Routable
 from explorer.audit.typed import Typed
 from explorer.audit.withheld import read_withheld
 from explorer.errors import ExplorerError
+from explorer.ledger.trust_anchor import UNTRUSTED
 from explorer.provenance.routing_weights import confidential
 from explorer.provenance.tag_attestation import VerifiedTags
 from explorer.provenance.trust import Trust
@@ -39,6 +40,7 @@ WORDS = {
     Outcome.FAILS: "does not conform",
     Outcome.UNTOLD: "whether it conforms cannot be told",
 }
+UNDECIDED = "whether it conforms cannot be decided: no trust file was given"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +64,10 @@ class Conformance:
     @property
     def words(self) -> str:
         """Return the verdict as the predicate of a sentence about the run."""
+        others = together(condition.outcome for condition in self.conditions)
+        faults = [fault for fault in self.badge.faults if not fault.startswith(f"checkpoint: {UNTRUSTED}")]
+        if not self.badge.anchored and not faults and others is not Outcome.FAILS:
+            return UNDECIDED
         return WORDS[self.outcome]
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from explorer import rundir
 from explorer.errors import LedgerError
 
 CANNOT_BE_TOLD = 3
@@ -229,6 +230,15 @@ def span_of(written: str | None) -> tuple[int | None, int | None]:
     if not colon or not all(not end or (end.isascii() and end.isdigit()) for end in (first, stop)):
         raise LedgerError(f"--steps: found {written!r:.80}, expected A:B, such as 100:200")
     return int(first) if first else None, int(stop) if stop else None
+
+
+def warn_of_own(trust: Path | None, *judged: Path) -> str:
+    """Return a warning where a trust file lies in a run that it judges; else nothing. `judged` are directories of runs,
+    or what is in one, such as its ledger."""
+    runs = (path.parent if (path.parent / rundir.GOVERNANCE).is_dir() else path for path in map(Path.resolve, judged))
+    if trust is None or not any(trust.resolve().is_relative_to(run) for run in runs):
+        return ""
+    return f"{trust}: came with the run, and a forged run would bring its own; take the trust file from its signers"
 
 
 def clock() -> int:

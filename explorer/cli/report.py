@@ -93,6 +93,7 @@ def report(
     return Answer(
         page=lambda: [str(path)],
         record=lambda: {"file": str(path)},
+        remark="" if run is None else options.warn_of_own(trust, run),
         then=lambda: () if run is None else part("governed runs, next")(run, "report", trust=trust),
     )
 

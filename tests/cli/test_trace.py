@@ -141,11 +141,24 @@ def test_conform(place: Path, copy: Path) -> None:
     assert not say(place, "conform", "run", status=1)["conforms"]
     done = explorer("conform", "run", cwd=place)
     assert (done.returncode, done.stdout) == (1, "") and "Not verified: no independent trust file given" in done.stderr
+    assert done.stderr.splitlines()[0] == "run: whether it conforms cannot be decided: no trust file was given"
     sign_again(copy / "run", lambda i, e: e if not isinstance(e, Step) or e.step != 4 else changed(e))
     done = explorer("conform", "run", "--trust", "trust.json", cwd=copy)
     assert done.returncode == 1
     assert "typed            DOES NOT HOLD" in done.stderr
     assert "step 4: quarantine: the count of examples differs from their tags" in done.stderr
+    assert explorer("conform", "run", cwd=copy).stderr.startswith("run: does not conform")  # with no trust file either
+
+
+def test_a_trust_file_that_came_with_the_run_is_named(place: Path) -> None:
+    """By every verb that judges with it; the one of the reader is not."""
+    words = "came with the run, and a forged run would bring its own"
+    for verb in (("conform", "run"), ("ledger", "verify", "run/ledger"), ("trace", "run", "--layer", "head")):
+        own, mine = (
+            explorer(*verb, "--trust", trust, cwd=place) for trust in ("run/governance/trust.json", "trust.json")
+        )
+        assert (own.returncode, own.stdout) == (mine.returncode, mine.stdout)
+        assert words in own.stderr and words not in mine.stderr, verb
 
 
 def changed(step: Step) -> Step:

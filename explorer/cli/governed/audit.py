@@ -67,6 +67,7 @@ def trace(
             **_continued(ledger),
         },
         holds=answer.check.agrees and verified is not False,
+        remark=options.warn_of_own(trust, run),
     )
 
 
@@ -210,7 +211,8 @@ def conform(
     """Check a run's record: gradients routable, examples typed, updates reconstructible, no contradiction.
 
     The exit status is 0 if all of them hold and the ledger is signed by authorities of the trust file; 1 if the run
-    does not conform; 3 if the record cannot decide it, because what it depends on was erased or is sealed.
+    does not conform, or without a trust file; 3 if the record cannot decide it, because what it depends on was erased
+    or is sealed.
     """
     trusted = None if trust is None else read_trust(trust)
     ledger = RunLedger(run)
@@ -221,6 +223,7 @@ def conform(
         holds=conformance.conforms,
         status=options.CANNOT_BE_TOLD if not conformance.conforms and conformance.outcome is Outcome.UNTOLD else None,
         faults_to_stderr=True,
+        remark=options.warn_of_own(trust, run),
         then=lambda: part("governed runs, next")(run, "conform", trust=trust),
     )
 

@@ -388,6 +388,7 @@ def verify(
         record=lambda: _verified_record(verified, compared, holds=holds),
         holds=holds,
         faults_to_stderr=True,
+        remark=options.warn_of_own(trust, old, new),
     )
 
 

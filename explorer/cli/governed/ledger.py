@@ -67,7 +67,9 @@ def verify(
             "named_blobs": None if blobs is None else asdict(blobs),
         },
         holds=ok,
-        remark=keep_evidence(verification.evidence, evidence),
+        remark="\n".join(
+            filter(None, (options.warn_of_own(trust, directory), keep_evidence(verification.evidence, evidence)))
+        ),
     )
 
 

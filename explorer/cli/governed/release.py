@@ -138,6 +138,7 @@ def verify(
         record=lambda: _verdict(verdict),
         holds=verdict.passes,
         faults_to_stderr=True,
+        remark=options.warn_of_own(trust, model, *([] if ledger is None else [ledger])),
     )
 
 
