@@ -35,7 +35,7 @@ from explorer.recipes.choice import choose
 from explorer.recipes.recipe import Recipe
 from explorer.runlog.documents import POLICIES, TAXONOMY_FILE, TRUST_FILE
 from explorer.schema import to_json
-from explorer.training.demonstration import DAYS, KEYS, RISK, WARNING, write_documents
+from explorer.training.demonstration import DAYS, GOVERNANCE, KEYS, RISK, WARNING, write_documents
 from explorer.training.run_plan import total_steps
 from explorer.yaml_document import parse_document
 
@@ -72,6 +72,9 @@ class GovernedProject:
                 ["           simulated provenance: made up from the labels, because the data names no sources"]
                 * self.simulated
             ),
+            f"  taxonomy {self.directory / TAXONOMY_DRAFT}: says of every class that it has no personal data, which"
+            " nobody has checked,",
+            "           and these keys have signed it; edit and sign it again, as its top says, before using a report",
             f"  policy   {self.directory / POLICY}: {late}; edit it, then sign it with the line at its top",
         ]
 
@@ -124,7 +127,7 @@ def begin_governed(
         now=now,
         drafts={
             POLICY: policy,
-            TAXONOMY_DRAFT: yaml.safe_dump(to_json(taxonomy), sort_keys=False),
+            TAXONOMY_DRAFT: _draft(taxonomy, directory),
             ".gitignore": IGNORED,
         },
     )
@@ -177,7 +180,8 @@ def _taxonomy(name: str, counts: Mapping[str, int], now: int) -> Taxonomy:
         classes=tuple(
             TaxonomyClass(
                 path=path,
-                definition=f"What the data declares as {path}." if path in counts else f"Everything below {path}.",
+                definition=(f"What the data declares as {path}" if path in counts else f"Everything below {path}")
+                + "; not checked for personal data.",
                 personal_data=False,
                 source=Source.OTHER,
             )
@@ -186,6 +190,21 @@ def _taxonomy(name: str, counts: Mapping[str, int], now: int) -> Taxonomy:
     )
     check_taxonomy(taxonomy, TAXONOMY_DRAFT)
     return taxonomy
+
+
+def _draft(taxonomy: Taxonomy, directory: Path) -> str:
+    """Return the text of the taxonomy."""
+    files = (TAXONOMY_DRAFT, KEYS[GOVERNANCE], TRUST_FILE, TAXONOMY_FILE)
+    draft, key, trust, signed = (shlex.quote(str(directory / name)) for name in files)
+    head = (
+        "# The classes. Nobody has checked `personal_data` and `source`, which a report shows as facts: edit them and",
+        "# the definitions, raise the version, and sign again:",
+        "#",
+        f"#   explorer taxonomy sign {draft} --key {key} --trust {trust} --out {signed}",
+        "#",
+        "# The policy and the tags name a taxonomy by its digest: sign them again after it (`explorer tags sign`).",
+    )
+    return "\n".join((*head, yaml.safe_dump(to_json(taxonomy), sort_keys=False)))
 
 
 def _policy(taxonomy: Taxonomy, late: str | None, directory: Path, now: int, quarantine: str) -> str:

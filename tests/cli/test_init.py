@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from explorer.sweep.spec import load_spec
 from tests.cli.command import Done, explorer, refused
@@ -145,6 +146,18 @@ def test_a_policy_is_signed_again_with_the_line_at_its_top(desk: Path) -> None:
     done = pasted(command, desk)
     assert done.returncode == 0, done.stderr
     assert (desk / "governed" / "policies" / "first.json").read_bytes() != before
+
+
+def test_a_taxonomy_that_nobody_checked_says_so_and_is_signed_again_with_its_line(desk: Path) -> None:
+    """Personal data has to be stated; until somebody does, the screen, the draft and each definition say what it is."""
+    said = explorer("init", "photos", "--governed", cwd=desk).stdout
+    assert "taxonomy governed/taxonomy.yaml: says of every class that it has no personal data, which nobody has" in said
+    draft = desk / "governed" / "taxonomy.yaml"
+    classes = yaml.safe_load(draft.read_text())["classes"]
+    assert all(each["definition"].endswith("; not checked for personal data.") for each in classes)
+    draft.write_text(draft.read_text().replace("version: 1", "version: 2"))
+    (line,) = (line for line in draft.read_text().splitlines() if "explorer taxonomy sign" in line)
+    assert pasted(line.removeprefix("#").strip(), desk).returncode == 0
 
 
 def pasted(line: str, desk: Path) -> Done:
