@@ -13,6 +13,7 @@ superseded   from an earlier specification, version of the code or data, or meas
 This module reads only the JSON files, so that `explorer sweep status` stays quick.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +163,31 @@ def read_plan(directory: Path) -> dict[str, Any]:
     except (RunError, KeyError, TypeError, ValueError) as error:
         raise SweepError(f"{path}: damaged ({error}); `explorer sweep run` writes it again") from error
     return plan
+
+
+def data_option(spec: Any, data: Path | None = None) -> tuple[str, ...]:
+    """Return the option that a command on a sweep, or on a specification, needs to find its data: `--data DIR`.
+
+    `data` is the directory where it is known. None for a dataset that is in the package or in a bucket, and where
+    EXPLORER_DATA names the directory.
+    """
+    task = spec.get("task") if isinstance(spec, Mapping) else None
+    dataset = task.get("dataset") if isinstance(task, Mapping) else None
+    (name, given), *_ = dataset.items() if isinstance(dataset, Mapping) and dataset else [(dataset, None)]
+    path = given.get("path") if isinstance(given, Mapping) else None
+    local = name == "cifar10" or (isinstance(path, str) and "://" not in path)
+    if data is None and (not local or os.environ.get("EXPLORER_DATA")):
+        return ()
+    return ("--data", "DIR" if data is None else str(data))
+
+
+def data_option_of(runs: Path, sweep: str, data: Path | None = None) -> tuple[str, ...]:
+    """Return `data_option` of a sweep that was started; without its plan, only a directory that is known."""
+    try:
+        spec = read_plan(runs / sweep)["spec"]
+    except (SweepError, KeyError):
+        spec = None
+    return data_option(spec, data)
 
 
 def check_plan(plan: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from explorer import run_files, rundir
 from explorer.canonical import digest
 from explorer.errors import SweepError
-from explorer.planned import read_plan, superseded
+from explorer.planned import data_option, data_option_of, read_plan, superseded
 from explorer.run_files import Hardware, RunRecord
 from tests.builders import CPU, H200, plan_of, run_record, write_run
 
@@ -21,6 +21,41 @@ def recorded(runs: Path, *given: RunRecord) -> list[RunRecord]:
 
 def left(runs: Path, plan: dict) -> set[str]:
     return {path.name for path in superseded(runs / "digits", plan)}
+
+
+PHOTOS = {"task": {"dataset": {"imagefolder": {"path": "photos"}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        (PHOTOS, True),
+        ({"task": {"dataset": "cifar10"}}, True),
+        ({"task": {"dataset": {"image_shards": {"path": "s3://bucket/photos"}}}}, False),
+        ({"task": {"dataset": "digits"}}, False),
+        ({"task": {"dataset": {"digits": {"size": 16}}}}, False),
+        *(
+            (damaged, False)
+            for damaged in (None, [], {"task": 3}, {"task": {"dataset": {}}}, {"task": {"dataset": [1]}})
+        ),
+    ],
+)
+def test_a_command_names_the_directory_of_data_where_it_needs_one(
+    spec: object, needs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EXPLORER_DATA", raising=False)
+    assert data_option(spec) == (("--data", "DIR") if needs else ())
+    assert data_option(spec, Path("here")) == ("--data", "here")
+    monkeypatch.setenv("EXPLORER_DATA", "/data")  # which every verb reads
+    assert data_option(spec) == ()
+
+
+def test_the_sweep_tells_what_its_commands_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EXPLORER_DATA", raising=False)
+    assert data_option_of(tmp_path, "photos") == ()
+    (tmp_path / "photos").mkdir()
+    rundir.write_json(tmp_path / "photos" / rundir.SWEEP, plan_of([run_record()]) | {"spec": PHOTOS})
+    assert data_option_of(tmp_path, "photos") == ("--data", "DIR")
 
 
 def test_runs_that_the_plan_has_stay(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from explorer.errors import StoreError, unknown
 from explorer.page import amounts
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
+from explorer.planned import data_option_of
 from explorer.store import frames, queries
 from explorer.store.frames import with_confirming
 from explorer.store.published import database, is_copy
@@ -183,7 +184,8 @@ def _page(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> Iterator[Bl
     yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = ask_words.confirming_command(best, None if runs == options.RUNS or is_copy(runs) else runs)
+        where = data_option_of(runs, best.setting.sweep)
+        command = ask_words.confirming_command(best, None if runs == options.RUNS or is_copy(runs) else runs, *where)
         yield f"To confirm it on fresh seeds: {command}"
     if ahead is not None:
         yield ""

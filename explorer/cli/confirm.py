@@ -62,7 +62,7 @@ def confirm(
     recipe = recipe or _winner(runs, sweep)
     planned, path = _planned(runs, sweep, recipe, seeds=seeds, data=data)
     if plan:
-        return _planned_answer(planned, path, sweep, recipe, runs=runs, workers=workers)
+        return _planned_answer(planned, path, sweep, recipe, runs=runs, data=data, workers=workers)
     summary = execute(planned, runs=runs, engine=engine, workers=workers, profile=True, json=json)
     finish(summary, json=json)
     verdict = _verdict(runs, sweep, recipe)
@@ -70,7 +70,7 @@ def confirm(
         # The last of the lines of JSON that `execute` has printed.
         print(jsonlib.dumps({"event": "verdict", "recipe": recipe} | _as_json(verdict)))
     else:
-        show([*verdict_blocks(runs, planned.spec.name), f"{recipe}: {_words(verdict)}"])
+        show([*verdict_blocks(runs, planned.spec.name, data=data), f"{recipe}: {_words(verdict)}"])
     if verdict is None or not verdict.is_confirmed:
         raise typer.Exit(1)
     return None
@@ -118,12 +118,14 @@ def _planned(runs: Path, sweep: str, recipe: str, *, seeds: int, data: Path | No
     return planned, path
 
 
-def _planned_answer(planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, workers: int | None) -> Answer:
+def _planned_answer(
+    planned: Plan, path: Path, sweep: str, recipe: str, *, runs: Path, data: Path | None, workers: int | None
+) -> Answer:
     planned = timed(planned, runs / sweep)
     estimate, at_once = estimated(planned, runs=runs, workers=workers)
     seeds = f"{path}: seeds {', '.join(map(str, planned.spec.seeds))}, which no run of {sweep} has used"
     return Answer(
-        page=lambda: [*plan_blocks(planned, estimate, at_once), seeds],
+        page=lambda: [*plan_blocks(planned, estimate, at_once, data=data), seeds],
         record=lambda: {
             "sweep": sweep,
             "recipe": recipe,

@@ -75,7 +75,7 @@ def search(
         for failure in summary.failures:
             print(visible(f"failed: {failure.run_id}: {failure.message}"), file=sys.stderr)
         show(answer_blocks(answer))
-        print(f"\nnext: {_confirm(answer, runs) or again}")
+        print(f"\nnext: {_confirm(answer, runs, data) or again}")
     if summary.interrupted:
         raise KeyboardInterrupt
     return None
@@ -137,8 +137,9 @@ def _usual(prepared: Prepared) -> int:
     return default_workers(threads=plan.spec.threads, device=plan.runs[0].record.hardware.device)
 
 
-def _confirm(answer: Searched, runs: Path) -> str | None:
-    return confirm_command(answer, *(() if runs == options.RUNS else ("--runs", runs)))
+def _confirm(answer: Searched, runs: Path, data: Path | None) -> str | None:
+    where = () if runs == options.RUNS else ("--runs", runs)
+    return confirm_command(answer, *where, *(() if data is None else ("--data", from_here(data))))
 
 
 def _again(spec: Path, given: Mapping[str, str | Path | None]) -> str:

@@ -17,7 +17,7 @@ from explorer.page.amounts import busy_words, price_words
 from explorer.page.document import Block, as_baseline
 from explorer.page.progress import duration, tell_rehearsal
 from explorer.page.terminal import Answer, from_here, table, visible
-from explorer.planned import left_out_words
+from explorer.planned import data_option, left_out_words
 from explorer.recipes.machine import this_machine
 from explorer.search.stopping import spread
 from explorer.sweep.chosen import is_tuned
@@ -47,7 +47,7 @@ def plan(
     return Answer(
         page=lambda: [
             *before.blocks,
-            *plan_blocks(planned, estimate, at_once, others),
+            *plan_blocks(planned, estimate, at_once, others, data=data),
             *_more_words(planned, more),
             *_next(planned, spec, runs, data),
         ],
@@ -132,10 +132,15 @@ def estimated(planned: Plan, *, runs: Path, workers: int | None) -> tuple[Estima
 
 
 def plan_blocks(
-    planned: Plan, estimate: Estimate, at_once: int, elsewhere: Sequence[tuple[Plan, Estimate, int]] = ()
+    planned: Plan,
+    estimate: Estimate,
+    at_once: int,
+    elsewhere: Sequence[tuple[Plan, Estimate, int]] = (),
+    *,
+    data: Path | None = None,
 ) -> Iterator[Block | str]:
     """Yield a plan: its question, its recipes, the runs that are done, and what the rest takes; then those for other
-    classes of machines, which are `elsewhere`."""
+    classes of machines, which are `elsewhere`. `data` is the directory of the datasets, for commands."""
     yield _question(planned)
     yield from _machine_words(planned)
     yield _recipes(planned, estimate)
@@ -157,7 +162,8 @@ def plan_blocks(
             "no budget is above 1: a recipe with faster steps than the baseline ends earlier, so its quality at the"
             " baseline's full time is not measured"
         )
-    if words := busy_words(_busy(planned), again=f"explorer sweep profile {planned.spec.source}"):
+    place = data_option(planned.spec.content, None if data is None else from_here(data))
+    if words := busy_words(_busy(planned), again=f"explorer sweep profile {shlex.join((planned.spec.source, *place))}"):
         yield words
     if planned.spec.command is not None and at_once > 1:
         yield SHARED

@@ -1,6 +1,7 @@
 """`explorer sweep status`: the state of a sweep, from its files: it needs no recipe code, and therefore no torch."""
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from explorer.page.progress import Redrawn
 from explorer.page.terminal import Answer, is_terminal, line, table
 from explorer.place.place_status import PlaceReader, PlaceStatus
 from explorer.place.published_sweep import Published
-from explorer.planned import left_out_words
+from explorer.planned import data_option, left_out_words
 from explorer.sweep.commands.command_task import is_command
 from explorer.sweep.overview import Overview, overview_at, overview_here
 from explorer.sweep.profiles import busy_reasons, read_profiles
@@ -83,10 +84,11 @@ def _here(spec: Path, runs: Path) -> _Seen:
     # A command is timed in every run; it has no step times.
     timed = isinstance(content, dict) and is_command(content)
     profiled = timed or progress.recipes <= profiles.keys()
+    named = shlex.join((str(spec), *data_option(content)))
     overview = overview_here(progress, prices=(*load_prices(), *own_prices(runs)), now=time.time())
     return _Seen(
         overview=overview,
-        page=lambda: _page_here(progress, overview, spec, busy=busy, profiled=profiled),
+        page=lambda: _page_here(progress, overview, named, busy=busy, profiled=profiled),
         record=lambda: {
             "name": progress.name,
             "active": progress.active,
@@ -110,7 +112,7 @@ def _here(spec: Path, runs: Path) -> _Seen:
 
 
 def _page_here(
-    progress: SweepStatus, overview: Overview, spec: Path, *, busy: Sequence[str], profiled: bool
+    progress: SweepStatus, overview: Overview, named: str, *, busy: Sequence[str], profiled: bool
 ) -> Iterator[Block | str]:
     counted: dict[str, dict[str, int]] = {}
     for item in progress.runs:
@@ -125,14 +127,14 @@ def _page_here(
     yield from progress_blocks(overview, most=MOST)
     if not profiled:
         yield "step times are not measured yet"
-    if words := busy_words(busy, again=f"explorer sweep profile {spec}"):
+    if words := busy_words(busy, again=f"explorer sweep profile {named}"):
         yield words
     if progress.spec_changed:
-        yield f"the specification has changed since the sweep was started: see `explorer sweep plan {spec}`"
+        yield f"the specification has changed since the sweep was started: see `explorer sweep plan {named}`"
     if progress.waiting:
         yield f"up to {progress.waiting} more control runs, whose budgets follow from the profile"
     if progress.may_add:
-        yield f"up to {progress.may_add} more seeds, as these runs decide: see `explorer sweep plan {spec}`"
+        yield f"up to {progress.may_add} more seeds, as these runs decide: see `explorer sweep plan {named}`"
     for name, reason in progress.not_run:
         yield f"not run: {name}: {reason}"
     if words := left_out_words(len(progress.superseded), progress.name):

@@ -30,6 +30,7 @@ from explorer.errors import ExplorerError, unknown
 from explorer.page import amounts
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, table
+from explorer.planned import data_option_of
 from explorer.store import frames
 from explorer.store.frames import with_confirming
 from explorer.store.published import database, is_copy
@@ -51,12 +52,17 @@ COLUMNS = ("time to target", "speedup", "interval", "reach rate", "verdict")
 
 
 def verdict_blocks(
-    runs: Path, sweep: str, *, metric: str | None = None, remarks: Iterable[Block | str] = ()
+    runs: Path,
+    sweep: str,
+    *,
+    metric: str | None = None,
+    remarks: Iterable[Block | str] = (),
+    data: Path | None = None,
 ) -> list[Block | str]:
     """Return the verdicts on a sweep's recipes, in training time: for each machine a sentence and a table.
 
     Quality is the sweep's own metric unless another is named. `remarks` come after the tables, and last what to do
-    next. Empty where there is nothing to compare.
+    next, with the directory `data` of its data if it is known. Empty where there is nothing to compare.
     """
     where = database(runs)
     rows = frames.results(where, sweep=sweep, metric=metric)
@@ -69,12 +75,17 @@ def verdict_blocks(
         mine = rows[(rows["hardware"] == setting.hardware) & (rows["threads"] == setting.threads)]
         mine = mine[mine["world_size"] == setting.world_size]
         blocks += _blocks(here, mine, setting)
-        steps += next_lines(here, mine, runs=runs)
+        steps += next_lines(here, mine, runs=runs, data=data)
     return [*blocks, *remarks, *steps] if blocks else []
 
 
 def next_lines(
-    verdicts: Sequence[Verdict], rows: pd.DataFrame, *, runs: Path, recipe: str | None = None
+    verdicts: Sequence[Verdict],
+    rows: pd.DataFrame,
+    *,
+    runs: Path,
+    recipe: str | None = None,
+    data: Path | None = None,
 ) -> Iterator[str]:
     """Yield what to do next with the recipes of one setting, or with one of them, and its command as the last line."""
     first = verdicts[0].comparison.setting
@@ -86,7 +97,8 @@ def next_lines(
     if step.after_looking:
         yield f"      {AFTER_LOOKING}"
     # What follows from a copy of results is done where their runs are.
-    if command := step.command(*(() if runs == options.RUNS or is_copy(runs) else ("--runs", str(runs)))):
+    where = () if runs == options.RUNS or is_copy(runs) else ("--runs", str(runs))
+    if command := step.command(*where, *data_option_of(runs, step.sweep, data)):
         yield f"      {shlex.join(('explorer', *command))}"
 
 

@@ -24,6 +24,7 @@ from explorer.page.document import Block, Code, Heading, Page, Paragraph, Span, 
 from explorer.page.html import render_html
 from explorer.page.markdown import render_markdown
 from explorer.page.pdf import render_pdf
+from explorer.planned import data_option
 from explorer.provenance.spellings import Time, format_time
 from explorer.report.section import Section, document_json, document_type, offered_sections
 from explorer.report.sweep.composed_section import ComposedSection
@@ -92,9 +93,10 @@ class AgainSection(Section[ReportedSweep, AgainRecord]):
         if record.specification is not None:
             spec = quoted(f"{sweep.name}.yaml")
             save = (Span("Save the specification as "), Span(f"{sweep.name}.yaml", "code"), Span(", then:"))
+            where = "".join(f" {word}" for word in data_option(record.specification))
             commands = (
-                f"explorer sweep plan {spec}    # lists the runs, their time and their cost\n"
-                f"explorer sweep run {spec}     # executes the missing runs"
+                f"explorer sweep plan {spec}{where}    # lists the runs, their time and their cost\n"
+                f"explorer sweep run {spec}{where}     # executes the missing runs"
             )
             content = yaml.safe_dump(record.specification, sort_keys=False, allow_unicode=True)
             blocks += [Paragraph(save), Code(commands), Code(content, title="Specification")]

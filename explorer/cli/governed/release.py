@@ -95,7 +95,8 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
     )
     if signature is not None:
         yield f"{signature}: `model_signing verify key {directory} --signature {signature} --public_key PUBLIC.pem`"
-    yield f"ship all of {directory}/; its recipient checks it with: explorer verify {directory} --gate GATE"
+    check = f"explorer verify {directory} --gate GATE --trust TRUST"
+    yield f"ship all of {directory}/; its recipient checks it with: {check}"
 
 
 def _row(claim: ClassClaim, value: ModelAttestation) -> tuple[str, int, int, str, str]:

@@ -32,6 +32,7 @@ from explorer.page.document import (
     sentence,
     with_note,
 )
+from explorer.planned import data_option
 from explorer.report.section import Section
 from explorer.report.sweep.live_pictures import live_tradeoffs
 from explorer.report.sweep.reported_sweep import MetricResults, ReportedSweep
@@ -132,7 +133,7 @@ class MetricsSection(Section[ReportedSweep, MetricsRecord]):
         return MetricsRecord(sections=tuple(map(_section, sweep.metrics)))
 
     def blocks(self, record: MetricsRecord, sweep: ReportedSweep) -> list[Block]:
-        blocks = list(_confirmed(sweep.metrics[0], sweep.name)) if sweep.metrics else []
+        blocks = list(_confirmed(sweep.metrics[0], sweep)) if sweep.metrics else []
         for number, (results, section) in enumerate(zip(sweep.metrics, record.sections, strict=True), start=1):
             blocks += _metric(results, section.recipes, number)
         return blocks
@@ -198,7 +199,7 @@ def _recipes(results: MetricResults) -> tuple[RecipeLine, ...]:
 # --- showing ---
 
 
-def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
+def _confirmed(first: MetricResults, sweep: ReportedSweep) -> Iterator[Block]:
     """Yield the verdicts of fresh seeds on the recipes, in the sweep's own metric."""
     # Recipes that claim a gain and have no fresh seeds yet come with the command that would give them some.
     asking = [verdict.comparison for verdict in first.answer.verdicts if verdict.asks]
@@ -209,7 +210,9 @@ def _confirmed(first: MetricResults, sweep: str) -> Iterator[Block]:
         why = "no other sweep has it on fresh seeds, and this one may have chosen it"
         yield Paragraph(f"{comparison.label} is not confirmed: {why}.", "warning")
     if asking:
-        yield Code("\n".join(f"explorer confirm {quoted(sweep)} {quoted(comparison.recipe)}" for comparison in asking))
+        where = "".join(f" {word}" for word in data_option((sweep.plan or {}).get("spec")))
+        names = (f"{quoted(sweep.name)} {quoted(comparison.recipe)}" for comparison in asking)
+        yield Code("\n".join(f"explorer confirm{where} {each}" for each in names))
     elif not first.confirmations and any(verdict.call is Call.SEARCHED for verdict in first.answer.verdicts):
         yield Paragraph(f"Nothing here is a claim yet: {Call.SEARCHED}.", "warning")
     elif not first.confirmations:

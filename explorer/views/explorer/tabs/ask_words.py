@@ -147,12 +147,12 @@ def _apart(first: float, second: float, kind: Metric) -> tuple[str, str]:
     return kind.show(first), kind.show(second)
 
 
-def confirming_command(candidate: Candidate, runs: Path | None) -> str:
-    """Return the command that runs the recipe on fresh seeds."""
+def confirming_command(candidate: Candidate, runs: Path | None, *more: str) -> str:
+    """Return the command that runs the recipe on fresh seeds; `more` are further options."""
     where = [] if runs is None else ["--runs", str(runs)]
     names = [candidate.setting.sweep, candidate.recipe]
     stop = ["--"] if any(name.startswith("-") for name in names) else []  # a name that begins with a dash is no option
-    return shlex.join(["explorer", "confirm", *where, *stop, *names])
+    return shlex.join(["explorer", "confirm", *where, *more, *stop, *names])
 
 
 def _taking(candidate: Candidate) -> str:
