@@ -72,8 +72,8 @@ class GovernedProject:
                 ["           simulated provenance: made up from the labels, because the data names no sources"]
                 * self.simulated
             ),
-            f"  taxonomy {self.directory / TAXONOMY_DRAFT}: says of every class that it has no personal data, which"
-            " nobody has checked,",
+            f"  taxonomy {self.directory / TAXONOMY_DRAFT}: says of every class that it has no personal data; that is"
+            " not checked,",
             "           and these keys have signed it; edit and sign it again, as its top says, before using a report",
             f"  policy   {self.directory / POLICY}: {late}; edit it, then sign it with the line at its top",
         ]
@@ -197,7 +197,7 @@ def _draft(taxonomy: Taxonomy, directory: Path) -> str:
     files = (TAXONOMY_DRAFT, KEYS[GOVERNANCE], TRUST_FILE, TAXONOMY_FILE)
     draft, key, trust, signed = (shlex.quote(str(directory / name)) for name in files)
     head = (
-        "# The classes. Nobody has checked `personal_data` and `source`, which a report shows as facts: edit them and",
+        "# The classes. `personal_data` and `source` are not checked, and a report shows them as facts: edit them and",
         "# the definitions, raise the version, and sign again:",
         "#",
         f"#   explorer taxonomy sign {draft} --key {key} --trust {trust} --out {signed}",

@@ -74,7 +74,7 @@ def test_from_the_loop_to_the_gate(project: Project) -> None:
     run(root, "conform", new, *trust)
     run(root, "attest", new, *trust)
     following = explorer("next", new, *trust, cwd=root)
-    assert following.returncode == 1 and "attested" in following.stdout and "explorer report" in following.stdout
+    assert following.returncode == 1 and "attested" in following.stdout and "explorer pack" in following.stdout
     run(root, "report", "runs/own/mine", *trust)
     passed = run(root, "verify", new / "model", "--gate", "gate.yaml", *trust, "--ledger", new)
     assert "passes the gate" in passed.stdout

@@ -191,8 +191,8 @@ def certify(
 ) -> Answer:
     """Certify a deletion made by `explorer delete run`, and record it in the project's ledger.
 
-    The certificate is verified as by `explorer delete verify` before it is written. Whoever cosigns the ledgers of runs
-    then cosigns the project's, RUNS/_audit, too: `explorer next NEW` prints the commands.
+    The certificate is verified as by `explorer delete verify` before it is written. The project's ledger, RUNS/_audit,
+    is then cosigned like those of runs: `explorer next NEW` prints the commands.
     """
     origin = read_origin(new)
     if origin is None:

@@ -212,7 +212,7 @@ def _confirmed(first: MetricResults, sweep: ReportedSweep) -> Iterator[Block]:
     if asking:
         where = "".join(f" {word}" for word in data_option((sweep.plan or {}).get("spec")))
         names = (f"{quoted(sweep.name)} {quoted(comparison.recipe)}" for comparison in asking)
-        yield Code("\n".join(f"explorer confirm{where} {each}" for each in names))
+        yield Code("\n".join(f"explorer confirm{where} {both}" for both in names))
     elif not first.confirmations and any(verdict.call is Call.SEARCHED for verdict in first.answer.verdicts):
         yield Paragraph(f"Nothing here is a claim yet: {Call.SEARCHED}.", "warning")
     elif not first.confirmations:
