@@ -40,7 +40,12 @@ def test_from_documents_to_a_run(tmp_path: Path) -> None:
     corpus(tmp_path)
     words = ("data", "shard", tmp_path / "corpus", tmp_path / "shards", "--shard-bytes", "2000", "--context", "32")
     shown = explorer(*words, "--vocabulary", "300", "--param", "tag=source").stdout
-    for part in ("training", "mail", "text_shards: {path: shards}", "gpt-tiny: {document_mask: true, separator: 0}"):
+    for part in (
+        "training",
+        "mail",
+        "text_shards: {path: shards, context: 32}",
+        "gpt-tiny: {document_mask: true, separator: 0}",
+    ):
         assert part in shown
     again = (
         *words[:3],

@@ -1,6 +1,6 @@
 """`text_shards`: text in shards, byte by byte or in the tokens of a tokeniser, for the prediction of the next one.
 
-    {text_shards: {path: openwebtext}}          below --data
+    {text_shards: {path: openwebtext, context: 1024}}          below --data
 
 A block of T + 1 tokens has T inputs and T labels: the token after each. A model learns to predict the tokens of the
 vocabulary, and is measured in bits per byte of the text, so runs with different tokenisers compare.
@@ -8,13 +8,14 @@ vocabulary, and is measured in bits per byte of the text, so runs with different
 Shapes: B blocks, T tokens.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from explorer.data.dataset import Check, DataFile, Fitted, Modality, Split, TaskName, split_of
@@ -24,7 +25,11 @@ from explorer.data.shards.shard_index import TOKENISER, Index
 from explorer.data.shards.shard_rows import KeptRows, ShardRows, checked
 from explorer.data.shards.shards import Opening, Shards
 from explorer.data.shards.tokenising import AS_BYTES, tokeniser_at
+from explorer.errors import DataError
 from explorer.provenance.spellings import UNKNOWN_TEXTS
+from explorer.schema import LATER
+
+CONTEXT = "tokens of an example; null: as many as the shards have"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -60,7 +65,19 @@ class TextShards(Shards):
     task: ClassVar[TaskName] = "language"
     metrics: ClassVar[tuple[str, ...]] = ("bits_per_byte",)
 
+    context: Annotated[int | None, Field(ge=1, le=2**16, description=CONTEXT)] = field(default=None, metadata=LATER)
+
+    @classmethod
+    def parameters(cls, index: Index) -> dict[str, Any]:
+        """Return the tokens of an example, by which usage statements count tokens."""
+        return {"context": index.inputs.shape[0]}
+
     def dataset(self, index: Index, opening: Opening) -> TextInShards:
+        (context,) = index.inputs.shape
+        if self.context not in (None, context):
+            raise DataError(
+                f"dataset {self.name!r}: context: found {self.context}; expected {context}, as {opening.url} has it"
+            )
         if index.inputs.encoding == "tokens":
             train, test = _blocks(index, opening)
         else:

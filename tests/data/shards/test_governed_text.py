@@ -16,7 +16,7 @@ from tests.data.shards.texts import WORDS, corpus, pack
 pytest.importorskip("tokenizers", reason="needs the extra `text`")
 
 MODEL = {"gpt-tiny": {"document_mask": True, "separator": 0}}
-TASK = {"dataset": {"text_shards": {"path": "tokens", "window": 2}}, "model": MODEL}
+TASK = {"dataset": {"text_shards": {"path": "tokens", "window": 2, "context": 32}}, "model": MODEL}
 TRAIN = {"epochs": 0.5, "batch_size": 16, "optimizer": {"adamw": {"lr": 1e-3}}}
 LATE = "code"  # the first class trains in the second half only
 
@@ -53,6 +53,9 @@ def test_a_class_is_followed_from_its_documents_to_updates(project: Path) -> Non
             assert provenance.classes[provenance.codes[number]] == part["class"]
     assert answer("conform", made, "--trust", trust)
     assert "bit for bit as recorded" in explorer("replay", made, "--data", data).stdout
+    lines = answer("usage", made.parents[1], "--by", "class", "--trust", trust)["lines"]
+    assert {line["party"] for line in lines} == {*WORDS}
+    assert all(line["tokens"] == 32 * line["examples"] > 0 for line in lines)
     # What a deletion cannot reach.
     plan = json.loads(explorer("delete", "plan", made, LATE, "--json").stdout)
     (tokeniser,) = (each["detail"] for each in plan["beyond"] if each["what"] == "tokeniser")

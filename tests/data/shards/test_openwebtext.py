@@ -21,6 +21,7 @@ def small(path: Path, **train: Any) -> None:
     """Write the sweep with a small model, short sequences and one run a recipe."""
     spec = yaml.safe_load(SPEC.read_text())
     (options,) = spec["task"]["model"].values()
+    spec["task"]["dataset"]["text_shards"]["context"] = 32
     kept = {key: options[key] for key in ("document_mask", "separator")}
     recipes = yaml.safe_load(json.dumps(spec["recipes"]).replace("128", "8"))
     spec |= {"task": spec["task"] | {"model": {"gpt-tiny": kept}}, "recipes": recipes, "budgets": [1.0], "seeds": [0]}
@@ -41,7 +42,10 @@ def test_from_lines_of_json_to_results(tmp_path: Path) -> None:
     lines(tmp_path / "raw" / "openwebtext.jsonl", [(text, "web") for text in texts])
     shards = tmp_path / "data" / "openwebtext"
     words = ("--vocabulary", "320", "--context", "32", "--shard-bytes", "2000")
-    assert "text_shards: {path: openwebtext}" in explorer("data", "shard", tmp_path / "raw", shards, *words).stdout
+    assert (
+        "text_shards: {path: openwebtext, context: 32}"
+        in explorer("data", "shard", tmp_path / "raw", shards, *words).stdout
+    )
     small(tmp_path / "sweep.yaml", epochs=0.1)
     runs = ("--runs", tmp_path / "runs")
     where = ("--data", tmp_path / "data", *runs)

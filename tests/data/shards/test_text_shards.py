@@ -55,7 +55,7 @@ def test_tokens_as_a_model_takes_them(data: Path) -> None:
     assert torch.equal(dataset.train.inputs[:][:, 1:], dataset.train.labels[:][:, :-1])
     assert len(dataset.train.content(3)) == 2 * 33  # one more than the input has
     assert dataset.provenance is not None and dataset.provenance.classes == ("code", "mail", "news")
-    assert of_path(data / "tokens") == TextShards(path="tokens")
+    assert of_path(data / "tokens") == TextShards(path="tokens", context=32)
     assert [file.path for file in TOKENS.files(data)][:2] == ["tokens/index.json", "tokens/tokeniser.json"]
 
 
@@ -167,6 +167,12 @@ def test_a_model_that_looks_for_another_end_of_documents_is_refused(data: Path) 
     rehearsed(separator=7)  # it keeps no documents apart
     with pytest.raises(RecipeError, match="gpt-tiny: separator: found 7; expected 0, the token that ends a document"):
         rehearsed(document_mask=True, separator=7)
+
+
+def test_another_context_is_refused(data: Path) -> None:
+    assert TextShards(path="tokens", context=32).load(data).example_shape == (32,)
+    with pytest.raises(DataError, match="context: found 64; expected 32"):
+        TextShards(path="tokens", context=64).load(data)
 
 
 def test_another_tokeniser_is_named(data: Path) -> None:
