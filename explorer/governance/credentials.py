@@ -234,9 +234,8 @@ def _proof(documents: Documents, tags: VerifiedTags, salts: Salts, gone: np.ndar
     def check(slot: int, content: bytes) -> None:
         if slot < len(unread) and not unread[slot] and not _is_tagged(tags, salts, slot, content):
             raise ProvenanceError(
-                f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}"
-                f"{_source(documents, slot)}{REMEDIES[OTHER_CONTENT]}; what is in shards is compared with its tags when"
-                " it is opened"
+                f"{documents.where}: the example of slot {slot}: {_WORDS[OTHER_CONTENT]}{_source(documents, slot)}"
+                f"{REMEDIES[OTHER_CONTENT]}; what is in shards is compared with its tags when it is opened"
             )
 
     return check
@@ -266,16 +265,16 @@ def _refusal(documents: Documents, slot: int, reason: str, number: int, codes: n
     tagged = f" ({path})" if slot < len(tags.tags) else f" (the table ends at slot {len(tags.tags) - 1})"
     others = f"; so it is of {number - 1} more" if number > 1 else ""
     return (
-        f"{documents.where}: the example of slot {slot}{tagged}: {_WORDS[reason]}{_source(documents, slot)}{others}"
+        f"{documents.where}: the example of slot {slot}{tagged}: {_WORDS[reason]}{others}{_source(documents, slot)}"
         f"{REMEDIES.get(reason, '')}; a policy with quarantine: weight-zero would keep such examples out instead"
     )
 
 
 def _source(documents: Documents, slot: int) -> str:
-    """Return in brackets where the example of a slot is from, if its tag says so."""
+    """Return what the tag of a slot says about where its example is from."""
     with TagFile(documents.table) as file:
         for rows in file.batches():
             if 0 <= (place := slot - rows.first) < len(rows.sources.index):
                 source = rows.sources.values[rows.sources.index[place]]
-                return f" (its tag names {source!r:.200})" if source else ""
+                return f"; its tag names {source!r:.200}" if source else ""
     return ""

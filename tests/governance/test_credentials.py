@@ -295,7 +295,7 @@ def test_the_content_of_absent_classes_is_not_looked_at(documents: Path) -> None
         ProvenanceError, match=r"slot 2 \(licensed/news\): its content is not the one that was tagged"
     ) as said:
         check(desk.read(documents), gone)
-    assert "(its tag names 'example 1.0')" in str(said.value)
+    assert "; its tag names 'example 1.0'; put" in str(said.value)
     assert "put the content back that was tagged, or tag the data again with `explorer tags dataset`" in str(said.value)
     with pytest.raises(ProvenanceError, match=r"slot 2 \(licensed/news\)"):
         check(desk.read(documents), gone, absent=Absent(classes=("open",)))
