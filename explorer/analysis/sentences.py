@@ -235,8 +235,8 @@ def _kind_words(verdict: Verdict) -> str:
     if verdict.call is not Call.NO_INTERVAL:
         return _call_words(verdict)
     if result.reach_rate is not None and result.reach_rate < LEAST_REACH_RATE:
-        return "without an interval: too few resamples of the seeds reach the target"
-    return f"without an interval: {result.reason}"
+        return "with no interval: too few resamples of the seeds reach the target"
+    return f"with no interval: {result.reason}"
 
 
 def _sentence(verdict: Verdict) -> str:

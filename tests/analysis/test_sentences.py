@@ -147,8 +147,8 @@ def test_a_winner_is_to_be_confirmed():
     [
         (UNSURE, "inconclusive"),
         (NOT_REACHED, "not reached"),
-        (NO_INTERVAL, "without an interval: too few resamples of the seeds reach the target"),
-        (replace(NO_INTERVAL, reach_rate=1.0, reason="the seeds agree"), "without an interval: the seeds agree"),
+        (NO_INTERVAL, "with no interval: too few resamples of the seeds reach the target"),
+        (replace(NO_INTERVAL, reach_rate=1.0, reason="the seeds agree"), "with no interval: the seeds agree"),
     ],
 )
 def test_a_recipe_that_is_no_winner_is_not_announced(result, kind):
