@@ -132,19 +132,18 @@ def other(documents: Documents, change: dict[str, Any]) -> bytes:
     return json.dumps(file | {key: value for key, value in change.items() if key in file}).encode()
 
 
-def accented(root: Path) -> list[str]:
-    """Write documents with capitals, letters of two code points, spaces in a row and a tag."""
+def packed(root: Path, change: dict[str, Any]) -> tuple[Documents, list[str], Index]:
+    """Pack documents with capitals, letters of two code points, spaces in a row and a tag by a changed tokeniser."""
+    pytest.importorskip("tokenizers", reason="needs the extra `text`")
     texts = [f"Rene\u0301 {text.upper()}   <tool>  u\u0308ber Ende {n}" for n, text in enumerate(sentences("news", 60))]
     lines(root / "corpus" / "data.jsonl", ((text, "news") for text in texts))
-    return texts
+    documents = Documents(path=root / "corpus")
+    return documents, texts, pack(documents, root / "place", file=other(documents, change), context=CONTEXT)
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED.keys())
 def test_texts_are_found_as_a_tokeniser_changes_them(tmp_path: Path, change: dict[str, Any]) -> None:
-    pytest.importorskip("tokenizers", reason="needs the extra `text`")
-    texts = accented(tmp_path)
-    documents = Documents(path=tmp_path / "corpus")
-    index = pack(documents, tmp_path / "place", file=other(documents, change), context=CONTEXT)
+    documents, texts, index = packed(tmp_path, change)
     trained = {document.number for document in documents.read() if document.side == "train"}
     assert len(trained) > 40
     for number, text in enumerate(texts):
@@ -156,10 +155,7 @@ def test_texts_are_found_as_a_tokeniser_changes_them(tmp_path: Path, change: dic
 @pytest.mark.parametrize("change", UNSPELT.values(), ids=UNSPELT.keys())
 def test_tokens_that_do_not_spell_all_of_a_text_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     """What would not be found is not called absent."""
-    pytest.importorskip("tokenizers", reason="needs the extra `text`")
-    texts = accented(tmp_path)
-    documents = Documents(path=tmp_path / "corpus")
-    index = pack(documents, tmp_path / "place", file=other(documents, change), context=CONTEXT)
+    _, texts, index = packed(tmp_path, change)
     with pytest.raises(DataError, match="do not spell all bytes of a text"):
         found(tmp_path, index, texts[0])
 
