@@ -239,6 +239,10 @@ def test_dark_narrow_and_without_faults(explorer: Locator, shared_page: Page, sc
     for place in (0, 1):
         ticks.nth(place).check()
         expect(explorer.locator(".x-card")).to_have_count(place + 1)
+    # A chart that gets another width reports its brush again, which is no new brush.
+    page.set_viewport_size({"width": VIEWPORT["width"] - 100, "height": VIEWPORT["height"]})
+    page.wait_for_timeout(1500)
+    expect(explorer.locator(".x-card")).to_have_count(2)
     assert faults(page, ".explorer") == []
     theme(page, "Dark")
     scroll_to(page, ".explorer")

@@ -143,6 +143,21 @@ def test_a_brush_still_works_after_the_chart_changed(explorer: Explorer) -> None
     explorer._controls.metric.value = "accuracy"
 
 
+def test_a_brush_that_is_reported_again_undoes_no_choice(explorer: Explorer) -> None:
+    explorer._open(replace(explorer.question, section="runs", brush=(1.0, 4.0, 0.9, 1.0)))
+    first, second = explorer.shown["directory"][:2]
+    explorer._sections.by_key["runs"].grid.selected = [first]  # pyright: ignore[reportAttributeAccessIssue]
+    again = {"x": [1.0000000000000009, 4.000000000000004], "y": [0.8999999999999999, 1.0]}  # as Vega rounds it
+    brush(explorer, again)
+    assert (explorer.question.chosen, explorer.question.brush) == ((first,), (1.0, 4.0, 0.9, 1.0))
+    explorer._change(brush=(), chosen=(second,))  # a pick elsewhere, with the brush still on the screen
+    brush(explorer, again)
+    assert (explorer.question.chosen, explorer.question.brush) == ((second,), ())
+    brush(explorer, {**again, "x": [1.0, 3.99]})  # the control: moved by a pixel
+    assert (explorer.question.chosen, explorer.question.brush[1]) == ((), 3.99)
+    brush(explorer, {})
+
+
 def test_a_brush_on_a_log_scale_selects_by_quality(tmp_path: Path) -> None:
     write_sample(tmp_path, seeds=1)
     opened = explore(tmp_path)

@@ -29,6 +29,7 @@ COLUMNS = 2
 SMALL_WIDTH, SMALL_HEIGHT = 228, 190  # pixels: two columns of charts fit next to the table
 MOST = 12  # charts; the first ones by name are drawn
 UNKNOWN = "none"
+ROUNDING = 1e-9  # of the width of a brush
 
 
 def multiples(answer: Answer) -> Json:
@@ -216,16 +217,19 @@ class Figure(widgets.VBox):
         if answer is None or answer.scene is None:
             return
         ranges = {name: [float(end) for end in limits] for name, limits in (change["new"].value or {}).items()}
-        if not ranges:
-            self._brush = ()
-        else:
+        brush: Brush = ()
+        if ranges:
             # A brush as wide or as tall as the chart lacks that range: it means all of it. Heights become qualities.
             scene = _windowed(answer.scene, self._window)
             x = sorted(ranges.get("x", scene.x_range))
             y = sorted(scene.heights.drawn(end) for end in ranges["y"]) if "y" in ranges else [*scene.y_range]
-            self._brush = (*x, *y)
+            brush = (*x, *y)
+        # A chart that gets another width reports its brush again. To take that for a choice would undo a later one.
+        if _alike(brush, self._brush):
+            return
+        self._brush = brush
         self._offer()
-        self._on_brush(self._brush)
+        self._on_brush(brush)
 
     def _hovered(self, mark: Mapping[str, str] | None, _: bool) -> None:
         self._on_hover((mark or {}).get("recipe"))
@@ -254,6 +258,14 @@ def _spec(answer: Answer, *, width: int | str = "container", window: Brush = (),
 def _windowed(scene: Scene, window: Brush) -> Scene:
     """Return the scene on the axes of what is zoomed into."""
     return replace(scene, x_range=window[:2], y_range=window[2:]) if len(window) == 4 else scene
+
+
+def _alike(one: Brush, other: Brush) -> bool:
+    """Return whether two brushes differ by no more than rounding, far less than a pixel."""
+    if len(one) != len(other):
+        return False
+    widths = [end - start for start, end in zip(one[::2], one[1::2], strict=True) for _ in range(2)]
+    return all(abs(a - b) <= ROUNDING * width for a, b, width in zip(one, other, widths, strict=True))
 
 
 def _axes(answer: Answer) -> tuple[str, ...]:
