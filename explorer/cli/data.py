@@ -19,15 +19,15 @@ from explorer.data.dataset import DataSource, TableColumn
 from explorer.data.progress_line import watched
 from explorer.data.shards.shard_index import Index, Shard
 from explorer.data.shards.shard_material import material_of
-from explorer.data.shards.shard_writer import Material, write_shards
+from explorer.data.shards.shard_writer import write_shards
 from explorer.data.shards.shards import Shards
 from explorer.data.shards.text_documents import Documents
 from explorer.data.shards.text_shards import separator_of
-from explorer.data.shards.token_material import CONTEXT, token_material, trained_on
+from explorer.data.shards.token_material import CONTEXT, token_material, trained_before, trained_on
 from explorer.data.shards.tokenising import MAX_TOKENISER
 from explorer.data.sources import DATASETS, of_path
 from explorer.errors import DataError, RecipeError
-from explorer.objects import open_objects
+from explorer.objects import Objects, open_objects
 from explorer.page.document import Block
 from explorer.page.terminal import Answer, from_here, table
 from explorer.parameters import check
@@ -124,14 +124,22 @@ def shard(
     _refuse_inside(source, place)
     workers = threads or os.cpu_count() or 1
     wanted = tokeniser is not None or vocabulary is not None or context is not None
-    documents = _documents_at(source, param or [], wanted=wanted)
+    documents, objects = _documents_at(source, param or [], wanted=wanted), open_objects(place)
     if documents is None:
         material = material_of(*_at(source, param or [], data))
     else:
-        material = _tokenised(documents, tokeniser, vocabulary, context=context or CONTEXT, threads=workers)
+        numbers = _tokeniser(documents, objects, tokeniser, vocabulary)
+        material = token_material(
+            documents,
+            numbers,
+            trained=vocabulary is not None,
+            context=context or CONTEXT,
+            threads=workers,
+            where=str(tokeniser),
+        )
     index = write_shards(
         material,
-        open_objects(place),
+        objects,
         shard_bytes=shard_bytes,
         threads=workers,
         watch=lambda rows: watched(rows, "writing shards", total=material.count),
@@ -311,18 +319,14 @@ def _documents_at(written: str, param: list[str], *, wanted: bool) -> Documents 
     return None
 
 
-def _tokenised(
-    documents: Documents, tokeniser: Path | None, vocabulary: int | None, *, context: int, threads: int
-) -> Material:
+def _tokeniser(documents: Documents, objects: Objects, tokeniser: Path | None, vocabulary: int | None) -> bytes | None:
     if tokeniser is not None and vocabulary is not None:
         raise DataError("--tokeniser and --vocabulary: expected one of them")
-    content = None
     if tokeniser is not None:
-        content = read_bytes(tokeniser, max_bytes=MAX_TOKENISER, error=DataError)
-    elif vocabulary is not None:
-        content = trained_on(documents, size=vocabulary)
-    trained, where = vocabulary is not None, str(tokeniser)
-    return token_material(documents, content, trained=trained, context=context, threads=threads, where=where)
+        return read_bytes(tokeniser, max_bytes=MAX_TOKENISER, error=DataError)
+    if vocabulary is None:
+        return None
+    return trained_before(documents, objects, size=vocabulary) or trained_on(documents, size=vocabulary)
 
 
 def _at(written: str, param: list[str], data: Path | None) -> tuple[DataSource, Path | None]:

@@ -80,6 +80,7 @@ class Material:
     scale: float = 1.0
     tokeniser: Callable[[Mapping[SideName, int]], Tokeniser | None] = lambda text: None  # given the bytes of text
     files: Mapping[str, bytes] = field(default_factory=dict)  # next to the index
+    trained: bool = False  # the tokeniser among these files, on the examples
     skipped: tuple[Passed, ...] = ()  # that are not among the rows
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:
@@ -109,6 +110,7 @@ class Plan:
     labels: Labels
     shard_bytes: int
     files: dict[str, str] = field(default_factory=dict)  # SHA-256
+    trained: bool = False  # the tokeniser among these files
 
 
 @record
@@ -171,10 +173,14 @@ def write_shards(
         labels=material.labels,
         shard_bytes=shard_bytes,
         files={name: hashlib.sha256(content).hexdigest() for name, content in material.files.items()},
+        trained=material.trained,
     )
     if not _begin(plan, objects):
         _clean(objects)
         return shard_index.parse(shard_index.read_content(objects), where=f"{objects.url}/{shard_index.FILE}")
+    # The first of all, so that a pass that continues this one finds the tokeniser.
+    for name, content in material.files.items():
+        objects.put(name, content)
     # Warnings about doubtful images are left out here and not where they arise: filters are those of all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(threads, thread_name_prefix="shards") as pool:
         warnings.simplefilter("ignore")
@@ -190,10 +196,10 @@ def write_shards(
         for side in SIDES:
             for part in parts[side]:
                 objects.remove(part.shard.name)
+        for name in material.files:
+            objects.remove(name)
         _clean(objects)
         raise
-    for name, content in material.files.items():
-        objects.put(name, content)
     objects.put(shard_index.FILE, shard_index.content_of(index))
     _clean(objects)
     return index
@@ -208,13 +214,18 @@ def _begin(plan: Plan, objects: Objects) -> bool:
     if written and not _is_there(PLAN, objects):
         raise DataError(f"{objects.url}: there are shards already: choose another place, or remove them")
     if not objects.create(PLAN, canonical.canonical(to_json(plan))):
-        begun = _read(Plan, PLAN, objects)
-        different = [name for name in Plan.__dataclass_fields__ if getattr(begun, name) != getattr(plan, name)]
+        other = _read(Plan, PLAN, objects)
+        different = [name for name in Plan.__dataclass_fields__ if getattr(other, name) != getattr(plan, name)]
         raise DataError(
             f"{objects.url}: other shards were begun here (different: {', '.join(different)}): choose another place, or"
             " remove them"
         )
     return not written
+
+
+def begun(objects: Objects) -> Plan | None:
+    """Return what an interrupted pass was to write at a place; None without one."""
+    return _read(Plan, PLAN, objects) if _is_there(PLAN, objects) else None
 
 
 def _is_there(key: str, objects: Objects) -> bool:

@@ -21,9 +21,18 @@ import numpy as np
 
 from explorer.data.local import Fault
 from explorer.data.shards.shard_index import TOKENISER, Inputs, Labels, SideName, Tokeniser
-from explorer.data.shards.shard_writer import Material, Place, Row, Stream, ahead
+from explorer.data.shards.shard_writer import Material, Place, Row, Stream, ahead, begun
 from explorer.data.shards.text_documents import Document, Documents, side_of
-from explorer.data.shards.tokenising import AS_BYTES, Numbering, Tokens, read_tokeniser, train_tokeniser
+from explorer.data.shards.tokenising import (
+    AS_BYTES,
+    Numbering,
+    Tokens,
+    read_tokeniser,
+    tokeniser_at,
+    train_tokeniser,
+)
+from explorer.errors import DataError
+from explorer.objects import Objects
 
 CONTEXT = 1024  # tokens of a block
 WAITING = 8  # documents that are tokenised ahead for each thread
@@ -150,6 +159,7 @@ def token_material(
         count=None,
         tokeniser=numbered,
         files={} if tokeniser is None else {TOKENISER: tokeniser},
+        trained=trained,
     )
 
 
@@ -168,6 +178,18 @@ def trained_on(documents: Documents, *, size: int) -> bytes:
         ),
         size=size,
     )
+
+
+def trained_before(documents: Documents, objects: Objects, *, size: int) -> bytes | None:
+    """Return the tokeniser of `size` tokens that an interrupted pass over these documents has trained; else None."""
+    plan = begun(objects)
+    if plan is None or not plan.trained or plan.origin != documents.origin():
+        return None
+    try:
+        content = tokeniser_at(objects, plan.files[TOKENISER])
+    except DataError:  # the pass was killed before it was there, or it is damaged: training gives the same bytes
+        return None
+    return content if read_tokeniser(content, where=TOKENISER).count == size else None
 
 
 def _same(content: bytes | Fault) -> bytes | Fault:

@@ -15,7 +15,7 @@ from explorer.data.shards import token_material as packing
 from explorer.data.shards.shard_index import TOKENISER, Index, SideName
 from explorer.data.shards.shard_writer import write_shards
 from explorer.data.shards.text_documents import Documents
-from explorer.data.shards.token_material import Running, token_material, trained_on
+from explorer.data.shards.token_material import Running, token_material, trained_before, trained_on
 from explorer.data.shards.tokenising import Numbering, Tokens
 from explorer.errors import DataError, PlaceError
 from explorer.objects import DirectoryObjects
@@ -145,7 +145,7 @@ def test_threads_and_interruptions_change_no_byte(tmp_path: Path, monkeypatch: p
         return token_material(documents, file, trained=False, context=32, threads=2)
 
     numbers = []
-    writes = 2 * sum(len(side.shards) for side in (whole.train, whole.test))  # of shards and of their parts
+    writes = 1 + 2 * sum(len(side.shards) for side in (whole.train, whole.test))  # of the tokeniser, shards, parts
     for takes in (1, 6, 9, 13, writes):
         place = tmp_path / f"after-{takes}"
         with pytest.raises(PlaceError, match="full"):
@@ -163,6 +163,36 @@ def test_threads_and_interruptions_change_no_byte(tmp_path: Path, monkeypatch: p
         other = trained_on(documents, size=341)
         changed = token_material(documents, other, trained=False, context=32, threads=2)
         write_shards(changed, DirectoryObjects(tmp_path / "other"), shard_bytes=2_000, threads=1)
+
+
+def test_an_interrupted_pass_keeps_its_tokeniser(tmp_path: Path) -> None:
+    documents = corpus(tmp_path)
+
+    def interrupted(name: str, content: bytes, *, takes: int, trained: bool = True) -> DirectoryObjects:
+        material = token_material(documents, content, trained=trained, context=32, threads=1)
+        with pytest.raises(PlaceError, match="full"):
+            write_shards(material, Failing(tmp_path / name, takes), shard_bytes=2_000, threads=1)
+        return DirectoryObjects(tmp_path / name)
+
+    file = trained_on(documents, size=340)
+    place = interrupted("place", file, takes=6)
+    assert trained_before(documents, place, size=340) == file
+    pack(documents, tmp_path / "whole")
+    write_shards(
+        token_material(documents, file, trained=True, context=32, threads=2), place, shard_bytes=2_000, threads=2
+    )
+    assert files_of(tmp_path / "place") == files_of(tmp_path / "whole")
+    # The controls: nothing begun, another size, a given tokeniser, none written yet, a damaged one, other documents.
+    assert trained_before(documents, place, size=340) is None
+    assert trained_before(documents, interrupted("size", file, takes=6), size=341) is None
+    assert trained_before(documents, interrupted("given", file, takes=6, trained=False), size=340) is None
+    assert trained_before(documents, interrupted("early", file, takes=0), size=340) is None
+    damaged = interrupted("damaged", file, takes=6)
+    (tmp_path / "damaged" / TOKENISER).write_bytes(file[:-1] + b" ")
+    assert trained_before(documents, damaged, size=340) is None
+    other = interrupted("other", file, takes=6)
+    lines(tmp_path / "corpus" / "more.jsonl", [(text, "code") for text in sentences("code", 3)])
+    assert trained_before(documents, other, size=340) is None
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
