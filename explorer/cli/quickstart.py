@@ -117,7 +117,7 @@ def _what_next(runs: Path, spec: Path, governed: Path) -> None:
         "\nnext commands\n"
         f"  explorer open explore{option}        the curves in a notebook: choose axes, baseline, target, prices\n"
         f"  explorer results source{option}      the verdicts; --format csv, md or parquet exports all runs\n"
-        f"  explorer sweep plan {from_here(spec)}    its specification: copy it, change it, run it\n"
+        f"  explorer sweep plan {shlex.quote(str(from_here(spec)))}    its specification: copy it, change it, run it\n"
         "  explorer methods                   the methods that a recipe can combine\n"
         f"  explorer open ledger{option}         the governed run: classes, layers, steps, with proofs\n"
         f"  explorer ledger verify {ledger} --trust {trust}\n"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,7 @@ def _name_of(sweep: str, *, runs: Path) -> str:
     if read_plan(runs / name)["spec"] != content:
         raise SweepError(
             f"{path}: differs from the specification that {name} was last started with; start it with"
-            f" `explorer sweep run {path}`, or give the name instead: `explorer sweep prune {name}`"
+            f" `explorer sweep run {shlex.quote(str(path))}`, or give the name instead: `explorer sweep prune {name}`"
         )
     return name
 

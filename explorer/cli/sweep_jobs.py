@@ -1,5 +1,6 @@
 """`explorer sweep jobs`: publish a sweep, and write files by which a scheduler executes it without a driver."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +44,7 @@ def jobs(
     """
     asked = load_spec(spec)
     if not is_tuned(asked, runs / asked.name):
-        raise SweepError(f"{asked.source}: it is not tuned yet; first: explorer tune {spec}")
+        raise SweepError(f"{asked.source}: it is not tuned yet; first: explorer tune {shlex.quote(str(spec))}")
     planned = at_place(make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal))
     wanted = [
         Jobs(

@@ -15,6 +15,7 @@ erased. Shares need all numbers: where a class of the run is confidential, or nu
 """
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -465,7 +466,8 @@ def _fault(verification: Verification, directory: object) -> str:
     first = verification.findings[0]
     words = f"{first.path}: {first.message}"
     if "the quorum is not met" in first.message:
-        words += f"; add cosignatures with explorer ledger cosign {directory} --key KEY --trust TRUST, then attest"
+        ledger = shlex.quote(str(directory))
+        words += f"; add cosignatures with explorer ledger cosign {ledger} --key KEY --trust TRUST, then attest"
     return words
 
 

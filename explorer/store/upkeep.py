@@ -7,6 +7,7 @@ warning that names what is missing.
 """
 
 import os
+import shlex
 from pathlib import Path
 
 from explorer import rundir
@@ -37,7 +38,7 @@ def bring_up(runs: Path, *, patience: float = PATIENCE) -> tuple[str, ...]:
                 raise
             raise StoreError(
                 f"{runs}: has no database, and none can be made ({fault}): ask someone who may write there to run"
-                f" `explorer store ingest --runs {runs}`, or work on a copy"
+                f" `explorer store ingest --runs {shlex.quote(str(runs))}`, or work on a copy"
             ) from fault
         return tuple(map(_profile_warning, gap_of(runs).damaged_profiles))
     gap = gap_of(runs)

@@ -1,5 +1,6 @@
 """A sweep with the values that its tuning chose: an ordinary specification, in which every recipe is written out."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ def with_tuned(spec: SweepSpec, directory: Path) -> SweepSpec:
         return spec
     tuned = _found(spec, directory)
     if tuned is None:
-        raise SpecError(f"{spec.source}: tune: not done yet; `explorer tune {spec.source}` does it")
+        raise SpecError(f"{spec.source}: tune: not done yet; `explorer tune {shlex.quote(spec.source)}` does it")
     return with_record(spec, tuned, where=str(directory / FILE))
 
 

@@ -31,6 +31,7 @@ import hashlib
 import importlib
 import logging
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -566,7 +567,9 @@ def loop_record(ledger: RunLedger) -> LoopRecord:
     """Return the record of a loop's run. Raises `RunError` for the run of a recipe."""
     record = read_record(ledger)
     if not isinstance(record, LoopRecord):
-        raise RunError(f"run {record.run_id}: of a recipe, which needs no function: explorer replay {ledger.run}")
+        raise RunError(
+            f"run {record.run_id}: of a recipe, which needs no function: explorer replay {shlex.quote(str(ledger.run))}"
+        )
     return record
 
 

@@ -1,13 +1,15 @@
-"""Loops of several ranks, for the tests: `python -m tests.engine.ranked_loops FILE OUT CONTROL SCENARIO ...`.
+"""Loops of several ranks, for the tests: `python -m tests.engine.ranked_loops SIZE OUT CONTROL SCENARIO ...`.
 
-Each rank trains the loop of every scenario for a few steps, and writes the digest of its whole state, by the name of
-the scenario, into the directory OUT. The ranks find each other by FILE.
+Each of SIZE ranks trains the loop of every scenario for a few steps, and writes the digest of its whole state, by the
+name of the scenario, into the directory OUT. A rank is a fork of one process that has imported what they need, which
+takes longer than their steps.
 """
 
 import hashlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -115,10 +117,9 @@ def normalised_by_rank(loop: Loop) -> None:
     lanes.cells = cells  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def main(file: str, out: str, control: str, *names: str) -> None:
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=size)
-    ranks = Ranks(rank, size)
+def run(ranks: Ranks, out: str, control: str, *names: str) -> None:
+    rank, size = ranks.rank, ranks.size
+    dist.init_process_group("gloo", init_method=f"file://{Path(out).absolute()}/meeting", rank=rank, world_size=size)
     assert control in CONTROLS
     if control == "all-reduce":
         lanes_module.Lanes.total = all_reduced  # pyright: ignore[reportAttributeAccessIssue]
@@ -141,5 +142,24 @@ def main(file: str, out: str, control: str, *names: str) -> None:
     dist.destroy_process_group()
 
 
+def main(size: str, *arguments: str) -> int:
+    """Return how many ranks failed."""
+    children: list[int] = []
+    for rank in range(int(size)):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                run(Ranks(rank, int(size)), *arguments)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        children.append(child)
+    return sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

@@ -19,15 +19,8 @@ def digests(root: Path, size: int, *names: str, control: str = "") -> dict[str, 
     """The digests that so many ranks come to; all of them to the same."""
     out = root / f"{control}{size}"
     out.mkdir()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.ranked_loops", str(out / "meeting"), str(out), control, *names],
-            env={**os.environ, **child_environment(threads=1), "RANK": str(rank), "WORLD_SIZE": str(size)},
-            cwd=ROOT,
-        )
-        for rank in range(size)
-    ]
-    assert [process.wait() for process in processes] == [0] * size
+    command = [sys.executable, "-m", "tests.engine.ranked_loops", str(size), str(out), control, *names]
+    subprocess.run(command, env={**os.environ, **child_environment(threads=1)}, cwd=ROOT, check=True)
     said = [json.loads((out / f"{rank}.json").read_text()) for rank in range(size)]
     assert all(other == said[0] for other in said)
     return said[0]

@@ -3,6 +3,7 @@
 These verbs train, and load torch; `delete.py` has those that do not.
 """
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -127,8 +128,9 @@ def _waits(new: Path, trust: Trust) -> bool:
 def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
     """Answer with the commands that lead from a finished run to its certificate."""
     here = from_here(new)
-    cosign = f"explorer ledger cosign {here / rundir.LEDGER} --key KEY --trust {trust}"
-    certify = f"explorer delete certify {here} --old {old} --trust {trust}"
+    ledger, run, before, anchor = (shlex.quote(str(path)) for path in (here / rundir.LEDGER, here, old, trust))
+    cosign = f"explorer ledger cosign {ledger} --key KEY --trust {anchor}"
+    certify = f"explorer delete certify {run} --old {before} --trust {anchor}"
     made = {"run": new.name, "directory": str(new), "level": route.level}
     lines = [
         f"{new.name}: made, and not certified yet: {here}",

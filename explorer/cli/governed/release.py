@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -95,7 +96,7 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
     )
     if signature is not None:
         yield f"{signature}: `model_signing verify key {directory} --signature {signature} --public_key PUBLIC.pem`"
-    check = f"explorer verify {directory} --gate GATE --trust TRUST"
+    check = f"explorer verify {shlex.quote(str(directory))} --gate GATE --trust TRUST"
     yield f"ship all of {directory}/; its recipient checks it with: {check}"
 
 

@@ -1,6 +1,7 @@
 """`explorer taxonomy` and `explorer tags`: the tree of classes, the class of every example, and its vouchers."""
 
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -199,7 +200,10 @@ def sign(
     return Answer(
         page=lambda: [
             f"{out}: {count} signature{'s' if count > 1 else ''}",
-            *(f"still to sign: {name}, with explorer tags sign --attestation {out}" for name in missing),
+            *(
+                f"still to sign: {name}, with explorer tags sign --attestation {shlex.quote(str(out))}"
+                for name in missing
+            ),
         ],
         record=lambda: {"file": str(out), "digest": digest, "signatures": count, "still_to_sign": list(missing)},
     )
