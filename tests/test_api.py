@@ -93,6 +93,7 @@ def test_a_comparison_is_a_table(loaded: Runs) -> None:
     assert loaded.compare(baseline="fast").frame["recipe"].tolist() == ["baseline"]
 
 
+@pytest.mark.slow
 def test_a_chart_is_altair_and_saves_without_a_network(loaded: Runs, tmp_path: Path) -> None:
     chart = loaded.chart(target="95%").properties(title="Mine")
     assert chart.to_dict()["title"] == "Mine"

@@ -45,6 +45,7 @@ def test_a_file_name_is_used_once(tree: house.Tree) -> None:
     assert_at_most(REPEATED_NAMES, [f"{name}: {places}" for name, places in house.repeated_names(tree).items()])
 
 
+@pytest.mark.slow
 def test_names_and_texts_are_plain(tree: house.Tree) -> None:
     words = house.abandoned_words(tree)
     assert house.vague_names(tree) <= VAGUE_NAMES

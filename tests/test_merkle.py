@@ -105,6 +105,7 @@ def test_hashes_in_one_string() -> None:
     assert merkle.leaf_hashes([]) == merkle.parents(b"") == b""
 
 
+@pytest.mark.slow
 def test_every_inclusion_proof_checks_and_nothing_else_does() -> None:
     """All indices of all sizes; then the same proof for every other claim one step away, longer and shorter."""
     for size in range(1, LARGEST + 1):
@@ -193,6 +194,7 @@ def flips(proof: Sequence[bytes], bits: Sequence[int], stride: int, *, at: int) 
     return made
 
 
+@pytest.mark.slow
 def test_no_proof_with_a_flipped_byte_checks() -> None:
     """Every byte of every proof of the small trees, and every 61st of the larger ones."""
     assert flipped_bytes_pass(range(1, 14), bits=(1,), stride=1) > 10_000

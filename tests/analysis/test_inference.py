@@ -121,6 +121,7 @@ def test_parts_of_an_error_add_up_in_the_squares_of_their_half_widths():
     assert (nothing.low, nothing.high, nothing.p_value) == (1.0, 1.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [1, 5])
 def test_two_parts_hold_the_truth_and_one_quantile_for_both_does_not(family):
     """Three seeds and a known part of the same size; the negative control is Welch and Satterthwaite's quantile."""

@@ -225,6 +225,7 @@ FORGERIES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_one_statement_is_changed_and_contradicts_another(run: Path, name: str) -> None:
     forgery = FORGERIES[name]

@@ -62,6 +62,7 @@ def deleted(root: Path) -> Path:
     return new
 
 
+@pytest.mark.slow
 def test_from_the_loop_to_the_gate(project: Project) -> None:
     foreign, model, root = project
     trust = ("--trust", "governed/trust.json")

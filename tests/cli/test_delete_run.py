@@ -147,6 +147,7 @@ def test_records(project: Path) -> None:
     assert verified(project).returncode == 1  # the control: without the list nobody knows which
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ["5", "9"])
 def test_every_command_on_the_way_is_printed(project: Path, row: str) -> None:
     """From the new run to a certificate that anyone checks, a project's ledger that is cosigned too, and a pack."""

@@ -103,6 +103,7 @@ def test_spot_alone_is_listed_and_not_used(tmp_path: Path) -> None:
 ADD = ("add", "--hardware", "AMD EPYC", "--count", "2", "--source", "power and depreciation")
 
 
+@pytest.mark.slow
 def test_an_own_price_is_in_every_table_at_once(tmp_path: Path) -> None:
     write_sample(tmp_path)
     ingest(tmp_path)

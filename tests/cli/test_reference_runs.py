@@ -94,6 +94,7 @@ def test_a_stranger_verifies_the_statement_of_use(clone: Path, tmp_path: Path) -
     assert explorer(*words, cwd=clone).returncode == 1
 
 
+@pytest.mark.slow
 def test_nothing_private_and_nothing_of_a_machine_is_in_them(clone: Path, tmp_path: Path) -> None:
     runs = Path(shutil.copytree(clone / "runs" / "reference", tmp_path / "copy"))
     shutil.rmtree(runs / "_store", ignore_errors=True)

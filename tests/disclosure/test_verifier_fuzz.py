@@ -79,6 +79,7 @@ def test_entries_and_their_order(files: Files) -> None:
     assert survive(read, [*by_kind.values()], count=600) < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [SIGNATURE, "governance/taxonomy.json", "governance/policy.json", "governance/tags.json", "governance/trust.json"],

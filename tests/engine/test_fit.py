@@ -109,6 +109,7 @@ def evaluated_at(directory: Path, *, seconds: float, **options: Any) -> list[int
     return [line["step"] for line in lines(directory) if line["metric"] == "accuracy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "steps"),
     [(0.1, [*range(10, 101, 10)]), (3.3, [*range(10, 101, 10)]), (6.5, [10, 20, 40, 60, 80, 100]), (40, [10, 100])],

@@ -135,6 +135,7 @@ def killed(loop: Loop, directory: Path, shared: Shared, *, at: int, **options: A
         trained(loop, directory, shared, on_progress=die, checkpoint_seconds=0.0, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [True, False], ids=["checkpoints", "no checkpoint"])
 @pytest.mark.parametrize("at", [1, 9, 15, 16, 17, 19])
 def test_killed_at_any_step_and_resumed(at: int, saved: bool, tmp_path: Path) -> None:
@@ -233,6 +234,7 @@ def short_of_losses(trunk: Path) -> None:
         trained(loop_of(20), trunk.parent / "liar", place_of(trunk.parent, 20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "words", "left"),
     [

@@ -89,6 +89,7 @@ def test_trains(name: str) -> None:
     assert sum(losses[-4:]) < 0.9 * sum(losses[:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_resumes_bit_identically(name: str, tmp_path: Path) -> None:
     whole = make(active(name))
@@ -128,6 +129,7 @@ def test_the_same_rows_matter_where_they_are_admitted() -> None:
     assert lower and upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_without_the_outsiders_is_the_same_run(name: str) -> None:
     whole = steps(make(active(name)), STEPS)

@@ -56,6 +56,7 @@ def test_a_run_without_the_outsiders_is_the_same_run(kind: str) -> None:
     assert differing(*(everything(loop, without="customer") for loop in (whole, gone))) == set()
 
 
+@pytest.mark.slow
 def test_a_class_with_other_content_changes_its_region_only(kind: str) -> None:
     data = data_of(kind)
     one, other = (steps(make(kind, each), 5) for each in (data, other_content(data, ["personal/customer"])))

@@ -94,6 +94,7 @@ def test_equal_classes_cannot_be_told_apart() -> None:
     assert chi(rows, np.repeat([0, 1], 30)) == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_corrected_chi_covers_zero_for_shuffled_classes() -> None:
     """200 draws of labels that mean nothing: p is uniform, the corrected chi is around 0, chi itself is not."""
     found = []
@@ -221,6 +222,7 @@ def test_the_probe_does_not_see_the_shape_of_a_spread_and_chi_does() -> None:
     assert separation(project(rows, draws), labels, permutations=99, draws=draws).p_value < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "width"), [((16, 16), 64), ((10, 30), 8), ((12, 12, 24), 20)], ids=["wide", "unequal", "three"]
 )

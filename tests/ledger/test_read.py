@@ -69,6 +69,7 @@ def test_a_reader_is_not_disturbed_by_a_writer_that_goes_on(tmp_path: Path, late
     assert merkle.root(515, found.read_hashes) == checkpoint.root
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_writer_at_work_always_finds_what_it_needs(tmp_path: Path) -> None:
     """Partials come and go and tiles become full between a reader's checkpoint and its last file."""
     found = written(tmp_path / "a", 200)

@@ -225,6 +225,7 @@ def test_flips_in_the_signature_of_a_stranger_are_the_only_ones_that_pass(tmp_pa
     assert free < set(line)
 
 
+@pytest.mark.slow
 def test_truncation_at_every_length_is_detected(tmp_path: Path) -> None:
     directory = small(tmp_path)
     anchor = policy("dg.example")

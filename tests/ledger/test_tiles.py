@@ -70,6 +70,7 @@ def test_a_size_beyond_all_trees_is_refused() -> None:
             list(tiles(size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", (1, 2, 255, 256, 257, 700, 65_536, 66_000))
 def test_every_stored_hash_is_found_in_its_tile(size: int) -> None:
     """`tile_of` against an edge that grew leaf by leaf, at random places."""

@@ -72,6 +72,7 @@ def test_changes_the_run(name: str) -> None:
     contract(name).test_changes_the_run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_resumes_bit_identically_after_every_step(name: str) -> None:
     contract(name).test_resumes_bit_for_bit_after_every_step()
@@ -102,6 +103,7 @@ def test_resumes_from_the_disk_with_the_same_metrics(name: str, tmp_path: Path) 
     assert_same(everything(once), everything(whole), "the runs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_forgetting_part_of_the_state_is_noticed(name: str) -> None:
     """The control of the resume test: a checkpoint without the optimiser's state gives another run."""

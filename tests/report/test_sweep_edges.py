@@ -31,6 +31,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {format: write(content) for format, write in FORMATS.items()}
 
 
+@pytest.mark.slow
 def test_a_hostile_name_is_there_and_does_nothing(hostile: dict[str, bytes]) -> None:
     page, text = hostile["html"].decode(), hostile["md"].decode()
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page and "alert(1)</script>" not in page
@@ -50,6 +51,7 @@ def test_a_report_of_one_run_lists_unknowns(hostile: dict[str, bytes]) -> None:
         assert words in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "gives_up"),
     [

@@ -44,6 +44,7 @@ def snapshot_key(objects: Objects) -> str:
     return listed.key
 
 
+@pytest.mark.slow
 def test_readers_see_what_is_seen_at_home(runs, place):
     publish_results(runs, "digits", place)
     for more in ((), ("--rows",), ("--format", "csv"), ("--metric", "nll")):
@@ -67,6 +68,7 @@ def test_no_row_of_another_sweep_leaves_this_machine(runs, place):
     assert queries.sweeps(database(runs)) == ["digits", "secret"], "the control: at home both are there"
 
 
+@pytest.mark.slow
 def test_an_old_copy_is_fetched_again_and_a_current_one_is_not(runs, place, monkeypatch):
     publish_results(runs, "digits", place)
     objects, first = open_objects(place), copy_of(place)

@@ -34,6 +34,7 @@ def runs(tmp_path_factory):
     return runs
 
 
+@pytest.mark.slow
 def test_every_recipe_trains_its_own_network(runs):
     models = {
         run.record.recipe: run.record.model for run in plan(runs, spec(task=TASK, recipes=RECIPES, seeds=[0, 1])).runs
@@ -41,6 +42,7 @@ def test_every_recipe_trains_its_own_network(runs):
     assert models == {"baseline": "resnet8", "same": "resnet8", "other": "airbench", "bare": "airbench"}
 
 
+@pytest.mark.slow
 def test_recipes_are_compared_whatever_their_networks(runs):
     rows = frames.results(database(runs))
     first = rows.drop_duplicates("recipe").set_index("recipe")
@@ -66,12 +68,14 @@ def test_a_sweep_of_one_network_has_the_columns_of_before(tmp_path):
     assert "network" not in queries.results(database(tmp_path)).columns
 
 
+@pytest.mark.slow
 def test_the_answer_names_the_network(runs):
     found = CliRunner().invoke(app, ["results", "tiny", "--runs", str(runs), "--json"])
     assert found.exit_code == 0, found.output
     assert "airbench" in json.dumps(json.loads(found.stdout))
 
 
+@pytest.mark.slow
 def test_a_confirmation_keeps_the_network(runs):
     content = confirmation(runs, "tiny", "other")
     assert content["recipes"]["other"] == RECIPES["other"]

@@ -169,6 +169,7 @@ def rows_of(run: Path) -> np.ndarray:
     return np.stack(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["late", "early and late"])
 def test_records(old: Path, tmp_path: Path, whole: bool) -> None:
     """One that came into a batch late; with one that was in the first batch everything is trained again."""

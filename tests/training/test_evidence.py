@@ -85,6 +85,7 @@ def test_what_dropping_a_region_leaves_is_equal_to_its_reference(
     assert not same(measured.whole(), measured.without(retrained))
 
 
+@pytest.mark.slow
 def test_putting_layers_back_is_no_deletion(scene: Scene) -> None:
     """The class trained every layer, in the second half: what others learned then is gone with it."""
     localised, twin = scene.bench.ablated(), scene.references[0]

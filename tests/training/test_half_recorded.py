@@ -42,6 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return recorded(tmp_path_factory.mktemp("half"), precision="fp16")
 
 
+@pytest.mark.slow
 def test_the_ledger_says_which_classes_a_step_was_made_without(run: Path) -> None:
     entries = [decode(leaf) for leaf in entries_of(run)]
     changes = [entry for entry in entries if isinstance(entry, Decision)]

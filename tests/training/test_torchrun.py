@@ -128,6 +128,7 @@ def test_more_ranks_write_it_too(bench: Bench, single: Path, ranks: int) -> None
     assert entries_of(together)[1:] == entries_of(single)[1:]
 
 
+@pytest.mark.slow
 def test_the_ledger_of_a_run_of_one_lane_says_nothing_about_lanes(tmp_path: Path, single: Path) -> None:
     assert b"lanes" not in entries_of(recorded_run(tmp_path))[0]
     assert b"lanes" in entries_of(single)[0]

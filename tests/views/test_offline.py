@@ -113,6 +113,7 @@ def test_energy_is_an_axis_where_runs_have_it(runs: Path) -> None:
     assert all(words.endswith("Wh") for words in by_axis["energy"]["taken"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["html", "csv", "parquet", "md"])
 def test_one_verb_exports_everything(runs: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"digits.{ending}"

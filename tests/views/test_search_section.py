@@ -175,6 +175,7 @@ def test_the_json_report_has_the_answer_as_it_is(runs: Path) -> None:
     assert json.loads(on_report("json")(runs))["search"] == to_json(ANSWER)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_a_search_where_the_specification_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
