@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import math
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,7 +110,7 @@ def ask(
     chosen = sweep or _only_sweep(where)
     tell_left_out(where, chosen)
     rows = frames.results(where, sweep=chosen, metric=metric)
-    _refuse_superseded(where, chosen, rows)
+    _refuse_superseded(where, chosen, rows, runs)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
     verdicts = sweep_verdicts(rows, with_confirming(where, chosen, metric=metric)) if len(rows) else []
     asked = answer(_on(rows, hardware), forecasts, limits, verdicts=verdicts)
@@ -152,12 +153,13 @@ def _only_sweep(where: Path) -> str:
     return known[0]
 
 
-def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame) -> None:
+def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame, runs: Path) -> None:
     """Raise `StoreError` with the next command where every finished run belongs to an earlier specification."""
     if rows.empty and queries.left_out(where, sweep=sweep):
+        command = shlex.join(("explorer", "results", sweep, "--all", *options.of_runs(runs)))
         raise StoreError(
             f"{sweep}: no run of its present specification has finished. `explorer sweep run SPEC` runs what is "
-            f"missing; `explorer results {sweep} --all` shows the runs of earlier specifications"
+            f"missing; `{command}` shows the runs of earlier specifications"
         )
 
 

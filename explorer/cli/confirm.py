@@ -102,7 +102,8 @@ def _winner(runs: Path, sweep: str) -> str:
     recipe, reached = asked.winner.recipe, asked.winner.reached
     words = f"{amounts.quality(reached.target, asked.kind)} in {amounts.seconds(reached.seconds)}"
     said = f"explorer: confirming {recipe}, the cheapest recipe of {sweep} that is as good as the baseline ({words})"
-    print(visible(f"{said}: see `explorer ask {shlex.quote(sweep)}`"), file=sys.stderr)
+    command = shlex.join(("explorer", "ask", sweep, *options.of_runs(runs)))
+    print(visible(f"{said}: see `{command}`"), file=sys.stderr)
     return recipe
 
 

@@ -1,6 +1,7 @@
 """`explorer import`: runs that other tools recorded, next to one's own and never mixed with them."""
 
 import datetime
+import shlex
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -114,7 +115,7 @@ def import_(
         write_import(place, about, made.runs)
         ingest(runs)
     return Answer(
-        page=lambda: [*_preview(opened, made), *_outcome(made, called, place, written=written, dry_run=dry_run)],
+        page=lambda: [*_preview(opened, made), *_outcome(made, place, runs, written=written, dry_run=dry_run)],
         record=lambda: _record(opened, made, called, place, written=written),
         holds=written or dry_run,
     )
@@ -180,10 +181,10 @@ def _preview(source: Source, made: Converted) -> Iterator[Block | str]:
         yield from (f"  {words}" for words in made.left_out[:MOST])
 
 
-def _outcome(made: Converted, name: str, place: Path, *, written: bool, dry_run: bool) -> Iterator[Block | str]:
+def _outcome(made: Converted, place: Path, runs: Path, *, written: bool, dry_run: bool) -> Iterator[Block | str]:
     if written:
         yield f"imported, unverified: {len(made.runs):,} runs in {place}"
-        yield f"Next: explorer results {name}"
+        yield f"Next: {shlex.join(('explorer', 'results', place.name, *options.of_runs(runs)))}"
     elif dry_run:
         yield "Nothing was written."
     else:

@@ -223,6 +223,11 @@ State = Annotated[
 First = Annotated[bool, typer.Option("--first", help="Start a new record: this key has cosigned nothing yet.")]
 
 
+def of_runs(runs: Path) -> tuple[str, ...]:
+    """Return the option that a printed command needs to read these runs; none for the usual directory."""
+    return () if runs == RUNS else ("--runs", str(runs))
+
+
 def span_of(written: str | None) -> tuple[int | None, int | None]:
     """Parse `A:B`, either of which may be left out. Raises `LedgerError` for anything else."""
     first, colon, stop = (":" if written is None else written).partition(":")

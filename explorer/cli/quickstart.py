@@ -111,7 +111,7 @@ def _announce(total: int, missing: int) -> None:
 
 
 def _what_next(runs: Path, spec: Path, governed: Path) -> None:
-    option = "" if runs == options.RUNS else f" --runs {shlex.quote(str(runs))}"
+    option = "".join(f" {shlex.quote(word)}" for word in options.of_runs(runs))
     ledger, trust = (shlex.quote(str(governed / name)) for name in ("ledger", "governance/trust.json"))
     print(
         "\nnext commands\n"

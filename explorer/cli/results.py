@@ -73,6 +73,7 @@ def results(
     With --rows, without a sweep, and in the other formats it shows the table behind the plots: one row per finished run
     of the present specifications. With --composition it shows how the methods of a sweep compose.
     """
+    here = options.of_runs(runs) if at is None else ("--at", at)
     if at is not None:
         runs = part("read --at")(at)
     if composition:
@@ -102,11 +103,12 @@ def results(
             return [_states_words(queries.states(where, sweep=sweep))]
         if sweep is not None and (tuned := queries.tuned_by(where, sweep)) is not None:
             words = f"no verdict: these runs chose the values of the recipes of {tuned}, which measures them again"
-            return [*_result_blocks(finished), f"{words}: explorer results {shlex.quote(tuned)}"]
+            return [*_result_blocks(finished), f"{words}: {shlex.join(('explorer', 'results', tuned, *here))}"]
         controls = part("results SWEEP, controls")(where, finished) if metric is None and _controlled(finished) else ()
         # The verdict is on the present specification, so a table with superseded runs has none.
         if sweep is not None and not (rows or old_rows or every):
-            more = f"\nall {len(finished.rows)} runs: explorer results {shlex.quote(sweep)} --rows"
+            command = shlex.join(("explorer", "results", sweep, "--rows", *here))
+            more = f"\nall {len(finished.rows)} runs: {command}"
             remarks = [*controls, more, *_unfinished(queries.states(where, sweep=sweep))]
             if verdicts := part("results SWEEP")(runs, sweep, metric=metric, remarks=remarks):
                 return verdicts

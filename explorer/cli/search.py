@@ -138,7 +138,7 @@ def _usual(prepared: Prepared) -> int:
 
 
 def _confirm(answer: Searched, runs: Path, data: Path | None) -> str | None:
-    where = () if runs == options.RUNS else ("--runs", runs)
+    where = options.of_runs(runs)
     return confirm_command(answer, *where, *(() if data is None else ("--data", from_here(data))))
 
 

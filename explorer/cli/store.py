@@ -119,9 +119,13 @@ def _name_of(sweep: str, *, runs: Path) -> str:
         raise SweepError(f"{path}: found the name {name!r:.80}; expected the name of a sweep in {runs}")
     # A specification that was edited since would call other runs superseded than the sweep does.
     if read_plan(runs / name)["spec"] != content:
+        start, prune = (
+            shlex.join(("explorer", "sweep", *words, *options.of_runs(runs)))
+            for words in (("run", str(path)), ("prune", name))
+        )
         raise SweepError(
             f"{path}: differs from the specification that {name} was last started with; start it with"
-            f" `explorer sweep run {shlex.quote(str(path))}`, or give the name instead: `explorer sweep prune {name}`"
+            f" `{start}`, or give the name instead: `{prune}`"
         )
     return name
 

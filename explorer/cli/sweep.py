@@ -84,12 +84,11 @@ def run(
     )
     finish(summary, json=json)
     if not json:
-        option = () if runs == options.RUNS else ("--runs", str(runs))
         if planned.spec.governance is not None and planned.runs:
             # All of its runs take the same steps; so the first one represents them.
             first = planned.directory / planned.runs[0].record.run_id
             show(part("governed runs, next")(first, "run"), file=sys.stderr)
-        print(f"next: {shlex.join(('explorer', 'results', planned.spec.name, *option))}")
+        print(f"next: {shlex.join(('explorer', 'results', planned.spec.name, *options.of_runs(runs)))}")
 
 
 def profile(

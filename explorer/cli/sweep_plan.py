@@ -345,7 +345,7 @@ def _size(content: float) -> str:
 
 
 def _next(planned: Plan, spec: Path, runs: Path, data: Path | None) -> Iterator[str]:
-    option = () if runs == options.RUNS else ("--runs", str(runs))
+    option = options.of_runs(runs)
     here = planned.missing or planned.waiting or (planned.spec.until is not None and planned.decided is None)
     if here or any(own.missing or own.waiting for own in planned.others):
         place = () if data is None else ("--data", str(from_here(data)))

@@ -84,7 +84,7 @@ def _here(spec: Path, runs: Path) -> _Seen:
     # A command is timed in every run; it has no step times.
     timed = isinstance(content, dict) and is_command(content)
     profiled = timed or progress.recipes <= profiles.keys()
-    named = shlex.join((str(spec), *data_option(content)))
+    named = shlex.join((str(spec), *options.of_runs(runs), *data_option(content)))
     overview = overview_here(progress, prices=(*load_prices(), *own_prices(runs)), now=time.time())
     return _Seen(
         overview=overview,

@@ -97,7 +97,7 @@ def next_lines(
     if step.after_looking:
         yield f"      {AFTER_LOOKING}"
     # What follows from a copy of results is done where their runs are.
-    where = () if runs == options.RUNS or is_copy(runs) else ("--runs", str(runs))
+    where = () if is_copy(runs) else options.of_runs(runs)
     if command := step.command(*where, *data_option_of(runs, step.sweep, data)):
         yield f"      {shlex.join(('explorer', *command))}"
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -229,3 +230,17 @@ def test_names_of_anybody_do_no_harm(tmp_path: Path) -> None:
     done = ask(tmp_path, "--quality", "0.975")
     assert done.returncode == 0 and "\u202e" not in done.stdout
     assert max(map(len, done.stdout.splitlines()[:3])) < 700
+
+
+def test_a_printed_command_reads_the_same_runs(tmp_path: Path) -> None:
+    for place, options in (("my runs", "--runs 'my runs'"), ("runs", "")):
+        write_small(tmp_path / place)
+        given = ("--runs", place) if options else ()
+        shown = explorer("results", "digits", *given, cwd=tmp_path).stdout
+        (command,) = (line.partition("runs: ")[2] for line in shown.splitlines() if line.startswith("all "))
+        assert command == f"explorer results digits --rows {options}".rstrip()
+        rows = explorer(*shlex.split(command)[1:], cwd=tmp_path)
+        assert rows.returncode == 0 and "seed" in rows.stdout, rows.stderr
+    # The control: without the option, a command in another place finds no such runs.
+    (tmp_path / "elsewhere").mkdir()
+    assert explorer("results", "digits", cwd=tmp_path / "elsewhere").returncode == 1

@@ -26,7 +26,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with images in folders, texts in folders, Parquet files with a column of classes, and a table."""
     monkeypatch.setenv("EXPLORER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("EXPLORER_DATA", raising=False)
-    desk = tmp_path / "desk"
+    desk = tmp_path / "my desk"
     for place, name in enumerate(("cats", "My dogs")):
         (desk / "photos" / name).mkdir(parents=True)
         for number in range(16):
