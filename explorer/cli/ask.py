@@ -153,10 +153,15 @@ def _only_sweep(where: Path) -> str:
     return known[0]
 
 
+def _of(runs: Path) -> tuple[str, ...]:
+    """Return the option that names the runs in a printed command; what follows from a copy is done where they are."""
+    return () if is_copy(runs) else options.of_runs(runs)
+
+
 def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame, runs: Path) -> None:
     """Raise `StoreError` with the next command where every finished run belongs to an earlier specification."""
     if rows.empty and queries.left_out(where, sweep=sweep):
-        command = shlex.join(("explorer", "results", sweep, "--all", *options.of_runs(runs)))
+        command = shlex.join(("explorer", "results", sweep, "--all", *_of(runs)))
         raise StoreError(
             f"{sweep}: no run of its present specification has finished. `explorer sweep run SPEC` runs what is "
             f"missing; `{command}` shows the runs of earlier specifications"
@@ -186,8 +191,7 @@ def _page(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> Iterator[Bl
     yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        where = data_option_of(runs, best.setting.sweep)
-        command = ask_words.confirming_command(best, None if runs == options.RUNS or is_copy(runs) else runs, *where)
+        command = ask_words.confirming_command(best, *_of(runs), *data_option_of(runs, best.setting.sweep))
         yield f"To confirm it on fresh seeds: {command}"
     if ahead is not None:
         yield ""
@@ -215,7 +219,11 @@ def _record(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> dict[str,
         "confirmation": verdict and verdict.confirmation and verdict.confirmation.sentence,
         "confirm": best
         and verdict
-        and (ask_words.confirming_command(best, None if is_copy(runs) else runs) if verdict.asks else None),
+        and (
+            ask_words.confirming_command(best, *(() if is_copy(runs) else ("--runs", str(runs))))
+            if verdict.asks
+            else None
+        ),
         # It came after version 0.1.0, whose answers are the same unless a forecast is asked for.
         **({} if ahead is None else {"forecast": _forecast_record(ahead)}),
     }

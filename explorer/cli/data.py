@@ -128,10 +128,10 @@ def shard(
     if documents is None:
         material = material_of(*_at(source, param or [], data))
     else:
-        numbers = _tokeniser(documents, objects, tokeniser, vocabulary)
+        file = _tokeniser(documents, objects, tokeniser, vocabulary)
         material = token_material(
             documents,
-            numbers,
+            file,
             trained=vocabulary is not None,
             context=context or CONTEXT,
             threads=workers,

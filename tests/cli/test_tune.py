@@ -1,6 +1,7 @@
 """`explorer tune`, and a sweep that is tuned before its first run."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ def test_a_plan_shows_the_tuning_and_then_the_sweep_and_writes_nothing(path: Pat
 def test_what_needs_the_values_says_that_they_are_not_chosen_yet(path: Path, tmp_path: Path) -> None:
     said = refused("sweep", "profile", path, "--runs", tmp_path / "runs")
     assert f"{path}: tune: not done yet; `explorer tune {path}` does it" in said
+    spaced = path.rename(path.with_name("my tune.yaml"))
+    said = refused("sweep", "profile", spaced, "--runs", tmp_path / "runs")
+    command = said.split("`")[1]
+    assert shlex.split(command) == ["explorer", "tune", str(spaced)] and command.split()[2:] != [str(spaced)]
 
 
 def test_a_specification_without_the_key_says_what_to_write(tmp_path: Path) -> None:

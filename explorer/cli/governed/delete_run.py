@@ -128,9 +128,9 @@ def _waits(new: Path, trust: Trust) -> bool:
 def _waiting(old: Path, new: Path, trust: Path, route: Route) -> Answer:
     """Answer with the commands that lead from a finished run to its certificate."""
     here = from_here(new)
-    ledger, run, before, anchor = (shlex.quote(str(path)) for path in (here / rundir.LEDGER, here, old, trust))
-    cosign = f"explorer ledger cosign {ledger} --key KEY --trust {anchor}"
-    certify = f"explorer delete certify {run} --old {before} --trust {anchor}"
+    anchor = ("--trust", str(trust))
+    cosign = shlex.join(("explorer", "ledger", "cosign", str(here / rundir.LEDGER), "--key", "KEY", *anchor))
+    certify = shlex.join(("explorer", "delete", "certify", str(here), "--old", str(old), *anchor))
     made = {"run": new.name, "directory": str(new), "level": route.level}
     lines = [
         f"{new.name}: made, and not certified yet: {here}",

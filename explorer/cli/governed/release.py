@@ -94,9 +94,11 @@ def _attested_page(path: Path, shipped: Shipped, signature: Path | None) -> Iter
         [_row(claim, value) for claim in value.classes],
         right=("examples", "layers trained", "deepest"),
     )
+    shown = shlex.quote(str(directory))
     if signature is not None:
-        yield f"{signature}: `model_signing verify key {directory} --signature {signature} --public_key PUBLIC.pem`"
-    check = f"explorer verify {shlex.quote(str(directory))} --gate GATE --trust TRUST"
+        check = f"model_signing verify key {shown} --signature {shlex.quote(str(signature))} --public_key PUBLIC.pem"
+        yield f"{signature}: `{check}`"
+    check = f"explorer verify {shown} --gate GATE --trust TRUST"
     yield f"ship all of {directory}/; its recipient checks it with: {check}"
 
 

@@ -48,7 +48,7 @@ def ask_blocks(asked: Asked, *, today: datetime.date) -> Iterator[Block]:
         yield Paragraph(words, "note")
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = Span(clipped(ask_words.confirming_command(best, None), 200), "code")
+        command = Span(clipped(ask_words.confirming_command(best), 200), "code")
         yield Paragraph((Span("On fresh seeds: "), command), "note")
 
 

@@ -4,7 +4,6 @@ import datetime
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from explorer.analysis.ask import Asked, Candidate
 from explorer.analysis.axis_words import gain_words
@@ -147,12 +146,11 @@ def _apart(first: float, second: float, kind: Metric) -> tuple[str, str]:
     return kind.show(first), kind.show(second)
 
 
-def confirming_command(candidate: Candidate, runs: Path | None, *more: str) -> str:
-    """Return the command that runs the recipe on fresh seeds; `more` are further options."""
-    where = [] if runs is None else ["--runs", str(runs)]
+def confirming_command(candidate: Candidate, *where: str) -> str:
+    """Return the command that runs the recipe on fresh seeds; `where` are options that name its runs and data."""
     names = [candidate.setting.sweep, candidate.recipe]
     stop = ["--"] if any(name.startswith("-") for name in names) else []  # a name that begins with a dash is no option
-    return shlex.join(["explorer", "confirm", *where, *more, *stop, *names])
+    return shlex.join(["explorer", "confirm", *where, *stop, *names])
 
 
 def _taking(candidate: Candidate) -> str:
