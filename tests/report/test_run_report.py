@@ -14,7 +14,7 @@ from markupsafe import escape
 from explorer import rundir
 from explorer.deletion.erase import erase, of_classes
 from explorer.entries.fields import LedgerState, write_float
-from explorer.entries.kinds import Genesis, Parent, Profile
+from explorer.entries.kinds import Access, Genesis, Parent, Profile
 from explorer.errors import RunError, StoreError
 from explorer.ledger.storage import LedgerDirectory, blob_path
 from explorer.merkle import leaf_hash
@@ -359,6 +359,18 @@ def test_a_run_whose_numbers_were_erased_says_so_first(copy: Path) -> None:
     assert "by entry 0 of the project" in page and "their content is lost" in page
     assert "Whether the run conforms cannot be told: see Integrity." in page
     assert "Not checked: numbers/open/mit: erased: entry 0 of the project" in page
+
+
+@pytest.mark.parametrize("signer", [TRAINER, "example.com/stranger"])
+def test_the_head_says_when_the_projects_ledger_is_not_verified(copy: Path, signer: str) -> None:
+    state = LedgerState(origin="example.com/other", size=1, root="0" * 64)
+    with Project.open(runs_of(copy), key=private(signer), name=signer) as project:
+        project.append(Access(ledger=state, grant="b" * 64, query="c" * 64, blobs={}))
+    page = written(copy, trust=trust_of(copy))
+    head = page[: page.index("The share of each class")]
+    doubt = str(escape("The project's ledger, which records deletions and reads, is not verified: "))
+    assert "Verified." in head and (doubt in head) == (signer != TRAINER)
+    assert doubt not in written(copy), "without a trust file nothing is checked, and nothing fails"
 
 
 @record

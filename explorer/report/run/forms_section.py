@@ -27,7 +27,7 @@ from explorer.provenance.deletion_certificate import What
 from explorer.provenance.description import Description
 from explorer.provenance.taxonomy import Source
 from explorer.report.run.answers import DELETION, RESOLVERS, Answer, NotRecorded
-from explorer.report.run.history_section import UNVERIFIED, HistorySection
+from explorer.report.run.history_section import HistorySection
 from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import Document, Reference
 from explorer.report.run.reported_run import ReportedRun
@@ -208,10 +208,9 @@ class FormsSection(Section[ReportedRun, FormsRecord]):
             blocks.append(Paragraph(words, "warning"))
         if integrity_words(run).verdict == "broken":
             blocks.append(Paragraph("The ledger is broken: do not rely on anything in these tables.", "bad"))
-        judged = run.of(HistorySection).history.judged
-        if judged and judged.startswith(UNVERIFIED):
+        if doubt := run.of(HistorySection).history.doubt:
             rests = "answers that rest on its entries are not verified"
-            blocks.append(Paragraph(f"The project's ledger is {judged}; {rests}.", "warning"))
+            blocks.append(Paragraph(f"The project's ledger is {doubt}; {rests}.", "warning"))
         for form in record.forms:
             blocks += form_blocks(form, run)
         return blocks

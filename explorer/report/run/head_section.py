@@ -8,6 +8,7 @@ from explorer.page import amounts
 from explorer.page.document import Block, Bullets, Column, Heading, Paragraph, Row, Span, Table, Tone, sentence
 from explorer.provenance.spellings import Time, format_time
 from explorer.report.run.class_lines import ClassLine
+from explorer.report.run.history_section import HistorySection
 from explorer.report.run.integrity_section import integrity_words
 from explorer.report.run.references import ListedEntry
 from explorer.report.run.reported_run import ReportedRun, opens
@@ -80,6 +81,10 @@ class HeadSection(Section[ReportedRun, HeadRecord]):
         blocks.append(Paragraph(" ".join(map(sentence, words.sentences))))
         if words.findings:
             blocks.append(Bullets(words.findings, "bad"))
+        # The sign is about the run's own ledger, and a reader takes it for all that follows.
+        if doubt := run.of(HistorySection).history.doubt:
+            about = "The project's ledger, which records deletions and reads"
+            blocks.append(Paragraph(f"{about}, is {doubt}.", "warning"))
         if record.confidential:
             blocks.append(Paragraph(record.confidential, "warning"))
         return blocks

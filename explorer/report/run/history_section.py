@@ -99,6 +99,11 @@ class History:
             return f"the project's ledger, which cannot be read: {self.fault}"
         return "the project's ledger, which is not next to this run" if self.judged is None else ""
 
+    @property
+    def doubt(self) -> str:
+        """The verdict on the project's ledger, where a trust file was given and it failed; empty: it did not."""
+        return self.judged if self.judged is not None and self.judged.startswith(UNVERIFIED) else ""
+
 
 @record
 class HistoryRecord:
@@ -306,8 +311,7 @@ def _deletions(history: History, cite: Citations) -> list[Block]:
         blocks.append(Paragraph(words, "bad" if history.fault else "note"))
     else:
         entries = amounts.count(history.entries, "entry", "entries")
-        missing = (history.judged or "").startswith(UNVERIFIED)
-        hint = " `explorer next` prints how it is cosigned." if missing and not history.fault else ""
+        hint = " `explorer next` prints how it is cosigned." if history.doubt and not history.fault else ""
         blocks.append(Paragraph(f"The project's ledger, {entries}: {history.judged}.{hint}", "note"))
     if history.unbelieved:
         faults = [f"A certificate that is not trusted: {fault}" for fault in history.unbelieved]
