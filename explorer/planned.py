@@ -14,6 +14,7 @@ This module reads only the JSON files, so that `explorer sweep status` stays qui
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,8 +137,10 @@ def describe(directory: Path) -> Described | None:
         return None
 
 
-def left_out_words(count: int, sweep: str) -> str:
+def left_out_words(count: int, sweep: str, *where: str) -> str:
     """Return the sentence about superseded runs and their removal; empty if there are none.
+
+    `where` are options that name the runs.
 
     >>> left_out_words(1, "digits")
     '1 run of an earlier specification is left out; `explorer sweep prune digits` lists or removes it'
@@ -148,7 +151,7 @@ def left_out_words(count: int, sweep: str) -> str:
     verb = "is" if count == 1 else "are"
     return (
         f"{count} {runs} of an earlier specification {verb} left out;"
-        f" `explorer sweep prune {sweep}` lists or removes {them}"
+        f" `{shlex.join(('explorer', 'sweep', 'prune', *where, sweep))}` lists or removes {them}"
     )
 
 

@@ -17,7 +17,7 @@ from explorer.analysis.budget_law import ASSUMED, Forecast, forecast
 from explorer.analysis.limits import Limits, read_deletable
 from explorer.analysis.verdict import sweep_verdicts
 from explorer.cli import options
-from explorer.cli.results import tell_left_out, tell_upkeep
+from explorer.cli.results import of_home, tell_left_out, tell_upkeep
 from explorer.cli.verbs import part
 from explorer.errors import StoreError, unknown
 from explorer.page import amounts
@@ -108,7 +108,7 @@ def ask(
     tell_upkeep(runs)
     where = database(runs)
     chosen = sweep or _only_sweep(where)
-    tell_left_out(where, chosen)
+    tell_left_out(runs, chosen)
     rows = frames.results(where, sweep=chosen, metric=metric)
     _refuse_superseded(where, chosen, rows, runs)
     forecasts = frames.deletion_forecasts(where, sweep=chosen)
@@ -153,15 +153,10 @@ def _only_sweep(where: Path) -> str:
     return known[0]
 
 
-def _of(runs: Path) -> tuple[str, ...]:
-    """Return the option that names the runs in a printed command; what follows from a copy is done where they are."""
-    return () if is_copy(runs) else options.of_runs(runs)
-
-
 def _refuse_superseded(where: Path, sweep: str, rows: pd.DataFrame, runs: Path) -> None:
     """Raise `StoreError` with the next command where every finished run belongs to an earlier specification."""
     if rows.empty and queries.left_out(where, sweep=sweep):
-        command = shlex.join(("explorer", "results", sweep, "--all", *_of(runs)))
+        command = shlex.join(("explorer", "results", sweep, "--all", *of_home(runs)))
         raise StoreError(
             f"{sweep}: no run of its present specification has finished. `explorer sweep run SPEC` runs what is "
             f"missing; `{command}` shows the runs of earlier specifications"
@@ -191,7 +186,7 @@ def _page(asked: Asked, ahead: list[Forecast] | None, runs: Path) -> Iterator[Bl
     yield from ask_words.notes(asked, datetime.date.today())
     best = asked.best
     if best is not None and best.verdict is not None and best.verdict.asks:
-        command = ask_words.confirming_command(best, *_of(runs), *data_option_of(runs, best.setting.sweep))
+        command = ask_words.confirming_command(best, *of_home(runs), *data_option_of(runs, best.setting.sweep))
         yield f"To confirm it on fresh seeds: {command}"
     if ahead is not None:
         yield ""

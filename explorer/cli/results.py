@@ -18,7 +18,7 @@ from explorer.page.terminal import Answer, show, table, visible
 from explorer.planned import left_out_words
 from explorer.store import queries
 from explorer.store.plain_text import csv_text, markdown_text
-from explorer.store.published import database
+from explorer.store.published import database, is_copy
 from explorer.store.queries import Table
 from explorer.store.run_sources import is_current
 
@@ -89,7 +89,7 @@ def results(
     tell_upkeep(runs)
     where = database(runs)
     if not every:
-        tell_left_out(where, sweep)
+        tell_left_out(runs, sweep)
     if out is not None or format is TableFormat.PARQUET:
         count = _export(where, out, sweep=sweep, metric=metric, format=format, every=every)
         show([f"{count} rows in {out}"])  # with --json too
@@ -238,7 +238,12 @@ def tell_upkeep(runs: Path) -> None:
         print(visible(f"explorer: {words}"), file=sys.stderr)
 
 
-def tell_left_out(where: Path, sweep: str | None) -> None:
-    """Print on standard error how many runs of earlier specifications a database leaves out of its answers."""
-    for name, count in queries.left_out(where, sweep=sweep).items():
-        print(visible(f"explorer: {name}: {left_out_words(count, name)}"), file=sys.stderr)
+def tell_left_out(runs: Path, sweep: str | None) -> None:
+    """Print on standard error how many runs of earlier specifications the answers leave out."""
+    for name, count in queries.left_out(database(runs), sweep=sweep).items():
+        print(visible(f"explorer: {name}: {left_out_words(count, name, *of_home(runs))}"), file=sys.stderr)
+
+
+def of_home(runs: Path) -> tuple[str, ...]:
+    """Return the option that names the runs in a printed command; what follows from a copy is done where they are."""
+    return () if is_copy(runs) else options.of_runs(runs)

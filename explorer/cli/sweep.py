@@ -70,7 +70,7 @@ def run(
         part("sweep run, untuned")(asked, runs=runs, data=data, engine=engine, workers=workers, on=on, at=at, json=json)
     planned = make_plan(asked, runs=runs, data=data, on_rehearse=tell_rehearsal)
     planned = planned if at is None else at_place(planned)
-    if not json and (words := left_out_words(len(planned.left_out), planned.spec.name)):
+    if not json and (words := left_out_words(len(planned.left_out), planned.spec.name, *options.of_runs(runs))):
         print(words)
     for words in (*planned.notes, *(f"warning: {words}" for words in planned.warnings)):
         print(visible(words), file=sys.stderr)

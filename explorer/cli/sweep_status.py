@@ -137,7 +137,7 @@ def _page_here(
         yield f"up to {progress.may_add} more seeds, as these runs decide: see `explorer sweep plan {named}`"
     for name, reason in progress.not_run:
         yield f"not run: {name}: {reason}"
-    if words := left_out_words(len(progress.superseded), progress.name):
+    if words := left_out_words(len(progress.superseded), progress.name, *options.of_runs(progress.directory.parent)):
         yield words
     for item in progress.runs:
         if item.message:

@@ -24,8 +24,7 @@ from explorer.analysis.sentences import (
     time_notes,
 )
 from explorer.analysis.verdict import Verdict, sweep_verdicts
-from explorer.cli import options
-from explorer.cli.results import tell_left_out, tell_upkeep
+from explorer.cli.results import of_home, tell_left_out, tell_upkeep
 from explorer.errors import ExplorerError, unknown
 from explorer.page import amounts
 from explorer.page.document import Block
@@ -33,7 +32,7 @@ from explorer.page.terminal import Answer, table
 from explorer.planned import data_option_of
 from explorer.store import frames
 from explorer.store.frames import with_confirming
-from explorer.store.published import database, is_copy
+from explorer.store.published import database
 from explorer.store.queries import Table
 from explorer.sweep.workers import default_workers
 from explorer.views.explorer.choices import hardware_labels
@@ -96,9 +95,7 @@ def next_lines(
     yield f"\nnext: {step.sentence}"
     if step.after_looking:
         yield f"      {AFTER_LOOKING}"
-    # What follows from a copy of results is done where their runs are.
-    where = () if is_copy(runs) else options.of_runs(runs)
-    if command := step.command(*where, *data_option_of(runs, step.sweep, data)):
+    if command := step.command(*of_home(runs), *data_option_of(runs, step.sweep, data)):
         yield f"      {shlex.join(('explorer', *command))}"
 
 
@@ -248,7 +245,7 @@ def show_composition(runs: Path, sweep: str | None, *, metric: str | None, budge
         )
     if sweep not in known:
         raise ExplorerError(unknown("sweep with finished runs", sweep, known))
-    tell_left_out(snapshot.database, sweep)
+    tell_left_out(runs, sweep)
     # A sweep can have been run on several machines: each is an answer of its own.
     rows = snapshot.facets[snapshot.facets["sweep"] == sweep]
     metrics = sorted(rows["metric"].unique())

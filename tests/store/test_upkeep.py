@@ -200,7 +200,8 @@ def test_results_ask_and_composition_leave_out_what_the_plan_leaves_out(runs: Pa
     write_plan(runs, kept)
     done = explorer("results", "--runs", runs)
     assert "fast" not in done.stdout
-    assert "digits: 1 run of an earlier specification is left out; `explorer sweep prune digits`" in done.stderr
+    command = f"`explorer sweep prune --runs {runs} digits`"
+    assert f"digits: 1 run of an earlier specification is left out; {command}" in done.stderr
     every = explorer("results", "--all", "--format", "csv", "--runs", runs)
     rows = csv.DictReader(io.StringIO(every.stdout))
     assert [row["superseded"] for row in rows if row["recipe"] == "fast"] == ["true"]
