@@ -45,7 +45,7 @@ class Session:
 
     def restore(self) -> None:
         """Put the state back. A module that was imported since `take` gets the state of a fresh import."""
-        # torch comes first: restoring it imports more of torch, which changes warning filters, random state and paths.
+        # torch comes first: restoring it may import more of it, which changes warning filters, random state and paths.
         if torch := sys.modules.get("torch"):
             _restore_torch(torch, self.torch_state or _FRESH_TORCH)
         os.chdir(self.directory)
@@ -86,7 +86,10 @@ def _restore_torch(torch: Any, state: dict[str, Any]) -> None:
     torch.set_num_threads(state["threads"] or int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads()))
     torch.set_grad_enabled(state["grad"])
     torch.set_default_dtype(getattr(torch, state["dtype"]))
-    torch.use_deterministic_algorithms(state["deterministic"])
+    # Only where it differs: the call imports torch's compiler, and after an interrupt in the middle of that import a
+    # second one fails, so a run that was stopped there would end with a traceback.
+    if torch.are_deterministic_algorithms_enabled() != state["deterministic"]:
+        torch.use_deterministic_algorithms(state["deterministic"])
 
 
 def clear(shell: InteractiveShell, session: Session) -> None:

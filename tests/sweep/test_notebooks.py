@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+import torch
 from jupyter_core.utils import run_sync
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -222,6 +224,26 @@ def test_an_interrupted_notebook_says_so(engines, tmp_path, monkeypatch, moment)
     with pytest.raises(NotebookError, match="interrupted; run again to resume") as caught:
         engine.run(source, {"word": "w"}, tmp_path / "out.ipynb")
     assert caught.value.fault == "interrupted"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_notebook_stopped_while_it_imported_says_so(engines, tmp_path, monkeypatch, changed):
+    """An interrupt in the middle of an import leaves modules of which another import fails."""
+    torch.use_deterministic_algorithms(changed)  # which imports the compiler, where a run would first need it
+    try:
+        for half in ("torch._inductor", "torch._inductor.config"):
+            monkeypatch.setitem(sys.modules, half, None)
+        with pytest.raises(ModuleNotFoundError):  # the control
+            torch.use_deterministic_algorithms(not changed)
+        source = write(tmp_path / "in.ipynb", "raise KeyboardInterrupt")
+        with pytest.raises(NotebookError, match="interrupted; run again to resume"):
+            engines["inline"].run(source, {"word": "w"}, tmp_path / "out.ipynb")
+        monkeypatch.undo()
+        change = f"import torch; torch.use_deterministic_algorithms({not changed})"
+        engines["inline"].run(write(tmp_path / "in.ipynb", change), {"word": "w"}, tmp_path / "out.ipynb")
+        assert torch.are_deterministic_algorithms_enabled() is changed, "what a notebook changed is put back"
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 async def error_of(client, request):
