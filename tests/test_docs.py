@@ -211,6 +211,7 @@ def test_the_guides_work(chain: tuple[str, ...], tmp_path: Path, monkeypatch: py
         assert GUIDES[name] in printed(guides["executed"](name, tmp_path, SMALLER.get(name))), name
 
 
+@pytest.mark.peers
 @pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.parametrize("name", EXTRAS)

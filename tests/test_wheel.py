@@ -16,6 +16,9 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import yaml
 
+from explorer.store import frames
+from explorer.store.published import database
+
 ROOT = Path(__file__).parents[1]
 PATIENCE = 900.0  # seconds for one command on a busy machine
 
@@ -151,12 +154,22 @@ def test_the_quickstart(installed: Path, desk: Path) -> None:
     spec.write_text(text)  # only of this environment: the same quickstart with less data and fewer runs
     try:
         said = run(explorer, "quickstart", desk=desk)
+        (checkpoint,) = (desk / "runs").glob("source/*/ledger/checkpoint")
+        before = checkpoint.read_bytes()
+        again = run(explorer, "quickstart", desk=desk)
     finally:
         spec.write_text(whole)
     assert "4 runs of a small GPT" in said and "next commands" in said
-    pages = list((desk / "runs").glob("*/report.html")) + list((desk / "runs").glob("*/*/report.html"))
+    assert "for demonstration: three keys of one party, unencrypted, in one directory" in said
+    runs = desk / "runs"
+    pages = list(runs.glob("*/report.html")) + list(runs.glob("*/*/report.html"))
     assert len(pages) == 2 and all(page.as_uri() in said for page in pages)
-    # The commands that it names work as they are written.
+    rows = frames.results(database(runs), sweep="source")
+    assert set(rows["recipe"]) == {"baseline", "alibi", "fast", "governed"} and len(rows) == 4
+    assert list(rows[rows["ledger_root"].notna()]["recipe"]) == ["governed"]
+    # The commands that it names work as they are written, after a second quickstart too, which trains nothing.
+    assert "4 of them already done" in again and checkpoint.read_bytes() == before
     verify = next(line.split() for line in said.splitlines() if "explorer ledger verify" in line)
-    assert "verified" in run(explorer, *verify[1:], desk=desk)
+    verified = run(explorer, *verify[1:], desk=desk)
+    assert "verified" in verified and "cosigned by  example.com/model-risk" in verified
     assert "governed" in run(explorer, "results", "source", desk=desk)

@@ -66,6 +66,7 @@ class TestDask(ExecutorContract):
         return engine.DaskWorkers("local-dask:2", threads=1)
 
 
+@pytest.mark.peers
 class TestLoky(ExecutorContract):
     engine = "inline"
     breaks = True
@@ -75,6 +76,7 @@ class TestLoky(ExecutorContract):
         return loky.ProcessPoolExecutor(2, timeout=60)
 
 
+@pytest.mark.peers
 class TestExecutorlib(ExecutorContract):
     engine = "inline"
 
