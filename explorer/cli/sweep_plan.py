@@ -155,8 +155,8 @@ def plan_blocks(
     yield from (f"not run: {control.name}: {control.reason}" for control in planned.not_run)
     if others := sum(run.other_code for run in planned.runs):
         yield f"{others} runs were trained by other code of the same version; delete them to train them again"
-    runs = options.of_runs(planned.directory.parent)
-    if words := left_out_words(len(planned.left_out), planned.spec.name, *runs):
+    option = options.of_runs(planned.directory.parent)
+    if words := left_out_words(len(planned.left_out), planned.spec.name, *option):
         yield words
     if max(planned.spec.budgets) <= 1:
         yield (
@@ -164,7 +164,7 @@ def plan_blocks(
             " baseline's full time is not measured"
         )
     place = data_option(planned.spec.content, None if data is None else from_here(data))
-    profile = shlex.join(("explorer", "sweep", "profile", planned.spec.source, *runs, *place))
+    profile = shlex.join(("explorer", "sweep", "profile", planned.spec.source, *option, *place))
     if words := busy_words(_busy(planned), again=profile):
         yield words
     if planned.spec.command is not None and at_once > 1:

@@ -37,6 +37,7 @@ from explorer.runlog.documents import POLICIES, TAXONOMY_FILE, TRUST_FILE
 from explorer.schema import to_json
 from explorer.training.demonstration import DAYS, GOVERNANCE, KEYS, RISK, WARNING, write_documents
 from explorer.training.run_plan import total_steps
+from explorer.training.tagging import origins_unknown
 from explorer.yaml_document import parse_document
 
 RECIPE, DIRECTORY = "governed.yaml", "governed"
@@ -106,7 +107,7 @@ def begin_governed(
     dataset = load(planned.dataset, data)
     declared = dataset.provenance
     if declared is None:
-        raise RecipeError(f"dataset {planned.dataset.name!r} does not know where its examples come from")
+        raise RecipeError(origins_unknown(planned.dataset))
     counts = counted(declared)
     if len(counts) > MOST_CLASSES:
         raise RecipeError(

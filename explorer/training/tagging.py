@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.data.dataset import DataSource, Split
+from explorer.data.shards.shards import Shards
 from explorer.data.sources import DATASETS, load
 from explorer.errors import DataError, ErasedError, ProvenanceError, RecipeError
 from explorer.provenance.spellings import CLASS_PATTERN
@@ -40,15 +41,26 @@ def records_of(source: DataSource, *, data: Path | None, authority: str) -> Iter
     dataset = load(source, data)
     records = dataset.provenance
     if records is None:
-        raise DataError(
-            f"dataset {source.name!r} does not know where its examples come from, so nothing can be said about them;"
-            " imagefolder, parquet and text take a table or column of yours; digits, cifar10 and clutter have a"
-            " simulated division: {digits: {simulated_classes: 4}}"
-        )
+        raise DataError(origins_unknown(source))
     paths = [records.classes[code] for code in records.codes.tolist()]
     return (
         Record(_content(dataset.train, slot), path, origin, authority)
         for slot, (path, origin) in enumerate(zip(paths, records.sources, strict=True))
+    )
+
+
+def origins_unknown(source: DataSource) -> str:
+    """Return that a dataset does not know where its examples come from, and what would tell it."""
+    words = f"dataset {source.name!r} does not know where its examples come from, so nothing can be said about them;"
+    if isinstance(source, Shards):
+        return (
+            f"{words} shards keep the classes of what they are made from, in a new place: `explorer data shard"
+            " imagefolder PLACE --param path=DIR --param provenance=folders` makes a class of each folder of images,"
+            " and `explorer data shard FILE PLACE --param tag=COLUMN` reads the class of each document"
+        )
+    return (
+        f"{words} imagefolder, parquet and text take a table or column of yours; digits, cifar10 and clutter have a"
+        " simulated division: {digits: {simulated_classes: 4}}"
     )
 
 

@@ -97,6 +97,16 @@ def test_what_cannot_be_read_leaves_nothing(desk: Path) -> None:
     assert sorted(desk.rglob("*")) == before
 
 
+def test_shards_without_classes_say_how_they_get_them(desk: Path) -> None:
+    assert explorer("data", "shard", "photos", "plain", cwd=desk).returncode == 0
+    said = refused("init", "plain", "--governed", cwd=desk)
+    assert "does not know where its examples come from" in said and not (desk / "governed").exists()
+    command = said.split("`")[1].replace("PLACE", "shards").replace("DIR", "photos")
+    done = pasted(f"{command} --param test=0.2 --data .", desk)  # the folder is not divided
+    assert done.returncode == 0 and "folders/cats" in done.stdout, done.stderr
+    assert explorer("init", "shards", "--governed", cwd=desk).returncode == 0
+
+
 def test_the_target_is_a_guess_that_can_be_changed(desk: Path) -> None:
     rows = "".join(f"{'yes' if n % 2 else 'no'},{20 + n % 9},C{n:03d}\n" for n in range(40))
     (desk / "last.csv").write_text("paid,age,customer\n" + rows)

@@ -52,6 +52,7 @@ def test_readers_see_what_is_seen_at_home(runs, place):
         assert there.returncode == here.returncode == 0, there.stderr
         shown = there.stdout.replace(f" --at {place}", ""), here.stdout.replace(f" --runs {runs}", "")
         assert shown[0] == shown[1] and "fast" in shown[0]
+        assert more or f"explorer results digits --rows --at {place}" in there.stdout
     there, here = (explorer("ask", "digits", *where) for where in (("--at", place), ("--runs", runs)))
     assert (there.returncode, there.stdout.splitlines()[:3]) == (here.returncode, here.stdout.splitlines()[:3])
     assert len(explore(copy_of(place)).shown) == 45

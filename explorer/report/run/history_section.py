@@ -101,7 +101,7 @@ class History:
 
     @property
     def doubt(self) -> str:
-        """The verdict on the project's ledger, where a trust file was given and it failed; empty: it did not."""
+        """The verdict on the project's ledger where that is not verified; empty: it is, or it was not checked."""
         return self.judged if self.judged is not None and self.judged.startswith(UNVERIFIED) else ""
 
 
